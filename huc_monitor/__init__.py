@@ -1,0 +1,117 @@
+"""Monitor and repair the utility calibration of hierarchical multiclass classifiers.
+
+Names are loaded on first use, so that ``import huc_monitor`` costs little more than
+numpy and pandas: compiled kernels, scipy and the command line load only when called.
+"""
+
+from __future__ import annotations
+
+import sys
+from importlib import import_module
+from types import ModuleType
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from huc_monitor.audit import AuditResult, audit
+    from huc_monitor.errors import (
+        HUCError,
+        InvalidInputError,
+        InvalidTreeError,
+        MissingExtraError,
+        UnknownNameError,
+    )
+    from huc_monitor.hierarchy import LabelTree
+    from huc_monitor.subgroups import Subgroups
+    from huc_monitor.utilities import (
+        ActionPayoff,
+        BinaryAction,
+        CustomUtility,
+        GreedyPathCorrectness,
+        LevelCorrectness,
+        Payoff,
+        RankPayoff,
+        SelectiveReport,
+        SubtreeIndicator,
+        TopK,
+        Utility,
+    )
+
+__version__ = "0.1.0"
+
+__all__ = [
+    "ActionPayoff",
+    "AuditResult",
+    "BinaryAction",
+    "CustomUtility",
+    "GreedyPathCorrectness",
+    "HUCError",
+    "InvalidInputError",
+    "InvalidTreeError",
+    "LabelTree",
+    "LevelCorrectness",
+    "MissingExtraError",
+    "Payoff",
+    "RankPayoff",
+    "SelectiveReport",
+    "Subgroups",
+    "SubtreeIndicator",
+    "TopK",
+    "UnknownNameError",
+    "Utility",
+    "__version__",
+    "audit",
+]
+
+_HOME = {
+    "ActionPayoff": "utilities",
+    "AuditResult": "audit",
+    "BinaryAction": "utilities",
+    "CustomUtility": "utilities",
+    "GreedyPathCorrectness": "utilities",
+    "HUCError": "errors",
+    "InvalidInputError": "errors",
+    "InvalidTreeError": "errors",
+    "LabelTree": "hierarchy",
+    "LevelCorrectness": "utilities",
+    "MissingExtraError": "errors",
+    "Payoff": "utilities",
+    "RankPayoff": "utilities",
+    "SelectiveReport": "utilities",
+    "Subgroups": "subgroups",
+    "SubtreeIndicator": "utilities",
+    "TopK": "utilities",
+    "UnknownNameError": "errors",
+    "Utility": "utilities",
+    "audit": "audit",
+}
+
+
+class _Package(ModuleType):
+    """The package, in which a function may share its module's name.
+
+    Importing ``huc_monitor.audit`` makes Python bind the submodule to the package, over the
+    public function ``huc_monitor.audit``. Refusing that one binding keeps the function, whatever
+    was imported first; the submodule stays reachable by ``from huc_monitor.audit import ...``.
+    """
+
+    def __setattr__(self, name: str, value: object) -> None:
+        if not (isinstance(value, ModuleType) and name in _HOME):
+            super().__setattr__(name, value)
+
+
+sys.modules[__name__].__class__ = _Package
+
+
+if not TYPE_CHECKING:  # a type checker must see the imports above, and report names that are not there
+
+    def __getattr__(name: str) -> object:
+        if name not in _HOME:
+            msg = f"module {__name__!r} has no attribute {name!r}"
+            raise AttributeError(msg)
+        value = getattr(import_module(f"{__name__}.{_HOME[name]}"), name)
+        globals()[name] = value
+        return value
+
+
+def __dir__() -> list[str]:
+    return sorted(__all__)
