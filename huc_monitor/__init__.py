@@ -102,7 +102,7 @@ class _Package(ModuleType):
 sys.modules[__name__].__class__ = _Package
 
 
-if not TYPE_CHECKING:  # a type checker must see the imports above, and report names that are not there
+if not TYPE_CHECKING:  # a type checker sees the imports above, and reports names that are not there
 
     def __getattr__(name: str) -> object:
         if name not in _HOME:
