@@ -1,0 +1,88 @@
+"""The exceptions this library raises, and how their messages point to a remedy.
+
+Every exception derives from :class:`HUCError` and from the builtin a caller would expect, so both
+``except HUCError`` and ``except ValueError`` work.
+"""
+
+from __future__ import annotations
+
+import difflib
+from collections.abc import Collection
+from itertools import islice
+from typing import Self
+
+__all__ = [
+    "HUCError",
+    "InvalidInputError",
+    "InvalidTreeError",
+    "MissingExtraError",
+    "UnknownNameError",
+    "did_you_mean",
+]
+
+
+class HUCError(Exception):
+    """Base of every error raised on purpose by this library."""
+
+
+class InvalidInputError(HUCError, ValueError):
+    """An argument breaks a rule; the message names the argument, the value and a remedy."""
+
+
+class InvalidTreeError(InvalidInputError):
+    """A description of a label tree is not one rooted tree with unique names."""
+
+
+class UnknownNameError(InvalidInputError, KeyError):
+    """A name is not among the known ones; the message lists what is.
+
+    Examples
+    --------
+    >>> print(UnknownNameError("`node` must be a node of the tree; got 'x'."))
+    `node` must be a node of the tree; got 'x'.
+    """
+
+    def __str__(self) -> str:
+        # KeyError would print the repr of the message, quotes and all.
+        return Exception.__str__(self)
+
+
+class MissingExtraError(HUCError, ImportError):
+    """An optional package is not installed; the message is the command that installs it."""
+
+    @classmethod
+    def of(cls, package: str, extra: str) -> Self:
+        """Return the error for `package`, which the optional dependency set `extra` provides.
+
+        Examples
+        --------
+        >>> print(MissingExtraError.of("evidently", "evidently"))
+        This needs the package 'evidently'. Install it with: pip install 'huc-monitor[evidently]'
+        """
+        return cls(
+            f"This needs the package {package!r}. "
+            f"Install it with: pip install 'huc-monitor[{extra}]'",
+            name=package,
+        )
+
+
+def did_you_mean(name: object, choices: Collection[str], *, limit: int = 8) -> str:
+    """Return the sentence that ends a message about an unknown name.
+
+    The closest choice when there is a close one, otherwise the first `limit` choices.
+
+    Examples
+    --------
+    >>> did_you_mean("comma", ["none", "coma"])
+    "Did you mean 'coma'?"
+    >>> did_you_mean("x", ["none", "coma"])
+    "Choose from 'none', 'coma'."
+    """
+    close = difflib.get_close_matches(str(name), choices, n=1)
+    if close:
+        return f"Did you mean {close[0]!r}?"
+    if not choices:
+        return "There is nothing to choose from."
+    shown = ", ".join(repr(choice) for choice in islice(choices, limit))
+    rest = len(choices) - limit
+    return f"Choose from {shown}." if rest <= 0 else f"Choose from {shown} and {rest} more."
