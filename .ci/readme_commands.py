@@ -1,4 +1,4 @@
-"""Print the shell commands of the README's first screen, one a line, exactly as a reader pastes them."""
+"""Print the commands on the README's first screen, one a line, as a reader pastes them."""
 
 from __future__ import annotations
 

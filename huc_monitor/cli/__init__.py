@@ -1,0 +1,89 @@
+"""The ``huc-monitor`` command: arguments in, exit code out.
+
+Exit codes: 0 when all is well, 1 when something exceeds what the user tolerates, 2 for bad usage
+or bad data. A scheduler must be able to trust 1, so no error ever ends with it.
+"""
+
+from __future__ import annotations
+
+import os
+import sys
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from huc_monitor import __version__
+from huc_monitor.cli import audit, demo
+from huc_monitor.errors import HUCError
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+ERROR = 2
+INTERRUPTED = 130
+
+app = typer.Typer(
+    name="huc-monitor",
+    no_args_is_help=False,
+    add_completion=False,
+    pretty_exceptions_enable=False,
+    rich_markup_mode=None,
+)
+app.command("audit")(audit.run)
+app.command("demo")(demo.run)
+
+
+def _print_version(wanted: bool) -> None:
+    if wanted:
+        typer.echo(f"huc-monitor {__version__}")
+        raise typer.Exit
+
+
+@app.callback()
+def _options(
+    version: Annotated[
+        bool,
+        typer.Option(
+            "--version", help="Print the version.", callback=_print_version, is_eager=True
+        ),
+    ] = False,
+) -> None:
+    """Say which branch of a label tree costs utility, for whom, and how surely.
+
+    Exit code: 0 fine, 1 alert, 2 bad usage or bad data.
+    """
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Run one command and return its exit code; errors become one line on standard error."""
+    try:
+        code = app(args=arguments, prog_name="huc-monitor", standalone_mode=False)
+        sys.stdout.flush()
+    except (KeyboardInterrupt, typer.Abort):
+        return INTERRUPTED
+    except BrokenPipeError:
+        # The reader (`| head`) has gone: give the interpreter somewhere else to flush to.
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        return ERROR
+    except Exception as error:
+        if os.environ.get("HUC_MONITOR_DEBUG"):
+            raise
+        print(f"huc-monitor: {_one_line(error)}", file=sys.stderr)  # noqa: T201 - the command's voice
+        return ERROR
+    return code if isinstance(code, int) else 0
+
+
+def _one_line(error: Exception) -> str:
+    # Usage errors come from typer or from click, whichever this typer was built on.
+    usage = getattr(error, "format_message", None)
+    if callable(usage):
+        text = f"{usage()} See 'huc-monitor --help'."
+    elif isinstance(error, HUCError):
+        text = str(error)
+    elif isinstance(error, OSError) and error.filename is not None:
+        text = f"{error.strerror}: {str(error.filename)!r}"
+    else:
+        text = (
+            f"unexpected {type(error).__name__}: {error} (set HUC_MONITOR_DEBUG=1 for a traceback)"
+        )
+    return " ".join(text.split())

@@ -1,0 +1,85 @@
+"""Print an audit as a headline, a sentence on the worst branch, and a table."""
+
+from __future__ import annotations
+
+import sys
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    import pandas as pd
+    from rich.console import Console
+
+    from huc_monitor.audit import AuditResult
+
+# A file or a log has no width: wide enough that no name is folded.
+_WIDTH_WITHOUT_TERMINAL = 200
+
+
+def show_audit(result: AuditResult, *, tolerance: float | None, top: int) -> None:
+    """Print the `top` candidates of largest absolute moment."""
+    from rich.text import Text
+
+    console = _console()
+    frame = worst_first(result.to_frame())
+    console.print(Text(headline(result), style="bold"))
+    console.print(Text(finding(frame.iloc[0])))
+    console.print()
+    console.print(_table(frame.head(top), tolerance=tolerance))
+    if len(frame) > top:
+        console.print(Text(f"{len(frame) - top:,} more candidates; --top {len(frame)} shows all."))
+
+
+def worst_first(frame: pd.DataFrame) -> pd.DataFrame:
+    """Sort candidates by absolute moment; equal ones keep their order."""
+    return frame.sort_values("moment", key=lambda moment: -moment.abs(), kind="stable")
+
+
+def headline(result: AuditResult) -> str:
+    """Say HUC, UC and the number of rows."""
+    return f"HUC {result.huc:.4f}  UC {result.uc:.4f}  n = {result.n:,}"
+
+
+def finding(row: pd.Series[Any]) -> str:
+    """Say in one sentence which branch is off, for whom, where, and which way."""
+    way = "understates" if row["moment"] > 0 else "overstates"
+    where = f"{_interval(row)} ({row['n_in_interval']:,} rows)"
+    return (
+        f"Worst: branch {row['node']!r} {way} the utility {row['utility']!r} by "
+        f"{abs(row['moment']):.4f} for {row['subgroup']!r}, where the predicted utility is in "
+        f"{where}; the true size is between {row['lower']:.4f} and {row['upper']:.4f}."
+    )
+
+
+def _interval(row: pd.Series[Any]) -> str:
+    return f"[{row['interval_low']:.4g}, {row['interval_high']:.4g}]"
+
+
+def _table(frame: pd.DataFrame, *, tolerance: float | None) -> Any:
+    from rich import box
+    from rich.table import Table
+    from rich.text import Text
+
+    table = Table(box=box.SIMPLE_HEAD, pad_edge=False)
+    for name in ("utility", "subgroup", "branch"):
+        table.add_column(name, overflow="fold")
+    for name in ("moment", "at least", "at most", "predicted utility", "rows"):
+        table.add_column(name, justify="right", no_wrap=True)
+    if tolerance is not None:
+        table.add_column(f"above {tolerance:g}", no_wrap=True)
+    for _, row in frame.iterrows():
+        cells = [str(row[name]) for name in ("utility", "subgroup", "node")]
+        cells += [f"{row['moment']:+.4f}", f"{row['lower']:.4f}", f"{row['upper']:.4f}"]
+        cells += [_interval(row), f"{row['n_in_interval']:,}"]
+        above = tolerance is not None and abs(row["moment"]) > tolerance
+        if tolerance is not None:
+            cells.append("yes" if above else "")
+        # Text, not str: a name like "[b]" is a name, not markup.
+        table.add_row(*(Text(cell) for cell in cells), style="red" if above else "")
+    return table
+
+
+def _console() -> Console:
+    from rich.console import Console
+
+    width = None if sys.stdout.isatty() else _WIDTH_WITHOUT_TERMINAL
+    return Console(width=width, highlight=False, soft_wrap=False)
