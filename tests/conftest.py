@@ -10,7 +10,7 @@ def pytest_addoption(parser: pytest.Parser) -> None:
         "--no-skips",
         action="store_true",
         default=os.environ.get("HUC_CI") == "1",
-        help="fail a test that would be skipped, e.g. for a missing component (default if HUC_CI=1)",
+        help="fail tests that would be skipped, as for a missing component (default if HUC_CI=1)",
     )
 
 

@@ -61,11 +61,13 @@ def main(arguments: Sequence[str] | None = None) -> int:
         sys.stdout.flush()
     except (KeyboardInterrupt, typer.Abort):
         return INTERRUPTED
-    except BrokenPipeError:
-        # The reader (`| head`) has gone: give the interpreter somewhere else to flush to.
+    except (BrokenPipeError, SystemExit):
+        # The reader (`| head`) has gone, which typer turns into exit code 1: give the interpreter
+        # somewhere else to flush to.
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         return ERROR
     except Exception as error:
+        # Left to Python this would end with exit code 1, which means an alert.
         if os.environ.get("HUC_MONITOR_DEBUG"):
             raise
         print(f"huc-monitor: {_one_line(error)}", file=sys.stderr)  # noqa: T201 - the command's voice
@@ -83,7 +85,6 @@ def _one_line(error: Exception) -> str:
     elif isinstance(error, OSError) and error.filename is not None:
         text = f"{error.strerror}: {str(error.filename)!r}"
     else:
-        text = (
-            f"unexpected {type(error).__name__}: {error} (set HUC_MONITOR_DEBUG=1 for a traceback)"
-        )
+        kind = type(error).__name__
+        text = f"unexpected {kind}: {error} (HUC_MONITOR_DEBUG=1 shows the traceback)"
     return " ".join(text.split())
