@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
     from huc_monitor.audit import AuditResult, audit
+    from huc_monitor.decomposition import UtilityRows, decompose
     from huc_monitor.errors import (
         HUCError,
         InvalidInputError,
@@ -58,8 +59,10 @@ __all__ = [
     "TopK",
     "UnknownNameError",
     "Utility",
+    "UtilityRows",
     "__version__",
     "audit",
+    "decompose",
 ]
 
 _HOME = {
@@ -82,7 +85,9 @@ _HOME = {
     "TopK": "utilities",
     "UnknownNameError": "errors",
     "Utility": "utilities",
+    "UtilityRows": "decomposition",
     "audit": "audit",
+    "decompose": "decomposition",
 }
 
 
