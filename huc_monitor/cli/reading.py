@@ -99,7 +99,12 @@ def _read(path: Path, columns: list[str], *, label: str) -> pd.DataFrame:
     # Only an empty field is missing: "None" and "NA" are good names for a leaf or a group. Labels
     # stay text, or a leaf named "01" would come back as the number 1.
     return pd.read_csv(
-        path, usecols=columns, dtype={label: str}, keep_default_na=False, na_values=[""]
+        path,
+        usecols=columns,
+        dtype={label: str},
+        keep_default_na=False,
+        na_values=[""],
+        float_precision="round_trip",  # the default is a last bit off
     )
 
 

@@ -22,7 +22,10 @@ def show_audit(result: AuditResult, *, tolerance: float | None, top: int) -> Non
     console = _console()
     frame = worst_first(result.to_frame())
     console.print(Text(headline(result), style="bold"))
-    console.print(Text(finding(frame.iloc[0])))
+    if frame.empty:
+        console.print(Text("No branch of this tree can change any of these utilities."))
+        return
+    console.print(Text(finding(frame.iloc[0], confidence_level=result.confidence_level)))
     console.print()
     console.print(_table(frame.head(top), tolerance=tolerance))
     if len(frame) > top:
@@ -36,21 +39,26 @@ def worst_first(frame: pd.DataFrame) -> pd.DataFrame:
 
 def headline(result: AuditResult) -> str:
     """Say HUC, UC and the number of rows."""
-    return f"HUC {result.huc:.4f}  UC {result.uc:.4f}  n = {result.n:,}"
+    return f"HUC {result.huc:.4f}  UC {result.uc:.4f}  n = {result.n:,.0f}"
 
 
-def finding(row: pd.Series[Any]) -> str:
+def finding(row: pd.Series[Any], *, confidence_level: float) -> str:
     """Say in one sentence which branch is off, for whom, where, and which way."""
+    if row["moment"] == 0:
+        return "Every moment is exactly zero."
     way = "understates" if row["moment"] > 0 else "overstates"
-    where = f"{_interval(row)} ({row['n_in_interval']:,} rows)"
+    where = f"{_interval(row)} ({row['n_in_interval']:,.0f} rows)"
     return (
         f"Worst: branch {row['node']!r} {way} the utility {row['utility']!r} by "
         f"{abs(row['moment']):.4f} for {row['subgroup']!r}, where the predicted utility is in "
-        f"{where}; the true size is between {row['lower']:.4f} and {row['upper']:.4f}."
+        f"{where}; its true size is between {row['lower']:.4f} and {row['upper']:.4f} "
+        f"({confidence_level:.4g} confidence)."
     )
 
 
 def _interval(row: pd.Series[Any]) -> str:
+    if row["moment"] == 0:
+        return ""  # no interval is worse than another
     return f"[{row['interval_low']:.4g}, {row['interval_high']:.4g}]"
 
 
@@ -69,7 +77,7 @@ def _table(frame: pd.DataFrame, *, tolerance: float | None) -> Any:
     for _, row in frame.iterrows():
         cells = [str(row[name]) for name in ("utility", "subgroup", "node")]
         cells += [f"{row['moment']:+.4f}", f"{row['lower']:.4f}", f"{row['upper']:.4f}"]
-        cells += [_interval(row), f"{row['n_in_interval']:,}"]
+        cells += [_interval(row), f"{row['n_in_interval']:,.0f}"]
         above = tolerance is not None and abs(row["moment"]) > tolerance
         if tolerance is not None:
             cells.append("yes" if above else "")

@@ -62,7 +62,7 @@ def parse_utilities(given: Iterable[str], tree: LabelTree) -> list[Utility]:
     >>> parse_utilities([], tree)
     [LevelCorrectness(level=1), LevelCorrectness(level=2)]
     >>> parse_utilities(["top:2", "in:cat"], tree)
-    [TopK(k=2), SubtreeIndicator(name='in_cat', node='cat')]
+    [TopK(k=2), SubtreeIndicator(node='cat')]
     """
     utilities = [utility for text in given for utility in _parse_utility(text)]
     return utilities or [LevelCorrectness(level=depth) for depth in range(1, tree.height + 1)]
