@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import enum
 import json
 from pathlib import Path
 from typing import Annotated
@@ -12,12 +11,6 @@ import typer
 from huc_monitor.cli.specs import SUBGROUP_HELP, UTILITY_HELP
 
 FINE, ALERT = 0, 1
-
-
-class Bounds(enum.StrEnum):
-    """How the size of a moment is bounded."""
-
-    theorem = "theorem"
 
 
 def run(
@@ -35,7 +28,7 @@ def run(
     tolerance: Annotated[
         float | None, typer.Option(min=0, help="Exit with 1 if a moment is larger than this.")
     ] = None,
-    bounds: Annotated[Bounds, typer.Option(help="Confidence bounds.")] = Bounds.theorem,
+    bounds: Annotated[str, typer.Option(help="How moments are bounded.")] = "theorem",
     confidence: Annotated[
         float, typer.Option(help="Probability with which all bounds hold together.")
     ] = 0.95,
@@ -68,7 +61,7 @@ def run(
         utilities=utilities,
         subgroups=hm.Subgroups.from_reference(data.features, rules) if rules else None,
         features=data.features if rules else None,
-        bounds=bounds.value,
+        bounds=bounds,
         confidence_level=confidence,
     )
     alert = tolerance is not None and len(result.violations(tolerance)) > 0

@@ -256,7 +256,7 @@ def test_names_with_brackets_are_printed_as_they_are(capsys, tmp_path):
         (["--label", "y", "--utility", "{type: [}"], ["YAML"]),
         (["--label", "y", "--utility", "{type: Best}"], ["'Best'", "TopK"]),
         (["--label", "y", "--tolerance", "-1"], ["--tolerance"]),
-        (["--label", "y", "--bounds", "wide"], ["--bounds", "theorem"]),
+        (["--label", "y", "--bounds", "wide"], ["bounds", "theorem", "'wide'"]),
         (["--label", "y", "--confidence", "1.5"], ["confidence_level", "1.5"]),
         (["--label", "sex"], ["'f'"]),
         ([], ["--label"]),
