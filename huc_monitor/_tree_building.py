@@ -15,6 +15,7 @@ import numpy as np
 
 from huc_monitor.errors import InvalidTreeError
 
+SCHEMA_VERSION = 1
 MAX_NODES = 1_000_000
 MAX_NAME_LEVELS = 64
 
@@ -34,69 +35,67 @@ def check_name(value: object, where: str) -> str:
     """Return `value` as a node name; whole numbers become strings, anything else is refused."""
     if isinstance(value, int | np.integer) and not isinstance(value, bool):
         return str(int(value))
-    if isinstance(value, bool | np.bool_):
-        got = f"the boolean {value}"
-        if where.startswith("`path`"):
-            got += " (YAML reads an unquoted yes, no, on, off, true or false as one)"
-        raise InvalidTreeError(f"{where} must name nodes by strings; got {got}. Quote it.")
     if not isinstance(value, str):
-        raise InvalidTreeError(
-            f"{where} must name nodes by strings; "
-            f"got {_shorten(value)} of type {type(value).__name__}. Quote it."
-        )
+        hint = "Quote it."
+        if isinstance(value, bool):
+            hint = "Quote it: YAML reads a bare yes, no, on, off, true or false as a boolean."
+        msg = f"{where} must name nodes by strings; got {_show(value)}. {hint}"
+        raise InvalidTreeError(msg)
     if not value.strip():
-        raise InvalidTreeError(
-            f"{where} must not contain empty names; got {value!r}. Give the node a name."
-        )
+        msg = f"{where} must not contain empty names; got {value!r}. Give the node a name."
+        raise InvalidTreeError(msg)
     if _UNPRINTABLE.search(value):
-        raise InvalidTreeError(
-            f"{where} must use printable names; got {_shorten(value)}. "
+        msg = (
+            f"{where} must use printable names; got {_show(value)}. "
             "Remove control characters and line breaks."
         )
+        raise InvalidTreeError(msg)
     return str(value)
 
 
 def from_nested(nested: object, *, root: str | None, sep: str, where: str) -> Preorder:
     """Walk nested mappings and lists; `sep` joins the path of names that clash."""
     if not _is_container(nested):
-        raise InvalidTreeError(
-            f"{where} must be a mapping or a list of names; got {_shorten(nested)} "
-            f"of type {type(nested).__name__}. Write for example {{'animal': ['cat', 'dog']}}."
+        msg = (
+            f"{where} must be a mapping or a list of names; got {_show(nested)}. "
+            f"Write for example {{'animal': ['cat', 'dog']}}."
         )
+        raise InvalidTreeError(msg)
     top = list(_children(nested, None, where))
     if not top:
-        raise InvalidTreeError(
-            f"{where} must contain at least one leaf; got an empty tree. Add one."
-        )
+        msg = f"{where} must contain at least one leaf; got an empty tree. Add one."
+        raise InvalidTreeError(msg)
     if root is not None:
         labels, parents = _walk(check_name(root, "`root`"), nested, where)
     elif len(top) == 1 and top[0][0] is not None:
         labels, parents = _walk(top[0][0], top[0][1], where)
     else:
         shown = ", ".join(repr(name) for name, _ in top[:5])
-        raise InvalidTreeError(
+        msg = (
             f"{where} must have exactly one top node when `root` is None; "
             f"got {len(top)}: {shown}. Pass a name as `root`."
         )
+        raise InvalidTreeError(msg)
     return Preorder(_unique_names(_name_anonymous(labels, parents), parents, sep, where), parents)
 
 
 def from_paths(paths: object, *, sep: str, root: str | None, where: str) -> Preorder:
     """Merge root-to-leaf paths, given as strings joined by `sep` or as sequences of names."""
     if isinstance(paths, str | bytes) or not isinstance(paths, Iterable):
-        raise InvalidTreeError(
-            f"{where} must be a collection of paths; got {_shorten(paths)}. Put it in a list."
-        )
-    if not isinstance(sep, str) or not sep:
-        raise InvalidTreeError(f"`sep` must be a non-empty string; got {sep!r}. Use '/'.")
+        msg = f"{where} must be a collection of paths; got {_show(paths)}. Put it in a list."
+        raise InvalidTreeError(msg)
+    if not sep:
+        msg = f"`sep` must be a non-empty string; got {sep!r}. Use '/'."
+        raise InvalidTreeError(msg)
     trie: dict[str, object] = {}
     for row, path in enumerate(paths):
         parts = path.split(sep) if isinstance(path, str) else path
         if not isinstance(parts, Sequence) or isinstance(parts, bytes) or not parts:
-            raise InvalidTreeError(
-                f"{where} must hold strings or sequences of names; got {_shorten(path)} "
+            msg = (
+                f"{where} must hold strings or sequences of names; got {_show(path)} "
                 f"(row {row}). Write for example 'animal{sep}cat'."
             )
+            raise InvalidTreeError(msg)
         _add_path(trie, [check_name(part, f"{where} (row {row})") for part in parts], row, where)
     return from_nested(trie, root=root, sep=sep, where=where)
 
@@ -112,11 +111,67 @@ def _add_path(trie: dict[str, object], parts: Sequence[str], row: int, where: st
     if isinstance(node.get(leaf), dict):
         raise _leaf_and_internal(where, leaf, f" (row {row})")
     if leaf in node:
-        raise InvalidTreeError(
+        msg = (
             f"{where} must not repeat a path; got {'/'.join(parts)!r} again (row {row}). "
             "Remove one."
         )
+        raise InvalidTreeError(msg)
     node[leaf] = None
+
+
+def from_leaves(leaves: object, *, root: str, where: str) -> Preorder:
+    """Put every leaf directly below the root."""
+    if isinstance(leaves, str | bytes | Mapping) or not isinstance(leaves, Iterable):
+        msg = f"{where} must be a collection of names; got {_show(leaves)}. Put them in a list."
+        raise InvalidTreeError(msg)
+    names = [check_name(leaf, where) for leaf in leaves]
+    return from_nested(names, root=check_name(root, "`root`"), sep="/", where=where)
+
+
+def from_parents(parents: object, *, where: str) -> Preorder:
+    """Join a mapping of each node to its parent."""
+    if not isinstance(parents, Mapping):
+        msg = f"{where} must map each node to its parent; got {_show(parents)}. Pass a dict."
+        raise InvalidTreeError(msg)
+    return from_links(parents.items(), where=where)
+
+
+def from_dict(data: object, *, where: str) -> tuple[Preorder, Sequence[str]]:
+    """Read the form that ``LabelTree.to_dict`` writes: the tree and its level names."""
+    version = data.get("schema_version") if isinstance(data, Mapping) else data
+    if not isinstance(data, Mapping) or version != SCHEMA_VERSION:
+        msg = (
+            f"{where} must be a tree with schema_version {SCHEMA_VERSION}; got {_show(version)}. "
+            "Use LabelTree.from_nested for a plain mapping, or update huc-monitor."
+        )
+        raise InvalidTreeError(msg)
+    children, level_names = data.get("children"), data.get("level_names", [])
+    if not isinstance(children, Mapping) or not all(
+        isinstance(below, list | tuple) for below in [*children.values(), level_names]
+    ):
+        msg = (
+            f"{where} must hold 'children', a mapping of each internal node to the list of its "
+            "children, and a list of 'level_names'; got something else. "
+            "Compare it with LabelTree.to_dict()."
+        )
+        raise InvalidTreeError(msg)
+    links = [(child, parent) for parent, below in children.items() for child in below]
+    return from_links([(data.get("root"), None), *links], where=where), level_names
+
+
+def check_level_names(level_names: object, height: int) -> tuple[str, ...]:
+    """Return the names of depths 1 to `height`, or none at all."""
+    if isinstance(level_names, str) or not isinstance(level_names, Iterable):
+        msg = f"`level_names` must be a list of names; got {_show(level_names)}. Use a list."
+        raise InvalidTreeError(msg)
+    names = tuple(check_name(name, "`level_names`") for name in level_names)
+    if names and (len(names) != height or len(set(names)) < len(names)):
+        msg = (
+            f"`level_names` must be {height} different names, one per level below the root; "
+            f"got {list(names)}. Name every level once."
+        )
+        raise InvalidTreeError(msg)
+    return names
 
 
 def from_links(links: Iterable[tuple[object, object]], *, where: str) -> Preorder:
@@ -127,10 +182,11 @@ def from_links(links: Iterable[tuple[object, object]], *, where: str) -> Preorde
         child = check_name(raw_child, where)
         parent = None if raw_parent is None else check_name(raw_parent, where)
         if child in parent_of:
-            raise InvalidTreeError(
+            msg = (
                 f"{where} must give each node one parent; got {child!r} under "
                 f"{parent_of[child]!r} and {parent!r}. Names are unique in a tree: rename one."
             )
+            raise InvalidTreeError(msg)
         parent_of[child] = parent
         if parent is not None:
             children.setdefault(parent, []).append(child)
@@ -138,24 +194,24 @@ def from_links(links: Iterable[tuple[object, object]], *, where: str) -> Preorde
     roots += [name for name in children if name not in parent_of]
     if len(roots) > 1:
         shown = ", ".join(repr(name) for name in roots[:5])
-        raise InvalidTreeError(
+        msg = (
             f"{where} must have one root; got {len(roots)}: {shown}. "
             "Give all but one of them a parent."
         )
+        raise InvalidTreeError(msg)
     if not parent_of:
-        raise InvalidTreeError(
-            f"{where} must contain at least one leaf; got an empty tree. Add one."
-        )
+        msg = f"{where} must contain at least one leaf; got an empty tree. Add one."
+        raise InvalidTreeError(msg)
     if not roots:
         raise _cycle(parent_of, next(iter(parent_of)), where)
-    tree = grow(roots[0], children)
+    tree = _grow(roots[0], children)
     if len(tree.names) < len(parent_of):
         reached = set(tree.names)
         raise _cycle(parent_of, next(name for name in parent_of if name not in reached), where)
     return tree
 
 
-def grow(root: str, children: Mapping[str, Sequence[str]]) -> Preorder:
+def _grow(root: str, children: Mapping[str, Sequence[str]]) -> Preorder:
     """Return the preorder of everything reachable from `root`; each node has one parent."""
     names: list[str] = []
     parents: list[int] = []
@@ -186,18 +242,20 @@ def _children(value: object, parent: str | None, where: str) -> Iterator[tuple[s
                 yield from _children(item, parent, where)
             elif _is_container(item):
                 if not item:
-                    raise InvalidTreeError(
+                    msg = (
                         f"{where} must not contain an empty list inside a list; got one under "
                         f"{parent!r}. Remove it."
                     )
+                    raise InvalidTreeError(msg)
                 yield None, item
             else:
                 yield check_name(item, where), None
     elif value is not None:
-        raise InvalidTreeError(
-            f"{where} must hold a mapping, a list or None below each name; got {_shorten(value)} "
-            f"below {parent!r}. Write a single child as a list."
+        msg = (
+            f"{where} must hold a mapping, a list or None below each name; got {_show(value)} "
+            f"below {parent!r}. Write it as a list."
         )
+        raise InvalidTreeError(msg)
 
 
 def _walk(root: str, value: object, where: str) -> tuple[list[str | None], tuple[int, ...]]:
@@ -213,19 +271,21 @@ def _walk(root: str, value: object, where: str) -> tuple[list[str | None], tuple
         labels.append(label)
         parents.append(parent)
         if len(labels) + len(stack) > MAX_NODES:
-            raise InvalidTreeError(
+            msg = (
                 f"{where} must have at most {MAX_NODES:,} nodes; got more. "
                 "Check it for repeated aliases."
             )
+            raise InvalidTreeError(msg)
         if below is None:
             continue
         while len(open_ids) > depth:
             open_set.discard(open_ids.pop())
         if id(below) in open_set:
-            raise InvalidTreeError(
-                f"{where} must not contain itself; got a cycle through {label!r}. "
+            msg = (
+                f"{where} must not contain itself; got a cycle through {label or 'a list'!r}. "
                 "Remove the alias that points back up."
             )
+            raise InvalidTreeError(msg)
         open_ids.append(id(below))
         open_set.add(id(below))
         found = list(_children(below, label, where))
@@ -244,10 +304,11 @@ def _check_siblings(
         if name in seen:
             if bool(below) != bool(seen[name]):
                 raise _leaf_and_internal(where, name, f" (under {parent!r})")
-            raise InvalidTreeError(
+            msg = (
                 f"{where} must not repeat a name under one parent; "
                 f"got {name!r} twice under {parent!r}. Rename or remove one."
             )
+            raise InvalidTreeError(msg)
         seen[name] = below
 
 
@@ -277,26 +338,29 @@ def _unique_names(
     """
     names = list(labels)
     above = list(parents)
-    clashing = range(len(names))
     for _ in range(MAX_NAME_LEVELS):
         count = Counter(names)
-        clashing_now = [i for i in clashing if count[names[i]] > 1]
         if len(count) == len(names):
             return tuple(names)
-        movable = [i for i in range(len(names)) if count[names[i]] > 1 and above[i] > 0]
-        if not movable:
-            culprit = names[clashing_now[-1]]
+        clashing = [position for position, name in enumerate(names) if count[name] > 1]
+        extensible = [position for position in clashing if above[position] > 0]
+        if not extensible:
             raise InvalidTreeError(
-                f"{where} must have unique names; got {culprit!r} twice. Rename one"
-                + (", or pass another `root`." if culprit == labels[0] else ".")
+                f"{where} must have unique names; got {names[clashing[0]]!r} twice. "
+                + (
+                    "Rename one."
+                    if clashing[0]
+                    else "Pass another `root`, or None to use it as root."
+                )
             )
-        for i in movable:
-            names[i] = f"{labels[above[i]]}{sep}{names[i]}"
-            above[i] = parents[above[i]]
-    raise InvalidTreeError(
-        f"{where} must not repeat one name over more than {MAX_NAME_LEVELS} levels; "
-        f"got {_shorten(labels[movable[-1]])}. Rename some of them."
+        for position in extensible:
+            names[position] = f"{labels[above[position]]}{sep}{names[position]}"
+            above[position] = parents[above[position]]
+    msg = (
+        f"{where} must not repeat a name on more than {MAX_NAME_LEVELS} levels; "
+        f"got {_show(labels[extensible[-1]])}. Rename some of them."
     )
+    raise InvalidTreeError(msg)
 
 
 def _leaf_and_internal(where: str, name: str, place: str) -> InvalidTreeError:
@@ -314,13 +378,15 @@ def _cycle(parent_of: Mapping[str, str | None], start: str, where: str) -> Inval
         name = parent_of[name]
     loop = list(seen)
     loop = [*loop[loop.index(str(name)) :], str(name)]
-    shown = " -> ".join(repr(node) for node in (loop if len(loop) < 8 else [*loop[:6], "..."]))
+    shown = " -> ".join([*map(repr, loop[:6]), *(["..."] if len(loop) > 6 else [])])
     return InvalidTreeError(
         f"{where} must not contain a cycle; got {shown} (child -> parent). "
         "Give one of them another parent."
     )
 
 
-def _shorten(value: object, limit: int = 60) -> str:
-    text = repr(value) if isinstance(value, str | bytes | int | float | None) else str(type(value))
-    return text if len(text) <= limit else text[: limit - 3] + "..."
+def _show(value: object, limit: int = 60) -> str:
+    if not isinstance(value, str | bytes | int | float | None):
+        return f"a value of type {type(value).__name__}"
+    text = repr(value)
+    return text if len(text) <= limit else f"{text[: limit - 3]}..."

@@ -3,14 +3,19 @@
 from __future__ import annotations
 
 import csv
+import io
 import json
+import re
+from collections import Counter
 from collections.abc import Hashable, Mapping, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
 from huc_monitor.errors import InvalidTreeError
 
-MAX_BYTES = 16 * 2**20
+# The safe YAML reader is plain Python: the largest file allowed takes it some ten seconds.
+MAX_BYTES = 4 * 2**20
+_PLAIN_INTEGER = re.compile("0|[1-9][0-9]{0,17}")
 SUFFIXES = (".yaml", ".yml", ".json", ".csv")
 
 
@@ -27,10 +32,11 @@ def read(path: str | Path) -> Described:
     file = Path(path)
     suffix = file.suffix.lower()
     if suffix not in SUFFIXES:
-        raise InvalidTreeError(
+        msg = (
             f"`path` must end in one of {', '.join(SUFFIXES)}; got {file.name!r}. "
             "Rename or convert the file."
         )
+        raise InvalidTreeError(msg)
     text = _read_text(file)
     if suffix == ".csv":
         return _parse_csv(text, file.name)
@@ -39,39 +45,42 @@ def read(path: str | Path) -> Described:
     except InvalidTreeError:
         raise
     except RecursionError:
-        raise InvalidTreeError(
+        msg = (
             f"`path` must not nest thousands of brackets; got {file.name!r}. "
             "Write the tree as a CSV file of child and parent."
-        ) from None
+        )
+        raise InvalidTreeError(msg) from None
     except ValueError as error:
         reason = " ".join(str(error).split())
-        raise InvalidTreeError(
+        msg = (
             f"`path` must be valid {suffix[1:].upper()}; got {file.name!r}: {reason}. "
             "Correct the file."
-        ) from error
+        )
+        raise InvalidTreeError(msg) from error
     described = isinstance(content, Mapping) and "schema_version" in content
     return Described("dict" if described else "nested", content)
 
 
 def _read_text(file: Path) -> str:
     if not file.is_file():
-        raise InvalidTreeError(
-            f"`path` must be an existing file; got {str(file)!r}. Check the spelling."
-        )
+        msg = f"`path` must be an existing file; got {str(file)!r}. Check the spelling."
+        raise InvalidTreeError(msg)
     # One byte more than allowed is enough to know, even of a file that grows or lies.
     with file.open("rb") as stream:
         data = stream.read(MAX_BYTES + 1)
     if len(data) > MAX_BYTES:
-        raise InvalidTreeError(
+        msg = (
             f"`path` must be at most {MAX_BYTES // 2**20} MiB; got {file.name!r}, which is larger. "
             "Keep only the tree in it."
         )
+        raise InvalidTreeError(msg)
     try:
         return data.decode("utf-8-sig")
     except UnicodeDecodeError as error:
-        raise InvalidTreeError(
+        msg = (
             f"`path` must be UTF-8 text; got {file.name!r} (byte {error.start}). Save it as UTF-8."
-        ) from error
+        )
+        raise InvalidTreeError(msg) from error
 
 
 def _parse_json(text: str) -> object:
@@ -81,8 +90,7 @@ def _parse_json(text: str) -> object:
 def _unique_pairs(pairs: Sequence[tuple[str, object]]) -> dict[str, object]:
     found = dict(pairs)
     if len(found) < len(pairs):
-        seen: set[str] = set()
-        raise _repeated(next(key for key, _ in pairs if key in seen or seen.add(key)))
+        raise _repeated(Counter(key for key, _ in pairs).most_common(1)[0][0])
     return found
 
 
@@ -93,14 +101,16 @@ def _repeated(key: object) -> InvalidTreeError:
 
 
 def _parse_yaml(text: str) -> object:
-    import yaml  # noqa: PLC0415 - only needed for files
+    import yaml
 
     class Loader(yaml.SafeLoader):
-        """The safe loader, except that it refuses the repeated keys YAML forbids."""
+        """The safe loader, except that it refuses repeated keys and keeps numbers as written."""
 
         def construct_mapping(
-            self, node: yaml.MappingNode, deep: bool = False
-        ) -> dict[Hashable, Any]:  # noqa: FBT001, FBT002
+            self,
+            node: yaml.MappingNode,
+            deep: bool = False,  # noqa: FBT001, FBT002 - as in the base class
+        ) -> dict[Hashable, Any]:
             seen: set[str] = set()
             for key, _ in node.value:
                 if isinstance(key, yaml.ScalarNode):
@@ -109,26 +119,41 @@ def _parse_yaml(text: str) -> object:
                     seen.add(key.value)
             return super().construct_mapping(node, deep)
 
+        def construct_number(self, node: yaml.ScalarNode) -> int | str:
+            # YAML 1.1 reads 010 as 8 and 12:30 as 750; a label must stay what its author typed.
+            return int(node.value) if _PLAIN_INTEGER.fullmatch(node.value) else str(node.value)
+
+    Loader.add_constructor("tag:yaml.org,2002:int", Loader.construct_number)
+    loader = Loader(text)
     try:
-        return yaml.load(text, Loader)  # noqa: S506 - a subclass of SafeLoader
+        return loader.get_single_data()
     except yaml.YAMLError as error:
         raise ValueError(str(error)) from error
+    finally:
+        loader.dispose()
 
 
 def _parse_csv(text: str, name: str) -> Described:
-    rows = [[cell.strip() for cell in row] for row in csv.reader(text.splitlines()) if any(row)]
-    if len(rows) < 2:  # noqa: PLR2004 - a header and something below it
-        raise InvalidTreeError(
+    try:
+        cells = list(csv.reader(io.StringIO(text, newline="")))
+    except csv.Error as error:
+        msg = f"`path` must be valid CSV; got {name!r}: {error}. Correct the file."
+        raise InvalidTreeError(msg) from error
+    rows = [row for row in ([cell.strip() for cell in line] for line in cells) if any(row)]
+    if len(rows) < 2:
+        msg = (
             f"`path` must have a header and at least one row; got {name!r}. "
             "Use the columns child,parent, or path, or one column per level."
         )
+        raise InvalidTreeError(msg)
     header, body = rows[0], rows[1:]
-    for line, row in enumerate(body, start=2):
+    for index, row in enumerate(body):
         if len(row) > len(header):
-            raise InvalidTreeError(
+            msg = (
                 f"`path` must have {len(header)} cells a row; got {len(row)} in {name!r} "
-                f"(row {line}). Quote cells that contain a comma."
+                f"(row {index}). Quote cells that contain a comma."
             )
+            raise InvalidTreeError(msg)
     padded = [row + [""] * (len(header) - len(row)) for row in body]
     columns = [column.lower() for column in header]
     if {"child", "parent"} <= set(columns):
@@ -145,8 +170,9 @@ def _trim(row: list[str], name: str) -> list[str]:
     while end and not row[end - 1]:
         end -= 1
     if "" in row[:end]:
-        raise InvalidTreeError(
+        msg = (
             f"`path` must leave no gap between levels; got {row} in {name!r}. "
             "Fill the empty cell, or move the later cells left."
         )
+        raise InvalidTreeError(msg)
     return row[:end]

@@ -7,9 +7,11 @@ Every exception derives from :class:`HUCError` and from the builtin a caller wou
 from __future__ import annotations
 
 import difflib
-from collections.abc import Collection
 from itertools import islice
-from typing import Self
+from typing import TYPE_CHECKING, Self
+
+if TYPE_CHECKING:
+    from collections.abc import Collection
 
 __all__ = [
     "HUCError",

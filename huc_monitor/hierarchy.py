@@ -9,67 +9,21 @@ from __future__ import annotations
 
 import hashlib
 import json
-from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
-from typing import Any, Self
+from typing import TYPE_CHECKING, Any, Self
 
 import numpy as np
-import numpy.typing as npt
 
-from huc_monitor import _label_codes, _tree_building, _tree_files
-from huc_monitor.errors import InvalidInputError, InvalidTreeError, UnknownNameError, did_you_mean
+from huc_monitor import _label_codes, _tree_building, _tree_files, _tree_text
+from huc_monitor._tree_shape import IntArray, Shape, TreeArrays
+from huc_monitor.errors import InvalidInputError, UnknownNameError, did_you_mean
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Mapping, Sequence
 
 __all__ = ["LabelTree", "TreeArrays"]
-
-SCHEMA_VERSION = 1
-MAX_PATH_ENTRIES = 2**26
-
-IntArray = npt.NDArray[np.int64]
-
-
-@dataclass(frozen=True, slots=True, eq=False, repr=False)
-class TreeArrays:
-    """A label tree as read-only int64 arrays, nodes with a single child contracted.
-
-    K leaves and M branches (nodes that choose among two or more children), both in depth-first
-    order.
-
-    Attributes
-    ----------
-    n_leaves, n_branches : int
-        K and M.
-    start, stop : array of shape (M,)
-        The leaves under branch b are ``start[b]:stop[b]``.
-    depth : array of shape (M,)
-        Depth of the branch in the displayed tree; the root has 0.
-    parent : array of shape (M,)
-        Branch above, -1 for the topmost branch.
-    child_ptr : array of shape (M + 1,)
-        The children of branch b are ``child_code[child_ptr[b]:child_ptr[b + 1]]``.
-    child_code : array of shape (child_ptr[-1],)
-        A branch index when >= 0, otherwise ``-1 - leaf``.
-    path_ptr : array of shape (K + 1,)
-        The branches above leaf k are ``path_branch[path_ptr[k]:path_ptr[k + 1]]``, topmost first.
-    path_branch, path_child : array of shape (path_ptr[-1],)
-        The branch, and the rank of the child that the path takes there.
-    """
-
-    n_leaves: int
-    n_branches: int
-    start: IntArray
-    stop: IntArray
-    depth: IntArray
-    parent: IntArray
-    child_ptr: IntArray
-    child_code: IntArray
-    path_ptr: IntArray
-    path_branch: IntArray
-    path_child: IntArray
-
-    def __repr__(self) -> str:
-        return f"TreeArrays(n_leaves={self.n_leaves}, n_branches={self.n_branches})"
 
 
 @dataclass(frozen=True, repr=False)
@@ -99,19 +53,7 @@ class LabelTree:
     _parents: tuple[int, ...]
     level_names: tuple[str, ...] = ()
 
-    def __post_init__(self) -> None:
-        names = self.level_names
-        if isinstance(names, str) or not all(isinstance(name, str) and name for name in names):
-            raise InvalidTreeError(
-                f"`level_names` must be non-empty strings; got {names!r}. Name each level below the root."
-            )
-        if names and (len(names) != self.height or len(set(names)) < len(names)):
-            raise InvalidTreeError(
-                f"`level_names` must be {self.height} different names, one per level below the root; "
-                f"got {list(names)}. Name each level once."
-            )
-
-    # -- construction ---------------------------------------------------------------------------
+    # -- construction
 
     @classmethod
     def from_nested(
@@ -183,12 +125,7 @@ class LabelTree:
         >>> LabelTree.from_parents({"cat": "animal", "dog": "animal"}).root
         'animal'
         """
-        if not isinstance(parents, Mapping):
-            raise InvalidTreeError(
-                "`parents` must map each node to its parent; "
-                f"got type {type(parents).__name__}. Pass a dict."
-            )
-        return cls._of(_tree_building.from_links(parents.items(), where="`parents`"), level_names)
+        return cls._of(_tree_building.from_parents(parents, where="`parents`"), level_names)
 
     @classmethod
     def flat(cls, leaves: Iterable[str], *, root: str = "root") -> Self:
@@ -199,12 +136,7 @@ class LabelTree:
         >>> LabelTree.flat(["cat", "dog"]).height
         1
         """
-        if isinstance(leaves, str | bytes) or not isinstance(leaves, Iterable):
-            raise InvalidTreeError(
-                f"`leaves` must be a collection of names; got {leaves!r}. Put it in a list."
-            )
-        names = [_tree_building.check_name(leaf, "`leaves`") for leaf in leaves]
-        return cls._of(_tree_building.from_nested(names, root=root, sep="/", where="`leaves`"))
+        return cls._of(_tree_building.from_leaves(leaves, root=root, where="`leaves`"))
 
     @classmethod
     def from_file(cls, path: str | Path, *, root: str | None = "root") -> Self:
@@ -218,7 +150,7 @@ class LabelTree:
         kind, content, level_names = _tree_files.read(path)
         where = f"`path` ({Path(path).name})"
         if kind == "dict":
-            return cls.from_dict(content)
+            return cls._of(*_tree_building.from_dict(content, where=where))
         if kind == "links":
             return cls._of(_tree_building.from_links(content, where=where))
         if kind == "paths":
@@ -229,29 +161,14 @@ class LabelTree:
     @classmethod
     def from_dict(cls, data: Mapping[str, Any]) -> Self:
         """Rebuild a tree from :meth:`to_dict`."""
-        if not isinstance(data, Mapping) or data.get("schema_version") != SCHEMA_VERSION:
-            got = data.get("schema_version") if isinstance(data, Mapping) else type(data).__name__
-            raise InvalidTreeError(
-                f"`data` must be a tree with schema_version {SCHEMA_VERSION}; got {got!r}. "
-                "Use LabelTree.from_nested for a plain mapping."
-            )
-        children = data.get("children")
-        level_names = data.get("level_names") or ()
-        if not isinstance(children, Mapping) or not all(
-            isinstance(below, list | tuple) for below in (*children.values(), level_names)
-        ):
-            raise InvalidTreeError(
-                "`data` must map each internal node to the list of its children under 'children', "
-                "and list 'level_names'; got something else. Compare with LabelTree.to_dict()."
-            )
-        links = [(child, parent) for parent, below in children.items() for child in below]
-        found = _tree_building.from_links([(data.get("root"), None), *links], where="`data`")
-        return cls._of(found, level_names)
+        return cls._of(*_tree_building.from_dict(data, where="`data`"))
 
     @classmethod
-    def _of(cls, found: _tree_building.Preorder, level_names: Iterable[str] | None = None) -> Self:
-        names = level_names if isinstance(level_names, str) else tuple(level_names or ())
-        return cls(found.names, found.parents, names)  # type: ignore[arg-type] # checked there
+    def _of(cls, found: _tree_building.Preorder, level_names: object = None) -> Self:
+        tree = cls(*found)
+        if level_names is None:
+            return tree
+        return cls(*found, _tree_building.check_level_names(level_names, tree.height))
 
     def to_dict(self) -> dict[str, Any]:
         """Return the tree as JSON-safe data, children by parent, whatever its depth.
@@ -262,7 +179,7 @@ class LabelTree:
         {'root': ['cat', 'dog']}
         """
         return {
-            "schema_version": SCHEMA_VERSION,
+            "schema_version": _tree_building.SCHEMA_VERSION,
             "root": self.root,
             "level_names": list(self.level_names),
             "children": {node: list(self.children(node)) for node in self.nodes},
@@ -278,19 +195,10 @@ class LabelTree:
         >>> LabelTree.from_nested({"mirai": ["scan", "ack"], "gafgyt": ["scan"]}).to_paths()
         ('mirai/scan', 'mirai/ack', 'gafgyt/scan')
         """
-        paths = [""] * len(self._names)
-        for position in range(1, len(self._names)):
-            above = paths[self._parents[position]]
-            label = _last_label(self._names[position], above, sep)
-            if sep in label:
-                raise InvalidTreeError(
-                    f"`sep` must not occur in a name; got {sep!r}, which is in {label!r}. "
-                    "Pass another `sep`."
-                )
-            paths[position] = f"{above}{sep}{label}" if above else label
-        return tuple(paths[position] for position in self._leaf_positions)
+        paths = _tree_text.paths(self._names, self._parents, sep)
+        return tuple(paths[position] for position in self._shape.leaves)
 
-    # -- names ------------------------------------------------------------------------------------
+    # -- names
 
     @property
     def root(self) -> str:
@@ -300,37 +208,39 @@ class LabelTree:
     @cached_property
     def leaves(self) -> tuple[str, ...]:
         """Names of the class labels, depth first: the order of probability columns."""
-        return tuple(self._names[position] for position in self._leaf_positions)
+        return tuple(self._names[position] for position in self._shape.leaves)
 
     @cached_property
     def nodes(self) -> tuple[str, ...]:
         """Names of all internal nodes in preorder, those with a single child included."""
-        return tuple(name for name, below in zip(self._names, self._below, strict=True) if below)
+        return tuple(
+            name for name, below in zip(self._names, self._shape.below, strict=True) if below
+        )
 
     @cached_property
     def branches(self) -> tuple[str, ...]:
         """Names of the nodes with two or more children, in preorder."""
-        return tuple(self._names[position] for position in self._branch_positions)
+        return tuple(self._names[position] for position in self._shape.branches)
 
     @property
     def n_leaves(self) -> int:
         """Number of class labels."""
-        return len(self._leaf_positions)
+        return len(self._shape.leaves)
 
     @cached_property
     def height(self) -> int:
         """Depth of the deepest leaf."""
-        return max(self._depths)
+        return max(self._shape.depths)
 
     @cached_property
     def fingerprint(self) -> str:
         """Sixteen hexadecimal digits that change with any name, order, shape or level name."""
-        content = [SCHEMA_VERSION, self._names, self._parents, self.level_names]
+        content = [self._names, self._parents, self.level_names]
         return hashlib.sha256(json.dumps(content).encode()).hexdigest()[:16]
 
     def children(self, name: str) -> tuple[str, ...]:
         """Return the children of a node in order; none for a leaf."""
-        return tuple(self._names[position] for position in self._below[self._position(name)])
+        return tuple(self._names[position] for position in self._shape.below[self._position(name)])
 
     def parent(self, name: str) -> str | None:
         """Return the node above, or None for the root."""
@@ -348,11 +258,11 @@ class LabelTree:
 
     def depth(self, name: str) -> int:
         """Return the number of steps from the root, which has depth 0."""
-        return self._depths[self._position(name)]
+        return self._shape.depths[self._position(name)]
 
     def leaves_under(self, name: str) -> tuple[str, ...]:
         """Return the leaves of the subtree at `name`, in order; a leaf is under itself."""
-        start, stop = self._slices[self._position(name)]
+        start, stop = self._shape.slices[self._position(name)]
         return self.leaves[start:stop]
 
     def branch_index(self, name: str) -> int:
@@ -360,7 +270,7 @@ class LabelTree:
         if name in self._branch_index:
             return self._branch_index[name]
         position = self._position(name)
-        kind = "has a single child" if self._below[position] else "is a leaf"
+        kind = "has a single child" if self._shape.below[position] else "is a leaf"
         raise UnknownNameError(
             f"`name` must be a node with two or more children; got {name!r}, which {kind}. "
             + did_you_mean(name, self.branches)
@@ -390,10 +300,8 @@ class LabelTree:
 
     def level_codes(self, level: int | str) -> IntArray:
         """Return, for each leaf, the index of its group in :meth:`level`; shape (n_leaves,)."""
-        sizes = [
-            stop - start
-            for start, stop in map(self._slices.__getitem__, self._level_positions(level))
-        ]
+        slices = [self._shape.slices[position] for position in self._level_positions(level)]
+        sizes = [stop - start for start, stop in slices]
         return np.repeat(np.arange(len(sizes), dtype=np.int64), sizes)
 
     def encode(self, labels: object) -> IntArray:
@@ -424,27 +332,7 @@ class LabelTree:
         │   └── coma
         └── died
         """
-        lines: list[str] = []
-        stack = [(0, "", "")]
-        while stack:
-            position, lead, indent = stack.pop()
-            below = self._below[position]
-            line = lead + self._names[position]
-            if below and max_depth is not None and self._depths[position] >= max_depth:
-                start, stop = self._slices[position]
-                line += f" ({stop - start} {'leaf' if stop - start == 1 else 'leaves'})"
-                below = []
-            lines.append(line)
-            for child in reversed(below):
-                last = child == below[-1]
-                stack.append(
-                    (
-                        child,
-                        indent + ("└── " if last else "├── "),
-                        indent + ("    " if last else "│   "),
-                    )
-                )
-        return "\n".join(lines)
+        return _tree_text.render(self._names, self._shape, max_depth)
 
     def __repr__(self) -> str:
         return (
@@ -456,7 +344,7 @@ class LabelTree:
         # Copies and worker processes get the content, not the caches: a copied array is writable.
         return type(self), (self._names, self._parents, self.level_names)
 
-    # -- positions in preorder -----------------------------------------------------------------------
+    # -- positions in preorder
 
     def _position(self, name: str) -> int:
         try:
@@ -473,20 +361,18 @@ class LabelTree:
             depth = self.level_names.index(level) + 1
         if isinstance(depth, bool) or not isinstance(depth, int | np.integer):
             named = f" or one of {list(self.level_names)}" if self.level_names else ""
-            raise UnknownNameError(
+            msg = (
                 f"`level` must be a depth from 0 to {self.height}{named}; got {level!r}. "
                 "Pass the depth as an integer."
             )
+            raise UnknownNameError(msg)
         if not 0 <= depth <= self.height:
-            raise InvalidInputError(
+            msg = (
                 f"`level` must be a depth from 0 to {self.height}; got {depth}. "
                 "Level 1 is just below the root."
             )
-        return [
-            position
-            for position, (here, below) in enumerate(zip(self._depths, self._below, strict=True))
-            if here == depth or (here < depth and not below)
-        ]
+            raise InvalidInputError(msg)
+        return self._shape.level(int(depth))
 
     @cached_property
     def _positions(self) -> dict[str, int]:
@@ -501,114 +387,10 @@ class LabelTree:
         return {name: index for index, name in enumerate(self.branches)}
 
     @cached_property
-    def _below(self) -> list[list[int]]:
-        below: list[list[int]] = [[] for _ in self._names]
-        for position, parent in enumerate(self._parents):
-            if parent >= 0:
-                below[parent].append(position)
-        return below
+    def _shape(self) -> Shape:
+        return Shape(self._parents)
 
-    @cached_property
-    def _depths(self) -> list[int]:
-        depths: list[int] = []
-        for parent in self._parents:
-            depths.append(depths[parent] + 1 if parent >= 0 else 0)
-        return depths
-
-    @cached_property
-    def _leaf_positions(self) -> list[int]:
-        return [position for position, below in enumerate(self._below) if not below]
-
-    @cached_property
-    def _branch_positions(self) -> list[int]:
-        return [position for position, below in enumerate(self._below) if len(below) > 1]
-
-    @cached_property
-    def _slices(self) -> list[tuple[int, int]]:
-        size = [0 if below else 1 for below in self._below]
-        for position in range(len(size) - 1, 0, -1):
-            size[self._parents[position]] += size[position]
-        slices: list[tuple[int, int]] = []
-        start = 0
-        for leaves, below in zip(size, self._below, strict=True):
-            slices.append((start, start + leaves))
-            start += not below
-        return slices
-
-    @cached_property
+    @property
     def arrays(self) -> TreeArrays:
         """The tree as arrays for kernels, nodes with a single child contracted."""
-        return _arrays(self._parents, self._below, self._depths, self._slices)
-
-
-def _last_label(name: str, above: str, sep: str) -> str:
-    """Return what `name` adds to the path `above`, part of which it may repeat."""
-    for cut in range(len(name)):
-        if name.startswith(sep, cut) and f"{sep}{above}".endswith(f"{sep}{name[:cut]}"):
-            return name[cut + len(sep) :]
-    return name
-
-
-def _arrays(
-    parents: Sequence[int],
-    below: Sequence[Sequence[int]],
-    depths: Sequence[int],
-    slices: Sequence[tuple[int, int]],
-) -> TreeArrays:
-    kept = [position for position, children in enumerate(below) if len(children) > 1]
-    code = _contracted_codes(below)
-    topmost = [-1] * len(below)
-    n_above = [0] * len(below)
-    for position in range(1, len(below)):
-        up = parents[position]
-        branching = len(below[up]) > 1
-        topmost[position] = code[up] if branching else topmost[up]
-        n_above[position] = n_above[up] + branching
-    lengths = [n_above[position] for position, children in enumerate(below) if not children]
-    path_ptr = np.concatenate([[0], np.cumsum(lengths, dtype=np.int64)])
-    if path_ptr[-1] > MAX_PATH_ENTRIES:
-        raise InvalidTreeError(
-            f"the paths of the tree must have at most {MAX_PATH_ENTRIES:,} steps in all; "
-            f"got {path_ptr[-1]:,}. Group the labels into a shallower tree."
-        )
-    path_branch = np.empty(path_ptr[-1], dtype=np.int64)
-    path_child = np.empty(path_ptr[-1], dtype=np.int64)
-    for branch, position in enumerate(kept):
-        start, stop = slices[position]
-        here = path_ptr[start:stop] + n_above[position]
-        path_branch[here] = branch
-        sizes = [slices[child][1] - slices[child][0] for child in below[position]]
-        path_child[here] = np.repeat(np.arange(len(sizes)), sizes)
-    arrays = {
-        "start": [slices[position][0] for position in kept],
-        "stop": [slices[position][1] for position in kept],
-        "depth": [depths[position] for position in kept],
-        "parent": [topmost[position] for position in kept],
-        "child_ptr": np.cumsum([0, *(len(below[position]) for position in kept)]),
-        "child_code": [code[child] for position in kept for child in below[position]],
-        "path_ptr": path_ptr,
-        "path_branch": path_branch,
-        "path_child": path_child,
-    }
-    frozen = {name: np.asarray(values, dtype=np.int64) for name, values in arrays.items()}
-    for values in frozen.values():
-        values.flags.writeable = False
-    return TreeArrays(n_leaves=len(lengths), n_branches=len(kept), **frozen)
-
-
-def _contracted_codes(below: Sequence[Sequence[int]]) -> list[int]:
-    """Return, per node, the code of the branch or leaf that its chain of only children ends in."""
-    code = [0] * len(below)
-    leaf = sum(not children for children in below)
-    branch = sum(len(children) > 1 for children in below)
-    for position in range(len(below) - 1, -1, -1):
-        children = below[position]
-        if len(children) == 1:
-            code[position] = code[children[0]]
-        elif children:
-            branch -= 1
-            code[position] = branch
-        else:
-            leaf -= 1
-            code[position] = -1 - leaf
-    return code
+        return self._shape.arrays
