@@ -158,7 +158,7 @@ def _audit(
     scans: list[UtilityScan] = []
     relevant = []
     for rows in decomposed:
-        ordered = sort_rows(rows)
+        ordered = sort_rows(rows, groups.scale)
         scan = scan_utility(ordered, groups)
         bound.visit(ordered, groups, scan)
         scans.append(scan)

@@ -78,15 +78,19 @@ class UtilityRows:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class SortedRows:
-    """One utility's rows in order of score; ``order`` leads back to the caller's rows."""
+    """One utility's rows in order of score; ``order`` leads back to the caller's rows.
+
+    ``values`` are the contributions in whole numbers of 1 / ``scale``.
+    """
 
     utility: Utility
     relevant: Ints
     order: Ints
     scores: Floats
-    contributions: Floats
+    values: Ints
     labels: Ints
     paths: PathTables
+    scale: float
 
 
 def decompose(
@@ -190,7 +194,7 @@ def relevant_paths(tree: LabelTree, utility: Utility) -> tuple[Ints, PathTables]
     )
 
 
-def sort_rows(rows: UtilityRows) -> SortedRows:
+def sort_rows(rows: UtilityRows, scale: float) -> SortedRows:
     """Sort labelled rows by score, once per utility, and gather what the scans stream through."""
     from huc_monitor import _kernels
 
@@ -198,7 +202,7 @@ def sort_rows(rows: UtilityRows) -> SortedRows:
     n, width = rows.contributions.shape
     scores = np.empty(n)
     labels = np.empty(n, dtype=np.int64)
-    contributions = np.empty((n, width))
+    values = np.empty((n, width), dtype=np.int64)
 
     def gather(lo: int, hi: int) -> None:
         _kernels.gather_rows(
@@ -206,13 +210,14 @@ def sort_rows(rows: UtilityRows) -> SortedRows:
             rows.scores,
             rows.labels,
             rows.contributions,
+            scale,
             scores[lo:hi],
             labels[lo:hi],
-            contributions[lo:hi],
+            values[lo:hi],
         )
 
     list(run_tasks(gather, _halves(n)))
-    return SortedRows(rows.utility, rows.relevant, order, scores, contributions, labels, rows.paths)
+    return SortedRows(rows.utility, rows.relevant, order, scores, values, labels, rows.paths, scale)
 
 
 def _argsort(scores: Floats) -> Ints:

@@ -66,10 +66,30 @@ class UtilityScan:
     on_worst: Floats
 
 
-def scan_utility(rows: SortedRows, groups: Groups) -> UtilityScan:
-    """Maximise the absolute moment over all intervals, for every subgroup and relevant branch."""
+@dataclass(frozen=True, slots=True, eq=False)
+class GroupRows:
+    """One subgroup's rows of a utility: sorted positions, and contributions times the weight."""
+
+    positions: Ints
+    values: Ints
+
+
+def group_rows(rows: SortedRows, groups: Groups, c: int) -> GroupRows:
+    """Select a subgroup's rows; an indicator shares the window's contributions."""
     from huc_monitor import _kernels
 
+    weights = groups.weights[c]
+    positions = np.empty(rows.order.size, dtype=np.int64)
+    positions = positions[: _kernels.select_rows(rows.order, weights, positions)]
+    if weights.dtype == np.uint8 and not groups.repeats.size:
+        return GroupRows(positions, rows.values)
+    values = np.empty_like(rows.values)
+    _kernels.weigh_values(rows.order, rows.values, weights, groups.repeats, values)
+    return GroupRows(positions, values)
+
+
+def scan_utility(rows: SortedRows, groups: Groups) -> UtilityScan:
+    """Maximise the absolute moment over all intervals, for every subgroup and relevant branch."""
     n_groups, n_slots = len(groups.weights), rows.relevant.size
     best = np.zeros((n_groups, n_slots + 1), dtype=np.int64)
     span = np.zeros((n_groups, n_slots + 1, 2), dtype=np.int64)
@@ -77,67 +97,58 @@ def scan_utility(rows: SortedRows, groups: Groups) -> UtilityScan:
     size = np.zeros(n_groups)
     on_uc = np.zeros((n_groups, n_slots), dtype=np.int64)
     on_worst = np.zeros((n_groups, n_slots), dtype=np.int64)
-    scale = groups.scale
 
     def work(c: int) -> None:
-        weights = groups.weights[c]
-        size[c] = _kernels.scan_group(
-            rows.scores,
-            rows.order,
-            rows.labels,
-            rows.contributions,
-            weights,
-            groups.repeats,
-            rows.paths,
-            scale,
-            best[c],
-            span[c],
-            inside[c],
+        from huc_monitor import _kernels
+
+        mine = group_rows(rows, groups, c)
+        _kernels.scan_group(
+            rows.scores, rows.labels, mine.values, mine.positions, rows.paths, best[c], span[c]
         )
+        first, last = np.searchsorted(mine.positions, span[c].T)
+        counts = _row_counts(rows, groups, mine.positions)
+        inside[c] = counts(first, last)
+        size[c] = counts(0, mine.positions.size)
         if n_slots:
             worst = int(np.argmax(np.abs(best[c, :n_slots])))
             for sums, slot in ((on_uc[c], n_slots), (on_worst[c], worst)):
-                _kernels.interval_sums(
-                    rows.order,
-                    rows.labels,
-                    rows.contributions,
-                    weights,
-                    groups.repeats,
-                    rows.paths,
-                    scale,
-                    span[c, slot, 0],
-                    span[c, slot, 1],
-                    sums,
-                )
+                chosen = mine.positions[first[slot] : last[slot]]
+                _kernels.interval_sums(rows.labels, mine.values, chosen, rows.paths, sums)
 
     list(run_tasks(work, [(c,) for c in range(n_groups)]))
-    unit = 1.0 / (scale * groups.total)
+    unit = 1.0 / (rows.scale * groups.total)
     empty = span[..., 0] == span[..., 1]
     low = np.where(empty, np.nan, rows.scores[np.minimum(span[..., 0], rows.scores.size - 1)])
     high = np.where(empty, np.nan, rows.scores[span[..., 1] - 1])
-    return UtilityScan(
-        best * unit, low, high, span, inside, size, on_uc * unit, on_worst * unit
-    )
+    return UtilityScan(best * unit, low, high, span, inside, size, on_uc * unit, on_worst * unit)
+
+
+def _row_counts(rows: SortedRows, groups: Groups, positions: Ints) -> Any:
+    """How many rows, repeats included, lie between two places of a subgroup's positions."""
+    if not groups.repeats.size:
+        return lambda first, last: last - first
+    before = np.append(0.0, np.cumsum(groups.repeats[rows.order[positions]]))
+    return lambda first, last: before[last] - before[first]
 
 
 def second_moments(rows: SortedRows, groups: Groups) -> Floats:
     """Mean squared contribution of every subgroup and relevant branch, shape (C, S)."""
-    from huc_monitor import _kernels
-
     sums = np.zeros((len(groups.weights), rows.relevant.size), dtype=np.int64)
-    scale = math.ldexp(groups.scale, -1)
 
     def work(c: int) -> None:
-        _kernels.second_moments(
+        from huc_monitor import _kernels
+
+        mine = group_rows(rows, groups, c)
+        _kernels.square_sums(
             rows.order,
             rows.labels,
-            rows.contributions,
-            groups.weights[c],
+            mine.values,
+            mine.positions,
             groups.repeats,
             rows.paths,
-            scale,
+            rows.scale,
             sums[c],
         )
 
     list(run_tasks(work, [(c,) for c in range(len(groups.weights))]))
-    return sums / (scale * groups.total)
+    return sums / (0.5 * rows.scale * groups.total)

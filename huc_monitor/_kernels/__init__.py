@@ -6,8 +6,8 @@ Importing this package imports numba, so the rest of the library imports it insi
 from __future__ import annotations
 
 from huc_monitor._kernels.decompose import decompose_rows, first_bad_row, utility_values
-from huc_monitor._kernels.order import gather_rows, merge_orders
-from huc_monitor._kernels.scan import interval_sums, scan_group, second_moments
+from huc_monitor._kernels.order import gather_rows, merge_orders, select_rows, weigh_values
+from huc_monitor._kernels.scan import interval_sums, scan_group, square_sums
 
 __all__ = [
     "decompose_rows",
@@ -16,6 +16,8 @@ __all__ = [
     "interval_sums",
     "merge_orders",
     "scan_group",
-    "second_moments",
+    "select_rows",
+    "square_sums",
     "utility_values",
+    "weigh_values",
 ]

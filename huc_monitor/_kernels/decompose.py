@@ -1,4 +1,8 @@
-"""Per-row work: utility values, subtree means and the contributions along the realised path."""
+"""Per-row work: utility values, subtree means and the contributions along the realised path.
+
+Rows are handled sixteen at a time: a block of rows is turned so that one leaf's probabilities
+of sixteen rows lie side by side, and every step over the tree is a step over vector registers.
+"""
 
 from __future__ import annotations
 
@@ -7,6 +11,7 @@ from numba import njit
 
 from huc_monitor._program import DENSE, GREEDY, LEVEL, PAYOFF, RANK, SELECTIVE
 
+LANES = 16
 SUM_TOLERANCE = 1e-6
 
 
@@ -16,174 +21,268 @@ def first_bad_row(block):
     any_zero = False
     for i in range(block.shape[0]):
         total = 0.0
+        low = np.inf
         for k in range(block.shape[1]):
-            p = block[i, k]
-            if not np.isfinite(p):
+            total += block[i, k]
+            low = min(low, block[i, k])
+        any_zero |= low == 0.0
+        # NaN and infinity make the comparison false as well.
+        if low >= 0.0 and abs(total - 1.0) <= SUM_TOLERANCE:
+            continue
+        for k in range(block.shape[1]):
+            if not np.isfinite(block[i, k]):
                 return i, k, 1, any_zero
-            if p < 0.0:
+            if block[i, k] < 0.0:
                 return i, k, 2, any_zero
-            any_zero |= p == 0.0
-            total += p
-        if abs(total - 1.0) > SUM_TOLERANCE:
-            return i, -1, 3, any_zero
+        return i, -1, 3, any_zero
     return -1, -1, 0, any_zero
+
+
+@njit(nogil=True, cache=True)
+def load_lanes(block, lo, mix, p):
+    """Turn sixteen rows into lanes, mixed as eq:experimental-interiorization-v16 asks.
+
+    A last, shorter group repeats its last row; the spare lanes are never read back.
+    """
+    n_leaves = block.shape[1]
+    if lo + LANES <= block.shape[0]:
+        rows = block[lo : lo + LANES]
+        for k in range(n_leaves):
+            for b in range(LANES):
+                p[k, b] = rows[b, k]
+    else:
+        last = block.shape[0] - 1
+        for b in range(LANES):
+            i = min(lo + b, last)
+            for k in range(n_leaves):
+                p[k, b] = block[i, k]
+    if mix > 0.0:
+        for k in range(n_leaves):
+            for b in range(LANES):
+                p[k, b] = (1.0 - mix) * p[k, b] + mix / n_leaves
 
 
 @njit(nogil=True, cache=True)
 def reach(p, tree, pi):
     """Reach probability of every branch, eq:subtree-probability, children left to right."""
     for v in range(tree.start.shape[0] - 1, -1, -1):
-        total = 0.0
+        total = pi[v]
+        for b in range(LANES):
+            total[b] = 0.0
         for e in range(tree.child_ptr[v], tree.child_ptr[v + 1]):
             code = tree.child_code[e]
-            total += pi[code] if code >= 0 else p[-1 - code]
-        pi[v] = total
+            part = pi[code] if code >= 0 else p[-1 - code]
+            for b in range(LANES):
+                total[b] += part[b]
 
 
 @njit(nogil=True, cache=True)
 def subtree_sums(p, values, tree, sums):
-    """N_{u,v} of every branch, eq:subtree-utility-sum; returns the score, N at the root.
+    """N_{u,v} of every branch, eq:subtree-utility-sum; the score is N at the root.
 
     The order of additions depends on the tree alone, never on the label, so that rows with the
     same prediction have bit-equal scores and stay tied.
     """
-    n_branches = tree.start.shape[0]
-    for v in range(n_branches - 1, -1, -1):
-        total = 0.0
+    for v in range(tree.start.shape[0] - 1, -1, -1):
+        total = sums[v]
+        for b in range(LANES):
+            total[b] = 0.0
         for e in range(tree.child_ptr[v], tree.child_ptr[v + 1]):
             code = tree.child_code[e]
-            total += sums[code] if code >= 0 else p[-1 - code] * values[-1 - code]
-        sums[v] = total
-    return sums[0] if n_branches > 0 else p[0] * values[0]
+            if code >= 0:
+                part = sums[code]
+                for b in range(LANES):
+                    total[b] += part[b]
+            else:
+                mass = p[-1 - code]
+                value = values[-1 - code]
+                for b in range(LANES):
+                    total[b] += mass[b] * value[b]
 
 
 @njit(nogil=True, cache=True)
-def _mass(code, p, pi):
-    return pi[code] if code >= 0 else p[-1 - code]
+def _mass(code, p, pi, b):
+    return pi[code, b] if code >= 0 else p[-1 - code, b]
 
 
 @njit(nogil=True, cache=True)
-def _set_slice(code, tree, values, value):
+def _slice(code, tree):
     if code < 0:
-        values[-1 - code] = value
-    else:
-        for k in range(tree.start[code], tree.stop[code]):
-            values[k] = value
+        return -1 - code, -code
+    return tree.start[code], tree.stop[code]
 
 
 @njit(nogil=True, cache=True)
-def _heaviest(codes, p, pi):
-    best = 0
-    best_mass = _mass(codes[0], p, pi)
+def _heaviest(codes, p, pi, chosen, mass):
+    """First group of largest mass, in every lane."""
+    for b in range(LANES):
+        chosen[b] = codes[0]
+        mass[b] = _mass(codes[0], p, pi, b)
     for g in range(1, codes.shape[0]):
-        mass = _mass(codes[g], p, pi)
-        if mass > best_mass:
-            best = g
-            best_mass = mass
-    return codes[best], best_mass
+        code = codes[g]
+        part = pi[code] if code >= 0 else p[-1 - code]
+        for b in range(LANES):
+            heavier = part[b] > mass[b]
+            mass[b] = part[b] if heavier else mass[b]
+            chosen[b] = code if heavier else chosen[b]
 
 
 @njit(nogil=True, cache=True)
-def _fill_payoff(payoff, p, values):
-    n_actions = payoff.shape[0]
-    chosen = 0
-    if n_actions > 1:
-        best = -np.inf
-        for a in range(n_actions):
-            total = 0.0
-            for k in range(p.shape[0]):
-                total += p[k] * payoff[a, k]
-            if total > best:
-                best = total
-                chosen = a
-    for k in range(p.shape[0]):
-        values[k] = payoff[chosen, k]
+def _greedy(stops, tree, p, pi, chosen, mass):
+    """Follow the heaviest child, the first on a tie, until an edge says stop."""
+    for b in range(LANES):
+        v = 0
+        while True:
+            best = tree.child_ptr[v]
+            best_mass = _mass(tree.child_code[best], p, pi, b)
+            for e in range(tree.child_ptr[v] + 1, tree.child_ptr[v + 1]):
+                part = _mass(tree.child_code[e], p, pi, b)
+                if part > best_mass:
+                    best = e
+                    best_mass = part
+            if stops[best] == 1:
+                chosen[b] = tree.child_code[best]
+                mass[b] = best_mass
+                break
+            v = tree.child_code[best]
+
+
+# A report is two nested slices of leaves, [lo, hi) around [inner, inner + 1), and three payoffs:
+# outside, between, inside. `inner` is -1 where no leaf is named.
+LO, HI, INNER = range(3)
+OUTSIDE, BETWEEN, INSIDE, MASS, INNER_MASS = range(5)
 
 
 @njit(nogil=True, cache=True)
-def _fill_greedy(stops, tree, p, pi, values):
-    values[:] = 0.0
-    v = 0
-    while True:
-        first = tree.child_ptr[v]
-        best = first
-        best_mass = _mass(tree.child_code[first], p, pi)
-        for e in range(first + 1, tree.child_ptr[v + 1]):
-            mass = _mass(tree.child_code[e], p, pi)
-            if mass > best_mass:
-                best = e
-                best_mass = mass
-        if stops[best] == 1:
-            _set_slice(tree.child_code[best], tree, values, 1.0)
-            return
-        v = tree.child_code[best]
+def _report(program, tree, p, pi, places, amounts, chosen):
+    """Decide what every lane reports, and what that pays."""
+    mass = amounts[MASS]
+    if program.kind == GREEDY:
+        _greedy(program.ints, tree, p, pi, chosen, mass)
+    else:
+        _heaviest(program.ints, p, pi, chosen, mass)
+    for b in range(LANES):
+        lo, hi = _slice(chosen[b], tree)
+        places[LO, b] = lo
+        places[HI, b] = hi
+        places[INNER, b] = -1
+        amounts[OUTSIDE, b] = 0.0
+        amounts[BETWEEN, b] = 1.0
+        amounts[INSIDE, b] = 0.0
+        amounts[INNER_MASS, b] = 0.0
+    if program.kind == SELECTIVE:
+        for b in range(LANES):
+            _select(program.floats, p, places, amounts, b)
 
 
 @njit(nogil=True, cache=True)
-def _fill_selective(codes, floats, tree, p, pi, values):
+def _select(floats, p, places, amounts, b):
     """MASSIVE's rule, eq:massive-action: abstain, report the group, or report the leaf."""
-    code, mass = _heaviest(codes, p, pi)
-    if mass < floats[0]:
-        values[:] = floats[2]
+    if amounts[MASS, b] < floats[0]:
+        amounts[OUTSIDE, b] = floats[2]
+        amounts[BETWEEN, b] = floats[2]
         return
-    lo = -1 - code if code < 0 else tree.start[code]
-    hi = lo + 1 if code < 0 else tree.stop[code]
-    leaf = lo
-    for k in range(lo + 1, hi):
-        if p[k] > p[leaf]:
+    leaf = places[LO, b]
+    for k in range(leaf + 1, places[HI, b]):
+        if p[k, b] > p[leaf, b]:
             leaf = k
-    if p[leaf] / mass < floats[1]:
-        values[:] = floats[4]
-        values[lo:hi] = floats[3]
+    if p[leaf, b] / amounts[MASS, b] < floats[1]:
+        amounts[OUTSIDE, b] = floats[4]
+        amounts[BETWEEN, b] = floats[3]
     else:
-        values[:] = floats[7]
-        values[lo:hi] = floats[6]
-        values[leaf] = floats[5]
+        places[INNER, b] = leaf
+        amounts[INNER_MASS, b] = p[leaf, b]
+        amounts[OUTSIDE, b] = floats[7]
+        amounts[BETWEEN, b] = floats[6]
+        amounts[INSIDE, b] = floats[5]
 
 
 @njit(nogil=True, cache=True)
-def fill_values(program, dense_row, tree, p, pi, values):
-    """Write u(p, y) for every leaf y into `values`; first in order wins every tie."""
-    kind = program.kind
-    if kind == PAYOFF:
-        _fill_payoff(program.payoff, p, values)
-    elif kind == LEVEL:
-        values[:] = 0.0
-        code, _ = _heaviest(program.ints, p, pi)
-        _set_slice(code, tree, values, 1.0)
-    elif kind == GREEDY:
-        _fill_greedy(program.ints, tree, p, pi, values)
-    elif kind == SELECTIVE:
-        _fill_selective(program.ints, program.floats, tree, p, pi, values)
-    elif kind == RANK:
-        ranks = np.argsort(-p, kind="mergesort")
-        for r in range(p.shape[0]):
-            values[ranks[r]] = program.floats[r]
-    elif kind == DENSE:
-        values[:] = dense_row
+def _report_mean(start, stop, mass, places, amounts, b):
+    """Mean payoff of a report over the leaves start..stop-1, whose total probability is mass."""
+    lo = places[LO, b]
+    hi = places[HI, b]
+    inner = places[INNER, b]
+    if stop <= lo or hi <= start:
+        return amounts[OUTSIDE, b]
+    if lo <= start and stop <= hi and (inner < start or inner >= stop):
+        return amounts[BETWEEN, b]
+    if inner == start and stop - start == 1:
+        return amounts[INSIDE, b]
+    covered = amounts[MASS, b] if start <= lo and hi <= stop else mass
+    named = amounts[INNER_MASS, b] if start <= inner < stop else 0.0
+    total = (
+        amounts[OUTSIDE, b] * (mass - covered)
+        + amounts[BETWEEN, b] * (covered - named)
+        + amounts[INSIDE, b] * named
+    )
+    return total / mass
 
 
 @njit(nogil=True, cache=True)
-def load_row(block, i, mix, p):
-    """Copy a row, mixed with `mix` uniform where asked (eq:experimental-interiorization-v16)."""
-    n_leaves = block.shape[1]
-    if mix > 0.0:
+def _best_action(payoff, p, chosen, mass, trial):
+    """First action of largest mean payoff, in every lane."""
+    for b in range(LANES):
+        chosen[b] = 0
+    if payoff.shape[0] == 1:
+        return
+    for a in range(payoff.shape[0]):
+        for b in range(LANES):
+            trial[b] = 0.0
+        for k in range(payoff.shape[1]):
+            part = p[k]
+            amount = payoff[a, k]
+            for b in range(LANES):
+                trial[b] += part[b] * amount
+        for b in range(LANES):
+            better = a == 0 or trial[b] > mass[b]
+            mass[b] = trial[b] if better else mass[b]
+            chosen[b] = a if better else chosen[b]
+
+
+@njit(nogil=True, cache=True)
+def _fill_values(program, dense, lo, tree, p, pi, values, chosen, amounts, places):
+    """Write u(p, y) of every leaf and lane; first in order wins every tie."""
+    n_leaves = p.shape[0]
+    if program.kind == PAYOFF:
+        _best_action(program.payoff, p, chosen, amounts[0], amounts[1])
         for k in range(n_leaves):
-            p[k] = (1.0 - mix) * block[i, k] + mix / n_leaves
+            for b in range(LANES):
+                values[k, b] = program.payoff[chosen[b], k]
+    elif program.kind == RANK:
+        for b in range(LANES):
+            ranks = np.argsort(-p[:, b], kind="mergesort")
+            for r in range(n_leaves):
+                values[ranks[r], b] = program.floats[r]
+    elif program.kind == DENSE:
+        for b in range(LANES):
+            i = min(lo + b, dense.shape[0] - 1)
+            for k in range(n_leaves):
+                values[k, b] = dense[i, k]
     else:
-        for k in range(n_leaves):
-            p[k] = block[i, k]
+        _report(program, tree, p, pi, places, amounts, chosen)
+        for b in range(LANES):
+            for k in range(n_leaves):
+                values[k, b] = _report_mean(k, k + 1, p[k, b], places, amounts, b)
 
 
 @njit(nogil=True, cache=True)
 def utility_values(block, dense, tree, program, mix, out):
     """Fill out[i, y] = u(p_i, y)."""
-    p = np.empty(block.shape[1])
-    pi = np.empty(tree.start.shape[0])
-    for i in range(block.shape[0]):
-        load_row(block, i, mix, p)
+    n_leaves = block.shape[1]
+    p = np.empty((n_leaves, LANES))
+    values = np.empty((n_leaves, LANES))
+    pi = np.empty((max(1, tree.start.shape[0]), LANES))
+    chosen = np.empty(LANES, dtype=np.int64)
+    amounts = np.empty((5, LANES))
+    places = np.empty((3, LANES), dtype=np.int64)
+    for lo in range(0, block.shape[0], LANES):
+        load_lanes(block, lo, mix, p)
         reach(p, tree, pi)
-        fill_values(program, dense[i % dense.shape[0]], tree, p, pi, out[i])
+        _fill_values(program, dense, lo, tree, p, pi, values, chosen, amounts, places)
+        for b in range(min(LANES, block.shape[0] - lo)):
+            for k in range(n_leaves):
+                out[lo + b, k] = values[k, b]
 
 
 @njit(nogil=True, cache=True)
@@ -193,24 +292,49 @@ def decompose_rows(block, dense, labels, tree, program, mix, paths, scores, cont
     contributions[i, d] belongs to the d-th relevant branch on the path of labels[i]; the realised
     child's mean minus the branch's mean. A negative label is an unlabelled row.
     """
-    p = np.empty(block.shape[1])
-    values = np.empty(block.shape[1])
-    pi = np.empty(tree.start.shape[0])
-    sums = np.empty(tree.start.shape[0])
-    for i in range(block.shape[0]):
-        load_row(block, i, mix, p)
+    n_leaves = block.shape[1]
+    n_branches = tree.start.shape[0]
+    reports = program.kind in (LEVEL, GREEDY, SELECTIVE)
+    p = np.empty((n_leaves, LANES))
+    pi = np.empty((max(1, n_branches), LANES))
+    values = np.empty((1 if reports else n_leaves, LANES))
+    sums = np.empty((1 if reports else max(1, n_branches), LANES))
+    chosen = np.empty(LANES, dtype=np.int64)
+    amounts = np.empty((5, LANES))
+    places = np.empty((3, LANES), dtype=np.int64)
+    for lo in range(0, block.shape[0], LANES):
+        load_lanes(block, lo, mix, p)
         reach(p, tree, pi)
-        fill_values(program, dense[i % dense.shape[0]], tree, p, pi, values)
-        score = subtree_sums(p, values, tree, sums)
-        scores[i] = score
-        contributions[i, :] = 0.0
-        y = labels[i]
-        if y < 0:
-            continue
-        first = paths.ptr[y]
-        for t in range(first, paths.ptr[y + 1]):
-            v = paths.branch[t]
-            code = paths.child[t]
-            child_mean = sums[code] / pi[code] if code >= 0 else values[-1 - code]
-            branch_mean = sums[v] / pi[v] if v > 0 else score
-            contributions[i, t - first] = child_mean - branch_mean
+        if reports:
+            _report(program, tree, p, pi, places, amounts, chosen)
+        else:
+            _fill_values(program, dense, lo, tree, p, pi, values, chosen, amounts, places)
+            subtree_sums(p, values, tree, sums)
+        for b in range(min(LANES, block.shape[0] - lo)):
+            i = lo + b
+            if reports:
+                score = _report_mean(0, n_leaves, 1.0, places, amounts, b)
+            else:
+                score = sums[0, b]
+            scores[i] = score
+            for d in range(contributions.shape[1]):
+                contributions[i, d] = 0.0
+            y = labels[i]
+            if y < 0:
+                continue
+            first = paths.ptr[y]
+            for t in range(first, paths.ptr[y + 1]):
+                v = paths.branch[t]
+                code = paths.child[t]
+                if reports:
+                    start, stop = _slice(code, tree)
+                    child = _report_mean(start, stop, _mass(code, p, pi, b), places, amounts, b)
+                    parent = score
+                    if v > 0:
+                        parent = _report_mean(
+                            tree.start[v], tree.stop[v], pi[v, b], places, amounts, b
+                        )
+                else:
+                    child = sums[code, b] / pi[code, b] if code >= 0 else values[-1 - code, b]
+                    parent = sums[v, b] / pi[v, b] if v > 0 else score
+                contributions[i, t - first] = child - parent
