@@ -1,0 +1,83 @@
+"""What boosting asks of the scaling it starts from, and how a scaling is found by name."""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Mapping
+from importlib import import_module
+from typing import TYPE_CHECKING, Any, ClassVar, Self
+
+from huc_monitor.errors import UnknownNameError
+
+if TYPE_CHECKING:
+    import numpy as np
+
+    from huc_monitor._program import Floats
+    from huc_monitor.hierarchy import LabelTree
+
+# Where each scaling lives; loaded on first use.
+_HOME = {
+    "temperature": "TemperatureScaling",
+    "vector": "VectorScaling",
+    "dirichlet": "DirichletScaling",
+}
+
+
+class Scaling(ABC):
+    """A parametric map of the whole predicted distribution, fitted by log loss.
+
+    Boosting fits it first and corrects what it leaves. ``kind`` is its name in JSON and in
+    ``HUCBoost(initial=...)``. `predict_proba` must treat every row by itself and give the same
+    bits whatever the other rows are, because updates are replayed on single rows.
+    """
+
+    kind: ClassVar[str]
+
+    @abstractmethod
+    def fit(
+        self,
+        probabilities: Any,
+        labels: Any,
+        *,
+        tree: LabelTree,
+        weights: Any = None,
+        validation: tuple[Any, ...] | None = None,
+    ) -> Self:
+        """Fit on probabilities and labels; ``validation`` starts with the same two."""
+
+    @abstractmethod
+    def predict_proba(self, probabilities: Any) -> Floats:
+        """Return scaled probabilities: new, positive, of the same shape."""
+
+    @abstractmethod
+    def perturbed(self, epsilon: float, *, rng: np.random.Generator) -> Self:
+        """Return a copy whose parameters moved once by uniform noise (alg:randomized-boost).
+
+        The width is epsilon ** 2 / (2 L), L being how fast logits move with a parameter
+        (rtf:eq:learned-scales).
+        """
+
+    @abstractmethod
+    def to_dict(self) -> dict[str, Any]:
+        """JSON form with ``"scaling": kind`` and ``"schema_version"``."""
+
+    @classmethod
+    @abstractmethod
+    def from_dict(cls, data: Mapping[str, Any]) -> Self:
+        """Read what `to_dict` wrote; the same input gives the same bits."""
+
+
+def scaling_class(kind: Any) -> type[Scaling]:
+    """Find the scaling of that name."""
+    if not isinstance(kind, str) or kind not in _HOME:
+        choices = ", ".join(map(repr, _HOME))
+        msg = f"`initial` must be None, one of {choices}, or a fitted scaling; got {kind!r}."
+        raise UnknownNameError(msg)
+    module = import_module("huc_monitor.recalibration._scalings")
+    found: type[Scaling] = getattr(module, _HOME[kind])
+    return found
+
+
+def scaling_from_dict(data: Mapping[str, Any]) -> Scaling:
+    """Read any scaling's JSON form."""
+    return scaling_class(data.get("scaling")).from_dict(data)
