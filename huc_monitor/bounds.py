@@ -47,7 +47,7 @@ def theorem_radius(n: float, n_candidates: int, confidence_level: float) -> floa
     Examples
     --------
     >>> round(theorem_radius(2_000, 84, 0.95), 3)
-    0.48
+    0.53
     """
     delta = 1.0 - confidence_level
     return 16.0 / math.sqrt(n) + 4.0 * math.sqrt(
