@@ -124,8 +124,10 @@ def test_the_public_names_are_these():
         "TopK",
         "UnknownNameError",
         "Utility",
+        "UtilityRows",
         "__version__",
         "audit",
+        "decompose",
     ]
     assert dir(hm) == sorted(hm.__all__)
 
