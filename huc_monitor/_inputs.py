@@ -79,7 +79,7 @@ def _as_matrix(probabilities: Any, tree: LabelTree, argument: str) -> np.ndarray
             "Convert the columns to float before the audit."
         )
         raise InvalidInputError(msg)
-    if matrix.ndim != 2:  # noqa: PLR2004
+    if matrix.ndim != 2:
         msg = (
             f"`{argument}` must have two dimensions (rows, leaves); got shape {matrix.shape}. "
             "Reshape a single prediction to (1, n_leaves)."
@@ -145,7 +145,7 @@ def _check_rows(matrix: np.ndarray[Any, Any], tree: LabelTree, argument: str) ->
         zeros = zeros or any_zero
         if code == 0:
             continue
-        if code == 3:  # noqa: PLR2004
+        if code == 3:
             total = float(np.asarray(matrix[row], dtype=np.float64).sum())
             msg = (
                 f"`{argument}` must have rows that sum to 1 within 1e-6; got {total:.9g} "
@@ -219,7 +219,7 @@ def check_utilities(utilities: Any) -> tuple[Utility, ...]:
 
 
 def check_confidence_level(confidence_level: float) -> float:
-    """A level strictly between 0 and 1."""
+    """Return a level strictly between 0 and 1."""
     ok = isinstance(confidence_level, int | float | np.number)
     if not ok or not 0 < confidence_level < 1:
         msg = f"`confidence_level` must lie strictly between 0 and 1; got {confidence_level!r}."

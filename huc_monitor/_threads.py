@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Iterable, Iterator
 from concurrent.futures import ThreadPoolExecutor
-from typing import TypeVar
+from typing import TypeVar, TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable, Iterator
 
 Result = TypeVar("Result")
 
@@ -21,11 +23,18 @@ def n_threads() -> int:
 
 
 def run_tasks(
-    function: Callable[..., Result], arguments: Iterable[tuple[object, ...]]
+    function: Callable[..., Result],
+    arguments: Iterable[tuple[object, ...]],
+    *,
+    parallel: bool = True,
 ) -> Iterator[Result]:
-    """Yield ``function(*arguments)`` for every tuple, in order, computed in parallel."""
+    """Yield ``function(*arguments)`` for every tuple, in order, computed in parallel.
+
+    Starting threads costs about as much as scanning a few thousand rows: pass ``parallel=False``
+    for small work.
+    """
     tasks = list(arguments)
-    workers = min(n_threads(), len(tasks))
+    workers = min(n_threads(), len(tasks)) if parallel else 1
     if workers <= 1:
         for task in tasks:
             yield function(*task)

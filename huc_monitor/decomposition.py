@@ -116,8 +116,9 @@ def decompose(
     --------
     >>> import huc_monitor as hm
     >>> tree = hm.LabelTree.from_nested({"cat": ["lion", "lynx"], "dog": None})
-    >>> rows, = hm.decompose([[0.3, 0.3, 0.4]], ["lynx"], tree=tree,
-    ...                      utilities=[hm.LevelCorrectness(level=2)])
+    >>> (rows,) = hm.decompose(
+    ...     [[0.3, 0.3, 0.4]], ["lynx"], tree=tree, utilities=[hm.LevelCorrectness(level=2)]
+    ... )
     >>> rows.to_frame()
        score  residual  root  cat
     0    0.4      -0.4  -0.4  0.0
@@ -216,7 +217,7 @@ def sort_rows(rows: UtilityRows, scale: float) -> SortedRows:
             values[lo:hi],
         )
 
-    list(run_tasks(gather, _halves(n)))
+    list(run_tasks(gather, _halves(n), parallel=n >= _PARALLEL_SORT_ROWS))
     return SortedRows(rows.utility, rows.relevant, order, scores, values, labels, rows.paths, scale)
 
 
@@ -238,7 +239,7 @@ def _halves(n: int) -> list[tuple[int, int]]:
 
 
 def evaluate_utility(utility: Utility, probabilities: Any, *, tree: LabelTree) -> Floats:
-    """Utility of every leaf for every prediction, shape (n, K)."""
+    """Return the utility of every leaf for every prediction, shape (n, K)."""
     from huc_monitor import _kernels
 
     predictions = check_predictions(probabilities, tree=tree)

@@ -15,6 +15,7 @@ if TYPE_CHECKING:
     from huc_monitor.decomposition import SortedRows
 
 _HEADROOM_BITS = 61
+_PARALLEL_ROWS = 50_000
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -115,7 +116,7 @@ def scan_utility(rows: SortedRows, groups: Groups) -> UtilityScan:
                 chosen = mine.positions[first[slot] : last[slot]]
                 _kernels.interval_sums(rows.labels, mine.values, chosen, rows.paths, sums)
 
-    list(run_tasks(work, [(c,) for c in range(n_groups)]))
+    list(run_tasks(work, [(c,) for c in range(n_groups)], parallel=_is_large(rows)))
     unit = 1.0 / (rows.scale * groups.total)
     empty = span[..., 0] == span[..., 1]
     low = np.where(empty, np.nan, rows.scores[np.minimum(span[..., 0], rows.scores.size - 1)])
@@ -150,5 +151,9 @@ def second_moments(rows: SortedRows, groups: Groups) -> Floats:
             sums[c],
         )
 
-    list(run_tasks(work, [(c,) for c in range(len(groups.weights))]))
+    list(run_tasks(work, [(c,) for c in range(len(sums))], parallel=_is_large(rows)))
     return sums / (0.5 * rows.scale * groups.total)
+
+
+def _is_large(rows: SortedRows) -> bool:
+    return rows.order.size >= _PARALLEL_ROWS

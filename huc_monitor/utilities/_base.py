@@ -80,7 +80,7 @@ class Utility(ABC):
         return None
 
     def values(self, probabilities: Any, *, tree: LabelTree) -> Floats:
-        """Utility of every leaf for every prediction, shape (n, K).
+        """Return the utility of every leaf for every prediction, shape (n, K).
 
         Examples
         --------

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
@@ -13,6 +12,8 @@ from huc_monitor.errors import InvalidInputError, UnknownNameError
 from huc_monitor.utilities._base import Utility, frozen_names
 
 if TYPE_CHECKING:
+    from collections.abc import Callable, Sequence
+
     from huc_monitor._program import Floats, Program
     from huc_monitor.hierarchy import LabelTree
 
@@ -40,7 +41,8 @@ class CustomUtility(Utility):
     >>> import huc_monitor as hm
     >>> tree = hm.LabelTree.flat(["a", "b"])
     >>> hm.CustomUtility("brier", lambda p: 2 * p - (p**2).sum(1, keepdims=True)).values(
-    ...     [[0.5, 0.5]], tree=tree)
+    ...     [[0.5, 0.5]], tree=tree
+    ... )
     array([[0.5, 0.5]])
     """
 

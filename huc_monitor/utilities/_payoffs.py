@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from abc import abstractmethod
-from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
@@ -14,6 +13,8 @@ from huc_monitor.errors import InvalidInputError
 from huc_monitor.utilities._base import Utility, frozen_names, leaf_mask, spread_of_rows
 
 if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+
     from huc_monitor._program import Floats, Program
     from huc_monitor.hierarchy import LabelTree
 
@@ -48,7 +49,7 @@ def _selectable(rows: Floats) -> list[int]:
     n_actions, n_leaves = rows.shape
     if n_actions == 1:
         return [0]
-    if n_actions == 2 and np.array_equal(rows[0], -rows[1]):  # noqa: PLR2004
+    if n_actions == 2 and np.array_equal(rows[0], -rows[1]):
         return [0]
     from scipy.optimize import linprog
 
@@ -67,7 +68,7 @@ def _selectable(rows: Floats) -> list[int]:
             b_eq=[1.0],
             bounds=[(0, 1)] * n_leaves + [(-2, 1)],
         )
-        if found.status == 0 and -found.fun > 1e-12:  # noqa: PLR2004
+        if found.status == 0 and -found.fun > 1e-12:
             chosen.append(a)
     return chosen
 
@@ -185,7 +186,9 @@ class ActionPayoff(_PayoffRows):
     --------
     >>> import huc_monitor as hm
     >>> tree = hm.LabelTree.from_nested({"fraud": ["card", "login"], "fine": None})
-    >>> block = hm.ActionPayoff("block", {"block": {"fraud": 1, "fine": -0.5}, "pass": {"fine": 1}})
+    >>> block = hm.ActionPayoff(
+    ...     "block", {"block": {"fraud": 1, "fine": -0.5}, "pass": {"fine": 1}}
+    ... )
     >>> block.values([[0.4, 0.3, 0.3]], tree=tree)
     array([[ 1. ,  1. , -0.5]])
     """
@@ -209,9 +212,7 @@ class ActionPayoff(_PayoffRows):
         """One row per action, in order."""
         return np.vstack(
             [
-                _payoff_row(
-                    payoffs, tree, scale=self.scale, default=self.default, owner="actions"
-                )
+                _payoff_row(payoffs, tree, scale=self.scale, default=self.default, owner="actions")
                 for payoffs in self.actions.values()
             ]
         )

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
@@ -13,6 +12,8 @@ from huc_monitor.errors import InvalidInputError
 from huc_monitor.utilities._base import Utility
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
     from huc_monitor._program import Floats, Program
     from huc_monitor.hierarchy import LabelTree
 

@@ -37,7 +37,7 @@ def _above_level(tree: LabelTree, level: int | str) -> Floats:
     """One for branches that hold at least two groups of the level, zero for the others."""
     groups = tree.level_codes(level)
     arrays = tree.arrays
-    return (groups[arrays.start] != groups[arrays.stop - 1]).astype(np.float64)
+    return np.asarray(groups[arrays.start] != groups[arrays.stop - 1], dtype=np.float64)
 
 
 def _check_level(level: int | str, name: str) -> None:
@@ -103,7 +103,7 @@ class GreedyPathCorrectness(Utility):
 
     @property
     def default_name(self) -> str:
-        """``path1``, or ``path_`` and the level's name."""
+        """``path1``, or ``path_`` followed by the name of the level."""
         return f"path_{self.level}" if isinstance(self.level, str) else f"path{self.level}"
 
     def compile(self, tree: LabelTree) -> Program:

@@ -12,12 +12,14 @@ import math
 import resource
 import threading
 import time
-from collections.abc import Callable
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 import huc_monitor as hm
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
 
 
 def binary_tree(depth: int) -> hm.LabelTree:
@@ -113,7 +115,7 @@ def level_case(n: int, depth: int) -> dict[str, Any]:
     """n rows, 2**depth leaves, a correctness utility per level, seven subgroups."""
     tree = binary_tree(depth)
     p, labels, features = sample(n, tree.n_leaves, seed=1)
-    spec: dict[str, Any] = {name: "median" for name in features}
+    spec: dict[str, Any] = dict.fromkeys(features, "median")
     return {
         "tree": tree,
         "p": p,
