@@ -121,7 +121,16 @@ def scan_utility(rows: SortedRows, groups: Groups) -> UtilityScan:
     empty = span[..., 0] == span[..., 1]
     low = np.where(empty, np.nan, rows.scores[np.minimum(span[..., 0], rows.scores.size - 1)])
     high = np.where(empty, np.nan, rows.scores[span[..., 1] - 1])
-    return UtilityScan(best * unit, low, high, span, inside, size, on_uc * unit, on_worst * unit)
+    return UtilityScan(
+        moment=best.astype(np.float64) * unit,
+        low=low,
+        high=high,
+        span=span,
+        n_inside=inside,
+        size=size,
+        on_uc=on_uc.astype(np.float64) * unit,
+        on_worst=on_worst.astype(np.float64) * unit,
+    )
 
 
 def _row_counts(rows: SortedRows, groups: Groups, positions: Ints) -> Any:

@@ -312,10 +312,7 @@ def decompose_rows(block, dense, labels, tree, program, mix, paths, scores, cont
             subtree_sums(p, values, tree, sums)
         for b in range(min(LANES, block.shape[0] - lo)):
             i = lo + b
-            if reports:
-                score = _report_mean(0, n_leaves, 1.0, places, amounts, b)
-            else:
-                score = sums[0, b]
+            score = _report_mean(0, n_leaves, 1.0, places, amounts, b) if reports else sums[0, b]
             scores[i] = score
             for d in range(contributions.shape[1]):
                 contributions[i, d] = 0.0

@@ -68,7 +68,7 @@ def _selectable(rows: Floats) -> list[int]:
             b_eq=[1.0],
             bounds=[(0, 1)] * n_leaves + [(-2, 1)],
         )
-        if found.status == 0 and -found.fun > 1e-12:
+        if found.status == 0 and float(found.fun or 0.0) < -1e-12:
             chosen.append(a)
     return chosen
 

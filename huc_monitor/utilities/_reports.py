@@ -107,7 +107,7 @@ class GreedyPathCorrectness(Utility):
         return f"path_{self.level}" if isinstance(self.level, str) else f"path{self.level}"
 
     def compile(self, tree: LabelTree) -> Program:
-        """Compile to one flag per edge: does the walk stop below it?"""
+        """Compile to one flag per edge, set where the walk stops below it."""
         groups = tree.level_codes(self.level)
         arrays = tree.arrays
         stops = [

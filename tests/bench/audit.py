@@ -12,6 +12,7 @@ import math
 import resource
 import threading
 import time
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -61,8 +62,7 @@ def peak_extra_bytes(call: Callable[[], Any]) -> float:
     peak = [0]
 
     def resident() -> int:
-        with open("/proc/self/statm", encoding="ascii") as handle:
-            return int(handle.read().split()[1]) * page
+        return int(Path("/proc/self/statm").read_text(encoding="ascii").split()[1]) * page
 
     def watch() -> None:
         while not done.is_set():

@@ -50,7 +50,7 @@ def utility_values(utility, p, tree):
     return _FAMILIES[spec["type"]](spec, p, tree, utility)
 
 
-def _named(spec, p, tree, key):
+def _named(spec, tree, key):
     return {leaf for name in spec[key] for leaf in tree.below(name)}
 
 
@@ -67,11 +67,11 @@ def _first_best(rows, p):
     return rows[means.index(max(means))]
 
 
-def _payoff(spec, p, tree, _):
+def _payoff(spec, _p, tree, _):
     return _payoff_row(spec["payoffs"], spec["default"], spec["scale"], tree)
 
 
-def _subtree(spec, p, tree, _):
+def _subtree(spec, _p, tree, _):
     return np.array([float(leaf in tree.below(spec["node"])) for leaf in tree.leaves])
 
 
@@ -84,7 +84,7 @@ def _action(spec, p, tree, _):
 
 
 def _binary(spec, p, tree, _):
-    active, favours = _named(spec, p, tree, "active"), _named(spec, p, tree, "favours")
+    active, favours = _named(spec, tree, "active"), _named(spec, tree, "favours")
     d = np.array([(leaf in favours) - spec["threshold"] * (leaf in active) for leaf in tree.leaves])
     return d if float(np.dot(d, p)) >= 0 else -d
 
@@ -131,7 +131,7 @@ def _selective(spec, p, tree, _):
     return values
 
 
-def _rank(spec, p, tree, _):
+def _rank(spec, p, _tree, _):
     order = sorted(range(len(p)), key=lambda k: (-p[k], k))
     payoffs = spec["payoffs"] + [spec["payoffs"][-1]] * len(p)
     values = np.empty(len(p))
@@ -144,7 +144,7 @@ def _top_k(spec, p, tree, _):
     return _rank({"payoffs": [1.0] * spec["k"] + [0.0]}, p, tree, None)
 
 
-def _custom(spec, p, tree, utility):
+def _custom(_spec, p, _tree, utility):
     return np.asarray(utility.function(p[None, :]))[0]
 
 
@@ -168,7 +168,7 @@ def subtree_mean(p, values, tree, name):
 
 
 def contribution(p, values, tree, node, label):
-    """<Delta_{u,v}(p), R_v(p, y)> as an inner product over children, eq:local-residual-component."""
+    """<Delta_{u,v}(p), R_v(p, y)> over the children, eq:local-residual-component."""
     reach = _mass(p, tree, node)
     mean = subtree_mean(p, values, tree, node)
     below = label in tree.below(node)
