@@ -1,0 +1,250 @@
+"""Time zones and spans of time: what a day is where the clocks change.
+
+Inside the library a time is an aware `datetime` in UTC, and a column of times is
+``datetime64[us]`` in UTC. Local time is met at two edges only: logs that write it without a zone,
+and windows that follow a calendar.
+"""
+
+from __future__ import annotations
+
+import math
+import re
+from dataclasses import dataclass
+from datetime import UTC, datetime, timedelta
+from typing import TYPE_CHECKING, Any, Final, Literal, TypeAlias
+from zoneinfo import ZoneInfo, ZoneInfoNotFoundError
+
+import numpy as np
+import pandas as pd
+
+from huc_monitor.errors import InvalidInputError
+
+if TYPE_CHECKING:
+    from numpy.typing import NDArray
+
+TimeUnit: TypeAlias = Literal["s", "ms", "us", "ns"]
+_PER_SECOND: Final = {"s": 1, "ms": 10**3, "us": 10**6, "ns": 10**9}
+
+_SPAN: Final = re.compile(r"\s*([0-9]{1,6})\s*(s|m|h|d|w)\s*")
+_SECONDS: Final = {"s": 1, "m": 60, "h": 3600}
+_DAYS: Final = {"d": 1, "w": 7}
+EPOCH: Final = datetime(1970, 1, 1, tzinfo=UTC)
+# The Monday after the epoch: weeks begin on Mondays, and single days do not care.
+MONDAY: Final = datetime(1970, 1, 5)  # noqa: DTZ001 - wall time, given its zone where it is used
+
+
+@dataclass(frozen=True, slots=True)
+class Span:
+    """A length of time such as 6h or 1d: days and weeks follow the calendar, the rest the clock.
+
+    Examples
+    --------
+    >>> day = Span.parse("1d")
+    >>> zone = get_zone("Europe/Berlin")
+    >>> noon = datetime(2024, 3, 30, 11, tzinfo=UTC)
+    >>> day.after(noon, zone) - noon  # the clocks go forward that night
+    datetime.timedelta(seconds=82800)
+    """
+
+    amount: int
+    unit: str
+
+    @classmethod
+    def parse(cls, text: object, *, argument: str = "length") -> Span:
+        """Read "15m", "6h", "1d" or "2w"; a Span is returned as it is."""
+        if isinstance(text, Span):
+            return text
+        found = _SPAN.fullmatch(text) if isinstance(text, str) else None
+        if found is None:
+            msg = (
+                f"`{argument}` must be a whole number and one of the units s, m, h, d, w; "
+                f"got {text!r}. Write '15m', '6h', '1d' or '2w'."
+            )
+            raise InvalidInputError(msg)
+        return cls(int(found[1]), found[2])
+
+    @property
+    def by_calendar(self) -> bool:
+        """Whether the span counts days, which are 23 or 25 hours long where the clocks change."""
+        return self.unit in _DAYS
+
+    @property
+    def days(self) -> int:
+        """Number of calendar days; 0 for a span that follows the clock."""
+        return self.amount * _DAYS.get(self.unit, 0)
+
+    @property
+    def nominal(self) -> timedelta:
+        """Length where no clock changes."""
+        return timedelta(seconds=self.amount * _SECONDS.get(self.unit, 0), days=self.days)
+
+    def after(self, time: datetime, zone: ZoneInfo) -> datetime:
+        """Return the moment one span after `time`, in UTC."""
+        if not self.by_calendar:
+            return time.astimezone(UTC) + self.nominal
+        wall = time.astimezone(zone).replace(tzinfo=None, fold=0)
+        return from_wall(wall + self.nominal, zone)
+
+    def __str__(self) -> str:
+        return f"{self.amount}{self.unit}"
+
+
+def get_zone(name: object, *, argument: str = "time_zone") -> ZoneInfo:
+    """Return the zone of an IANA name such as "Europe/Berlin"."""
+    try:
+        return ZoneInfo(name)  # type: ignore[arg-type]  # anything else is refused below
+    except (ZoneInfoNotFoundError, ValueError, TypeError, OSError):
+        msg = (
+            f"`{argument}` must be an IANA time zone; got {name!r}. "
+            "Write for example 'UTC' or 'Europe/Berlin'."
+        )
+        raise InvalidInputError(msg) from None
+
+
+def to_utc(time: object, *, argument: str, zone: ZoneInfo | None = None) -> datetime:
+    """Return an aware datetime in UTC; a naive one is refused unless a zone says what it means."""
+    if isinstance(time, str):
+        text = time
+        try:
+            time = datetime.fromisoformat(text)
+        except ValueError:
+            msg = (
+                f"`{argument}` must be a date or time; got {text!r}. "
+                "Write it as 2024-03-31 or 2024-03-31T06:00:00+02:00."
+            )
+            raise InvalidInputError(msg) from None
+    if isinstance(time, datetime):
+        time = time.to_pydatetime(warn=False) if isinstance(time, pd.Timestamp) else time
+        if time.tzinfo is not None:
+            return time.astimezone(UTC)
+        if zone is not None:
+            return from_wall(time, zone)
+    msg = (
+        f"`{argument}` must be a datetime with a time zone; got {time!r}. "
+        "Add one, for example tzinfo=datetime.UTC."
+    )
+    raise InvalidInputError(msg)
+
+
+def from_wall(wall: datetime, zone: ZoneInfo) -> datetime:
+    """Return the moment at which clocks in `zone` show `wall`.
+
+    A wall time that comes twice means its first occurrence; one that the clocks jump over means
+    the moment of the jump. So later wall times never come earlier, which lets a filter on a
+    column of wall times be pushed down to where the data is.
+
+    Examples
+    --------
+    >>> berlin = get_zone("Europe/Berlin")
+    >>> from_wall(datetime(2024, 10, 27, 2, 30), berlin).isoformat()  # comes twice
+    '2024-10-27T00:30:00+00:00'
+    >>> from_wall(datetime(2024, 3, 31, 2, 30), berlin).isoformat()  # never comes
+    '2024-03-31T01:00:00+00:00'
+    """
+    aware = wall.replace(tzinfo=zone, fold=0)
+    moment = aware.astimezone(UTC)
+    if moment.astimezone(zone).replace(tzinfo=None, fold=0) == wall:
+        return moment
+    # In a gap: the old offset (fold=0) lands after the jump, the new one (fold=1) before it.
+    low, high = aware.replace(fold=1).astimezone(UTC), moment
+    before = low.astimezone(zone).utcoffset()
+    while high - low > timedelta(microseconds=1):
+        middle = low + (high - low) / 2
+        if middle.astimezone(zone).utcoffset() == before:
+            low = middle
+        else:
+            high = middle
+    return high
+
+
+def wall_bound(moment: datetime, zone: ZoneInfo) -> datetime:
+    """Return the earliest wall time whose moment is not before `moment`.
+
+    A row with wall time w lies at or after `moment` exactly when w is at or after this bound.
+    """
+    wall = moment.astimezone(zone).replace(tzinfo=None, fold=0)
+    low, high = wall - timedelta(days=1, hours=1), wall + timedelta(days=1, hours=1)
+    while high - low > timedelta(microseconds=1):
+        middle = low + (high - low) / 2
+        if from_wall(middle, zone) >= moment:
+            high = middle
+        else:
+            low = middle
+    return high
+
+
+def epoch_bound(moment: datetime, unit: TimeUnit) -> int:
+    """Return the smallest count of `unit` since 1970 that is not before `moment`."""
+    microseconds = (moment - EPOCH) // timedelta(microseconds=1)
+    return -(-microseconds * _PER_SECOND[unit] // 10**6)
+
+
+def from_epoch(count: float, unit: TimeUnit) -> datetime:
+    """Return the moment a count of `unit` since 1970 means, to the microsecond."""
+    return EPOCH + timedelta(microseconds=math.floor(count * 10**6 / _PER_SECOND[unit]))
+
+
+def utc_column(values: Any, zone: ZoneInfo, unit: TimeUnit | None = None) -> NDArray[Any]:
+    """Read a column of times as datetime64[us] in UTC, NaT where a value is no time.
+
+    Times without a zone are wall times in `zone`, read as `from_wall` does. Numbers are counts of
+    `unit` since 1970.
+    """
+    series = values if isinstance(values, pd.Series) else pd.Series(values)
+    if unit is not None:
+        per_second = _PER_SECOND[unit]
+        counts = pd.to_numeric(series, errors="coerce").to_numpy(np.float64, na_value=np.nan)
+        if unit == "ns" and pd.api.types.is_integer_dtype(series.dtype) and not series.isna().any():
+            return (series.to_numpy(np.int64) // 1000).astype("datetime64[us]")
+        known = np.isfinite(counts)
+        micro = np.floor(np.where(known, counts, 0.0) * (10**6 / per_second)).astype(np.int64)
+        return np.where(known, micro, np.iinfo(np.int64).min).astype("datetime64[us]")
+    if not pd.api.types.is_datetime64_any_dtype(series.dtype):
+        return _from_objects(series, zone)
+    index = pd.DatetimeIndex(series)
+    if index.tz is None:
+        index = _localize(index.as_unit("us"), zone)
+    return np.asarray(index.tz_convert("UTC").tz_localize(None).as_unit("us"))
+
+
+def _localize(index: pd.DatetimeIndex, zone: ZoneInfo) -> pd.DatetimeIndex:
+    first = np.ones(len(index), dtype=bool)
+    moments = index.tz_localize(zone, ambiguous=first, nonexistent="NaT")
+    skipped = np.flatnonzero(np.asarray(moments.isna()) & np.asarray(index.notna()))
+    if not len(skipped):
+        return moments
+    # Not "shift_forward", which errs where a zone skips a whole day.
+    columns = np.asarray(moments.tz_convert("UTC").tz_localize(None)).copy()
+    for row in skipped:
+        columns[row] = to_column(from_wall(index[int(row)].to_pydatetime(warn=False), zone))
+    return pd.DatetimeIndex(columns).tz_localize("UTC")
+
+
+def _from_objects(series: pd.Series[Any], zone: ZoneInfo) -> NDArray[Any]:
+    """Read dates, datetimes and texts, with or without zones, one distinct value at a time."""
+    codes, distinct = pd.factorize(series.astype(object))
+    moments = [_moment(value, zone) for value in distinct]
+    found = np.array([*moments, np.datetime64("NaT", "us")], dtype="datetime64[us]")
+    return found[codes]
+
+
+def _moment(value: Any, zone: ZoneInfo) -> np.datetime64:
+    try:
+        time = pd.Timestamp(value)
+    except (ValueError, TypeError):
+        return np.datetime64("NaT", "us")
+    if pd.isna(time):
+        return np.datetime64("NaT", "us")
+    moment = to_utc(time.to_pydatetime(warn=False), argument="time", zone=zone)
+    return np.datetime64(moment.replace(tzinfo=None), "us")
+
+
+def from_column(value: np.datetime64) -> datetime:
+    """Return one entry of a column of times as an aware datetime."""
+    moment: datetime = value.astype("datetime64[us]").item()
+    return moment.replace(tzinfo=UTC)
+
+
+def to_column(moment: datetime) -> np.datetime64:
+    """Return an aware datetime as an entry of a column of times."""
+    return np.datetime64(moment.astimezone(UTC).replace(tzinfo=None), "us")

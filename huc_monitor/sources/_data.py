@@ -1,0 +1,275 @@
+"""What a prediction source hands over, and the contract it keeps."""
+
+from __future__ import annotations
+
+import dataclasses
+from dataclasses import dataclass
+from itertools import pairwise
+from typing import TYPE_CHECKING, Any, Protocol, Self, runtime_checkable
+
+import numpy as np
+import pandas as pd
+
+from huc_monitor.errors import InvalidInputError
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+    from datetime import datetime
+
+    from numpy.typing import NDArray
+
+__all__ = [
+    "BadRow",
+    "PredictionData",
+    "PredictionSource",
+    "RowCounts",
+    "TimeRange",
+    "TooManyBadRowsError",
+    "WindowData",
+]
+
+N_EXAMPLES = 5
+
+
+class TooManyBadRowsError(InvalidInputError):
+    """More rows of a window are unusable than the source's `max_bad_share` allows."""
+
+
+@dataclass(frozen=True, slots=True)
+class TimeRange:
+    """Times of the first and of the last prediction in a log, both inclusive and in UTC."""
+
+    first: datetime
+    last: datetime
+
+
+@dataclass(frozen=True, slots=True)
+class RowCounts:
+    """How many rows a window has, and how many of them have a label: cheap to ask again later.
+
+    Attributes
+    ----------
+    n_predictions : int
+        All rows in the range.
+    n_labelled : int
+        Rows with a label, usable or not.
+    latest_label : datetime or None
+        When the latest of these labels became known (UTC); None without a label time column.
+    """
+
+    n_predictions: int
+    n_labelled: int
+    latest_label: datetime | None = None
+
+    @property
+    def coverage(self) -> float:
+        """Share of rows with a label; 0 where there is no row."""
+        return self.n_labelled / self.n_predictions if self.n_predictions else 0.0
+
+
+@dataclass(frozen=True, slots=True)
+class BadRow:
+    """A row set aside, and why. `id` is None where the log has no id column."""
+
+    id: Any
+    time: datetime
+    reason: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
+class PredictionData:
+    """The predictions between two times, whether or not their labels are known.
+
+    Rows are in the order of time, then id, so that two reads of the same data are the same.
+
+    Attributes
+    ----------
+    start, end : datetime
+        The range ``[start, end)``, in UTC.
+    probabilities : (n, K) float64
+        In the order of ``tree.leaves``, whatever the order in the log. Every row sums to 1.
+    features : DataFrame of n rows
+        The feature columns that were asked for, and no others.
+    ids : (n,) object array or None
+    times : (n,) datetime64[us]
+        In UTC.
+    model_versions : (n,) object array or None
+        As text; None where the log has no such column. A missing version is None.
+    n_predictions : int
+        All rows in the range, with the unlabelled and the unusable ones.
+    n_quarantined : int
+        Rows set aside because they cannot be used.
+    bad_rows : tuple of BadRow
+        The first few of them.
+    bad_reasons : dict of str to int
+        How many were set aside for which reason.
+    n_duplicate_ids : int
+        Rows whose id was already there in the range. They are kept: the log is what was served.
+    """
+
+    start: datetime
+    end: datetime
+    probabilities: NDArray[np.float64]
+    features: pd.DataFrame
+    ids: NDArray[Any] | None
+    times: NDArray[np.datetime64]
+    model_versions: NDArray[Any] | None
+    n_predictions: int
+    n_quarantined: int
+    bad_rows: tuple[BadRow, ...] = ()
+    bad_reasons: Mapping[str, int] = dataclasses.field(default_factory=dict)
+    n_duplicate_ids: int = 0
+
+    @property
+    def n(self) -> int:
+        """Number of usable rows in hand."""
+        return len(self.probabilities)
+
+    @property
+    def versions(self) -> dict[str, int]:
+        """Usable rows per model version, most frequent first; more than one means a change.
+
+        A window is never split where the model version changes: it says what was served in that
+        time. Use `take` with a condition on `model_versions` to look at one version.
+        """
+        if self.model_versions is None:
+            return {}
+        counts = pd.Series(self.model_versions, dtype=object).fillna("").value_counts()
+        return {str(version): int(count) for version, count in counts.items()}
+
+    def take(self, rows: NDArray[np.bool_] | NDArray[np.int64]) -> Self:
+        """Return the chosen rows; the counts still speak of the whole window."""
+        chosen = np.arange(self.n)[rows]
+        changed: dict[str, Any] = {}
+        for field in dataclasses.fields(self):
+            value = getattr(self, field.name)
+            if isinstance(value, np.ndarray):
+                changed[field.name] = value[chosen]
+            elif isinstance(value, pd.DataFrame):
+                changed[field.name] = value.iloc[chosen].reset_index(drop=True)
+        return dataclasses.replace(self, **changed)
+
+    def __repr__(self) -> str:
+        name, times = type(self).__name__, f"{self.start:%Y-%m-%d %H:%M}..{self.end:%Y-%m-%d %H:%M}"
+        return f"{name}({times} UTC, n={self.n}, of {self.n_predictions} predictions)"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False, repr=False)
+class WindowData(PredictionData):
+    """The labelled predictions between two times: what an audit takes.
+
+    Attributes
+    ----------
+    labels : (n,) int64
+        Leaf codes.
+    label_times : (n,) datetime64[us] or None
+        When each label became known, in UTC; None without a label time column.
+    as_of : datetime or None
+        Only labels known at this time were used; None: all of them.
+    n_labelled : int
+        Rows with a label, with the quarantined ones: ``n == n_labelled - n_quarantined``.
+    latest_label : datetime or None
+        When the latest label of the window became known, that of a quarantined row included.
+    n_duplicate_labels : int
+        Label rows that a later label of the same id replaced.
+    """
+
+    labels: NDArray[np.int64]
+    label_times: NDArray[np.datetime64] | None
+    as_of: datetime | None
+    n_labelled: int
+    latest_label: datetime | None = None
+    n_duplicate_labels: int = 0
+
+    @property
+    def counts(self) -> RowCounts:
+        """What `PredictionSource.counts` said about this window when it was read."""
+        return RowCounts(self.n_predictions, self.n_labelled, self.latest_label)
+
+    @property
+    def coverage(self) -> float:
+        """Share of the predictions that have a label; 0 where there is none."""
+        return self.counts.coverage
+
+
+@runtime_checkable
+class PredictionSource(Protocol):
+    """A prediction log with its labels, read one range of time after the other.
+
+    Ranges are ``[start, end)`` of aware datetimes. `as_of` leaves out labels that became known
+    later than this time (inclusive), which makes an audit repeatable: with ``as_of=window.due_at``
+    a re-run months later sees the labels of then. It has no effect where the labels have no time.
+    """
+
+    def time_range(self) -> TimeRange | None:
+        """Return when the log begins and ends, or None if it has no rows."""
+        ...
+
+    def counts(self, start: datetime, end: datetime, *, as_of: datetime | None = None) -> RowCounts:
+        """Count predictions and labels without reading probabilities."""
+        ...
+
+    def labelled(
+        self, start: datetime, end: datetime, *, as_of: datetime | None = None
+    ) -> WindowData:
+        """Read the labelled rows; an empty range gives empty arrays, not an error."""
+        ...
+
+    def predictions(self, start: datetime, end: datetime) -> PredictionData:
+        """Read all rows, labelled or not: for drift while labels are missing."""
+        ...
+
+    def advance(self, start: datetime, n_rows: int) -> datetime | None:
+        """Find the smallest time of a row such that ``[start, time)`` holds at least `n_rows`.
+
+        Rows of equal time stay together. None if no row follows yet.
+        """
+        ...
+
+
+def concatenate(parts: Sequence[WindowData]) -> WindowData:
+    """Join labelled rows of adjacent ranges, in order of time, into one window.
+
+    For rolling windows, which share most of their rows: read each stride once, keep it, and join.
+    """
+    if not parts:
+        msg = "`parts` must hold at least one range; got none."
+        raise InvalidInputError(msg)
+    for before, after in pairwise(parts):
+        if before.end != after.start:
+            msg = (
+                f"`parts` must follow one another without a gap; got {before!r}, then {after!r}. "
+                "Sort them by time, and read the missing range."
+            )
+            raise InvalidInputError(msg)
+    reasons: dict[str, int] = {}
+    for part in parts:
+        for reason, count in part.bad_reasons.items():
+            reasons[reason] = reasons.get(reason, 0) + count
+
+    def joined(name: str) -> Any:
+        arrays = [getattr(part, name) for part in parts]
+        return None if any(array is None for array in arrays) else np.concatenate(arrays)
+
+    known = [part.as_of for part in parts]
+    latest = [part.latest_label for part in parts if part.latest_label is not None]
+    return WindowData(
+        start=parts[0].start,
+        end=parts[-1].end,
+        probabilities=joined("probabilities"),
+        features=pd.concat([part.features for part in parts], ignore_index=True),
+        ids=joined("ids"),
+        times=joined("times"),
+        model_versions=joined("model_versions"),
+        n_predictions=sum(part.n_predictions for part in parts),
+        n_quarantined=sum(part.n_quarantined for part in parts),
+        bad_rows=tuple(row for part in parts for row in part.bad_rows)[:N_EXAMPLES],
+        bad_reasons=reasons,
+        n_duplicate_ids=sum(part.n_duplicate_ids for part in parts),
+        labels=joined("labels"),
+        label_times=joined("label_times"),
+        as_of=None if None in known else max(time for time in known if time is not None),
+        n_labelled=sum(part.n_labelled for part in parts),
+        latest_label=max(latest, default=None),
+        n_duplicate_labels=sum(part.n_duplicate_labels for part in parts),
+    )
