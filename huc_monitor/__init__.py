@@ -22,6 +22,7 @@ if TYPE_CHECKING:
         UnknownNameError,
     )
     from huc_monitor.hierarchy import LabelTree
+    from huc_monitor.sequential import EDetector, EDetectorStep
     from huc_monitor.subgroups import Subgroups
     from huc_monitor.utilities import (
         ActionPayoff,
@@ -44,6 +45,8 @@ __all__ = [
     "AuditResult",
     "BinaryAction",
     "CustomUtility",
+    "EDetector",
+    "EDetectorStep",
     "GreedyPathCorrectness",
     "HUCError",
     "InvalidInputError",
@@ -70,6 +73,8 @@ _HOME = {
     "AuditResult": "audit",
     "BinaryAction": "utilities",
     "CustomUtility": "utilities",
+    "EDetector": "sequential",
+    "EDetectorStep": "sequential",
     "GreedyPathCorrectness": "utilities",
     "HUCError": "errors",
     "InvalidInputError": "errors",

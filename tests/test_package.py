@@ -109,6 +109,8 @@ def test_the_public_names_are_these():
         "AuditResult",
         "BinaryAction",
         "CustomUtility",
+        "EDetector",
+        "EDetectorStep",
         "GreedyPathCorrectness",
         "HUCError",
         "InvalidInputError",
