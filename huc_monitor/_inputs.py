@@ -40,6 +40,10 @@ class Predictions:
         """Rows lo..hi-1 as contiguous float64."""
         return np.ascontiguousarray(self.matrix[lo:hi], dtype=np.float64)
 
+    def take(self, rows: Ints) -> Predictions:
+        """Return a subset of rows, mixed as the whole."""
+        return Predictions(self.matrix[rows], self.mix)
+
     def spans(self) -> Iterator[tuple[int, int]]:
         """Row ranges of a size that stays in cache."""
         return block_spans(self.n, int(self.matrix.shape[1]))
@@ -225,6 +229,24 @@ def check_confidence_level(confidence_level: float) -> float:
         msg = f"`confidence_level` must lie strictly between 0 and 1; got {confidence_level!r}."
         raise InvalidInputError(msg)
     return float(confidence_level)
+
+
+def check_draws(n_draws: Any) -> int:
+    """Return a number of random draws of at least one."""
+    if isinstance(n_draws, bool) or not isinstance(n_draws, int | np.integer) or n_draws < 1:
+        msg = f"`n_draws` must be a whole number of at least 1; got {n_draws!r}."
+        raise InvalidInputError(msg)
+    return int(n_draws)
+
+
+def check_seed(rng: Any) -> int:
+    """Return a 64-bit seed: the number given, or one drawn from a generator."""
+    if isinstance(rng, np.random.Generator):
+        return int(rng.integers(0, 1 << 63))
+    if isinstance(rng, bool) or not isinstance(rng, int | np.integer) or not 0 <= rng < 1 << 64:
+        msg = f"`rng` must be a whole number from 0 to 2**64 - 1 or a numpy Generator; got {rng!r}."
+        raise InvalidInputError(msg)
+    return int(rng)
 
 
 def _some(names: Sequence[str], most: int = 5) -> str:

@@ -38,6 +38,11 @@ class Groups:
             return cls(weights, np.empty(0), float(n))
         return cls(weights, repeats, float(repeats.sum()))
 
+    def take(self, rows: Ints) -> Groups:
+        """Return the same subgroups on a subset of rows."""
+        repeats = self.repeats[rows] if self.repeats.size else None
+        return Groups.of([weights[rows] for weights in self.weights], repeats)
+
     @property
     def scale(self) -> float:
         """Units per 1.0 of the integer sums: as fine as 64 bits allow for this window.

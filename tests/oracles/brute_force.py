@@ -5,7 +5,6 @@ Shares no code with the library beyond the public description of trees, utilitie
 
 from __future__ import annotations
 
-import itertools
 from dataclasses import dataclass
 
 import numpy as np
@@ -188,16 +187,15 @@ class Best:
 
 def best_interval(scores, terms):
     """Largest absolute sum over every closed interval between two observed scores."""
-    distinct = sorted(set(scores))
-    block = np.array([sum(terms[i] for i in np.flatnonzero(scores == s)) for s in distinct])
-    found = Best(0.0, 0.0, [])
-    for a, b in itertools.combinations_with_replacement(range(len(distinct)), 2):
-        value = block[a : b + 1].sum()
-        if abs(value) > found.size + 1e-13:
-            found = Best(value, abs(value), [(distinct[a], distinct[b], value)])
-        elif abs(value) > found.size - 1e-13:
-            found.intervals.append((distinct[a], distinct[b], value))
-    return found
+    distinct, block = np.unique(scores, return_inverse=True)
+    prefix = np.append(0.0, np.cumsum(np.bincount(block, terms)))
+    first, last = np.triu_indices(len(distinct))
+    sums = prefix[last + 1] - prefix[first]
+    best = int(np.argmax(np.abs(sums)))
+    size = abs(sums[best])
+    near = np.flatnonzero(np.abs(sums) > size - 1e-13)
+    intervals = [(distinct[first[k]], distinct[last[k]], sums[k]) for k in near]
+    return Best(sums[best], size, intervals)
 
 
 def row_terms(p, labels, utility, tree):
