@@ -123,7 +123,8 @@ class AuditResult:
     worst : Candidate
         The candidate that attains HUC.
     method, confidence_level, n_draws
-        How the bounds were made.
+        How the bounds were made. ``method`` is None when none were asked for; every bound is then
+        NaN. ``n_draws`` is None unless the method draws.
     interiorized : bool
         True when the input had zero probabilities and was mixed with 1e-10 uniform.
     """
@@ -137,7 +138,7 @@ class AuditResult:
     radii: Floats
     subgroup_share: Floats
     subgroup_size: Floats
-    method: str
+    method: str | None
     confidence_level: float
     n_draws: int | None
     interiorized: bool
@@ -180,7 +181,7 @@ class AuditResult:
             subgroup=self.subgroups.names[table.subgroup[row]],
             node=self.tree.branches[table.branch[row]],
             moment=float(table.moment[row]),
-            lower=max(0.0, size - radius),
+            lower=float(np.maximum(0.0, size - radius)),
             upper=size + radius,
             interval_low=float(table.low[row]),
             interval_high=float(table.high[row]),
@@ -190,6 +191,10 @@ class AuditResult:
     def to_frame(self) -> pd.DataFrame:
         """Return a row per candidate, in the order utility, subgroup, branch.
 
+        ``lower`` and ``upper``, the absolute moment minus and plus ``radius``, hold for all rows
+        together. ``detectable`` is twice the radius: had the population's absolute moment been
+        larger than that, ``lower`` would have come out above zero with probability of at least the
+        confidence level, so a smaller moment may have gone unseen in this window.
         ``moment`` is averaged over the window, ``moment_in_subgroup`` over the subgroup's rows;
         ``on_uc_interval`` and ``on_worst_interval`` are the branch's moments on the interval that
         maximises UC, and on that of the worst branch, of the same subgroup and utility: there
@@ -210,6 +215,7 @@ class AuditResult:
                 "lower": np.maximum(0.0, size - self.radii),
                 "upper": size + self.radii,
                 "radius": self.radii,
+                "detectable": 2.0 * self.radii,
                 "interval_low": table.low,
                 "interval_high": table.high,
                 "n_in_interval": table.n_inside,
@@ -278,6 +284,42 @@ class AuditResult:
         huc = float(np.abs(table.moment[mine]).max(initial=0.0))
         count = sum(self.tree.branches[v] in kept for v in table.branch[mine])
         return 2.0 * count * huc
+
+    def p_value_calibrated(
+        self,
+        probabilities: Any,
+        *,
+        features: Any = None,
+        weights: Any = None,
+        n_draws: int = 199,
+        rng: Any = 0,
+    ) -> float:
+        """Exact p-value of full calibration: how often labels drawn from predictions do this.
+
+        A result keeps no rows, so the window's predictions (with the features and weights given to
+        the audit) must be handed in again. See `huc_monitor.full_calibration.calibration_p_value`:
+        it tests full calibration, not whether an error exceeds a tolerance.
+        """
+        from huc_monitor._inputs import check_predictions
+        from huc_monitor.full_calibration import check_groups, p_value_of
+
+        predictions = check_predictions(probabilities, tree=self.tree)
+        groups = check_groups(self.subgroups, features, weights, predictions.n)
+        if groups.total != self.n:
+            msg = (
+                f"`probabilities` must be the {self.n:g} rows of the audited window; "
+                f"got {groups.total:g}. Pass the same rows and weights."
+            )
+            raise InvalidInputError(msg)
+        return p_value_of(
+            self.huc,
+            predictions,
+            groups,
+            tree=self.tree,
+            utilities=self.utilities,
+            n_draws=n_draws,
+            rng=rng,
+        )
 
     def to_dict(self) -> dict[str, Any]:
         """JSON-safe form with a schema version; undefined numbers are None."""

@@ -6,15 +6,31 @@ Importing this package imports numba, so the rest of the library imports it insi
 from __future__ import annotations
 
 from huc_monitor._kernels.decompose import decompose_rows, first_bad_row, utility_values
+from huc_monitor._kernels.multiplier import LANES as DRAW_LANES
+from huc_monitor._kernels.multiplier import (
+    centre_multipliers,
+    count_terms,
+    draw_multipliers,
+    fix_tie_order,
+    gather_terms,
+    raise_to_ranges,
+)
 from huc_monitor._kernels.order import gather_rows, merge_orders, select_rows, weigh_values
 from huc_monitor._kernels.scan import interval_sums, scan_group, square_sums
 
 __all__ = [
+    "DRAW_LANES",
+    "centre_multipliers",
+    "count_terms",
     "decompose_rows",
+    "draw_multipliers",
     "first_bad_row",
+    "fix_tie_order",
     "gather_rows",
+    "gather_terms",
     "interval_sums",
     "merge_orders",
+    "raise_to_ranges",
     "scan_group",
     "select_rows",
     "square_sums",
