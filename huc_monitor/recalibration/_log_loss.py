@@ -1,0 +1,254 @@
+"""Fitting a logit map by penalised log loss: objectives, analytic gradients, choice of strength."""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+if TYPE_CHECKING:
+    from huc_monitor._program import Floats, Ints
+
+STRENGTHS: Floats = np.logspace(-4, 1, 11)
+_N_FOLDS = 5
+_MOST_ITERATIONS = 1_000
+_GIVE_UP = 1.2
+_BETA_BOUNDS = (1e-3, 1e3)
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Sample:
+    """Log probabilities, labels, and the share of the mean that each row has."""
+
+    logs: Floats
+    labels: Ints
+    share: Floats
+
+    @classmethod
+    def of(cls, logs: Floats, labels: Ints, weights: Floats | None) -> Sample:
+        """Normalise weights to shares; a row of weight 2 counts like two rows."""
+        n = labels.size
+        share = np.full(n, 1.0 / n) if weights is None else weights / weights.sum()
+        return cls(logs, labels, share)
+
+    def take(self, rows: Ints | np.ndarray[tuple[int], np.dtype[np.bool_]]) -> Sample:
+        """Part of the rows, their shares made to sum to one again."""
+        share = self.share[rows]
+        return Sample(self.logs[rows], self.labels[rows], share / share.sum())
+
+
+class LogitMap(ABC):
+    """How parameters turn log probabilities into logits, and how gradients travel back."""
+
+    bounds: tuple[float, float] | None = None
+
+    def __init__(self, n_leaves: int) -> None:
+        self.n_leaves = n_leaves
+
+    @abstractmethod
+    def start(self) -> Floats:
+        """Parameters that leave predictions as they are."""
+
+    @abstractmethod
+    def logits(self, theta: Floats, logs: Floats) -> Floats:
+        """Logits of all rows, as fast as possible."""
+
+    @abstractmethod
+    def logits_by_row(self, theta: Floats, logs: Floats) -> Floats:
+        """Logits in an order of operations that does not depend on the other rows."""
+
+    @abstractmethod
+    def pull(self, gradient: Floats, logs: Floats) -> Floats:
+        """Gradient in the parameters from the gradient in the logits."""
+
+    @abstractmethod
+    def lipschitz(self, log_range: float) -> float:
+        """Largest change of a logit per unit change of the parameters, in the maximum norm."""
+
+    def deviation(self, theta: Floats) -> Floats:
+        """Return what the penalty pulls to zero; zero entries are free."""
+        return np.zeros_like(theta)
+
+
+class TemperatureMap(LogitMap):
+    """One inverse temperature (rtf:eq:temperature-model)."""
+
+    bounds = _BETA_BOUNDS
+
+    def start(self) -> Floats:
+        """Temperature one."""
+        return np.ones(1)
+
+    def logits(self, theta: Floats, logs: Floats) -> Floats:
+        """Scaled logs."""
+        return np.asarray(theta[0] * logs)
+
+    logits_by_row = logits
+
+    def pull(self, gradient: Floats, logs: Floats) -> Floats:
+        """Inner product with the logs."""
+        return np.array([np.vdot(gradient, logs)])
+
+    def lipschitz(self, log_range: float) -> float:
+        """L_q."""
+        return log_range
+
+
+class VectorMap(LogitMap):
+    """A slope and an intercept per leaf (rtf:eq:vector-model)."""
+
+    def start(self) -> Floats:
+        """Slopes one, intercepts zero."""
+        return np.concatenate([np.ones(self.n_leaves), np.zeros(self.n_leaves)])
+
+    def logits(self, theta: Floats, logs: Floats) -> Floats:
+        """Slope times log plus intercept."""
+        return theta[: self.n_leaves] * logs + theta[self.n_leaves :]
+
+    logits_by_row = logits
+
+    def pull(self, gradient: Floats, logs: Floats) -> Floats:
+        """Column sums, weighted by the logs and plain."""
+        slopes = np.einsum("ij,ij->j", gradient, logs)
+        return np.concatenate([slopes, gradient.sum(axis=0)])
+
+    def lipschitz(self, log_range: float) -> float:
+        """L_q + 1."""
+        return log_range + 1.0
+
+    def deviation(self, theta: Floats) -> Floats:
+        """Distance from the base prediction."""
+        return theta - self.start()
+
+
+class DirichletMap(LogitMap):
+    """A full matrix and an intercept per leaf (rtf:eq:dirichlet-original)."""
+
+    def start(self) -> Floats:
+        """Identity matrix, intercepts zero."""
+        return np.concatenate([np.eye(self.n_leaves).ravel(), np.zeros(self.n_leaves)])
+
+    def logits(self, theta: Floats, logs: Floats) -> Floats:
+        """One matrix product."""
+        k = self.n_leaves
+        return logs @ theta[: k * k].reshape(k, k).T + theta[k * k :]
+
+    def logits_by_row(self, theta: Floats, logs: Floats) -> Floats:
+        """Column by column: a matrix product may round differently with the number of rows."""
+        k = self.n_leaves
+        columns = np.ascontiguousarray(theta[: k * k].reshape(k, k).T)
+        total = np.broadcast_to(theta[k * k :], logs.shape).copy()
+        term = np.empty_like(total)
+        for j in range(k):
+            np.multiply(logs[:, j, None], columns[j], out=term)
+            total += term
+        return total
+
+    def pull(self, gradient: Floats, logs: Floats) -> Floats:
+        """Matrix product and column sums."""
+        return np.concatenate([(gradient.T @ logs).ravel(), gradient.sum(axis=0)])
+
+    def lipschitz(self, log_range: float) -> float:
+        """1 + K L_q (rtf:eq:dirichlet-constants)."""
+        return 1.0 + self.n_leaves * log_range
+
+    def deviation(self, theta: Floats) -> Floats:
+        """Off-diagonal weights and intercepts; the diagonal is free."""
+        away = theta.copy()
+        away[: self.n_leaves**2 : self.n_leaves + 1] = 0.0
+        return away
+
+
+def objective(
+    theta: Floats, logit_map: LogitMap, sample: Sample, strength: float
+) -> tuple[float, Floats]:
+    """Penalised log loss (eq:global-calibration-fit-v16) and its gradient."""
+    loss, in_logits = _loss_and_gradient(logit_map.logits(theta, sample.logs), sample)
+    away = logit_map.deviation(theta)
+    penalty = 0.5 * strength * float(away @ away)
+    return loss + penalty, logit_map.pull(in_logits, sample.logs) + strength * away
+
+
+def log_loss(theta: Floats, logit_map: LogitMap, sample: Sample) -> float:
+    """Mean negative log likelihood."""
+    return _loss_and_gradient(logit_map.logits(theta, sample.logs), sample)[0]
+
+
+def _loss_and_gradient(logits: Floats, sample: Sample) -> tuple[float, Floats]:
+    rows = np.arange(sample.labels.size)
+    logits -= logits.max(axis=1, keepdims=True)
+    chosen = logits[rows, sample.labels]
+    np.exp(logits, out=logits)
+    sums = logits.sum(axis=1)
+    loss = float(sample.share @ (np.log(sums) - chosen))
+    logits *= (sample.share / sums)[:, None]
+    logits[rows, sample.labels] -= sample.share
+    return loss, logits
+
+
+def fit_map(
+    logit_map: LogitMap, sample: Sample, strength: float, start: Floats | None = None
+) -> Floats:
+    """Parameters of least penalised log loss: L-BFGS with the analytic gradient."""
+    from scipy.optimize import minimize
+    from threadpoolctl import threadpool_limits
+
+    first = logit_map.start() if start is None else start
+    bounds = None if logit_map.bounds is None else [logit_map.bounds] * first.size
+    # The products are small: threads of the linear algebra would wait for one another longer than
+    # they compute, and would round differently from one machine to the next.
+    with threadpool_limits(limits=1, user_api="blas"):
+        found = minimize(
+            objective,
+            first,
+            args=(logit_map, sample, strength),
+            jac=True,
+            method="L-BFGS-B",
+            bounds=bounds,
+            options={"maxiter": _MOST_ITERATIONS, "maxcor": 20, "ftol": 1e-11, "gtol": 1e-7},
+        )
+    return np.asarray(found.x, dtype=np.float64)
+
+
+def choose_strength(logit_map: LogitMap, sample: Sample, held_out: Sample | None) -> float:
+    """Strength of least log loss on held-out rows, or over folds; the strongest of equals."""
+    if held_out is not None:
+        losses = _losses(logit_map, sample, held_out)
+    else:
+        folds = _folds(sample.labels)
+        shares = np.bincount(folds, weights=sample.share, minlength=_N_FOLDS)
+        losses = sum(
+            (
+                share * _losses(logit_map, sample.take(folds != fold), sample.take(folds == fold))
+                for fold, share in enumerate(shares)
+                if 0 < share < 1
+            ),
+            start=np.zeros(STRENGTHS.size),
+        )
+    return float(STRENGTHS[::-1][np.argmin(losses[::-1])])
+
+
+def _losses(logit_map: LogitMap, sample: Sample, held_out: Sample) -> Floats:
+    """Held-out loss of every strength; each fit starts from the next stronger one.
+
+    Weak penalties are slow to fit. Where the loss is well above the best so far, the weaker ones
+    are given up: infinite.
+    """
+    losses = np.full(STRENGTHS.size, np.inf)
+    theta = None
+    for place in range(STRENGTHS.size - 1, -1, -1):
+        theta = fit_map(logit_map, sample, float(STRENGTHS[place]), theta)
+        losses[place] = log_loss(theta, logit_map, held_out)
+        if losses[place] > _GIVE_UP * losses.min():
+            break
+    return losses
+
+
+def _folds(labels: Ints) -> Ints:
+    """Folds that share every class evenly, and do not depend on a seed."""
+    order = np.argsort(labels, kind="stable")
+    folds = np.empty(labels.size, dtype=np.int64)
+    folds[order] = np.arange(labels.size) % _N_FOLDS
+    return folds

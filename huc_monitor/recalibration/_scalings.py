@@ -1,0 +1,352 @@
+"""Temperature, vector and Dirichlet scaling: one map for the whole predicted distribution."""
+
+from __future__ import annotations
+
+import copy
+import math
+from abc import abstractmethod
+from typing import TYPE_CHECKING, Any, ClassVar, Self
+
+import numpy as np
+
+from huc_monitor._inputs import check_labels, check_predictions, check_weights
+from huc_monitor.errors import InvalidInputError
+from huc_monitor.hierarchy import LabelTree
+from huc_monitor.recalibration._contract import Scaling
+from huc_monitor.recalibration._estimator import Parametrised
+from huc_monitor.recalibration._log_loss import (
+    STRENGTHS,
+    DirichletMap,
+    LogitMap,
+    Sample,
+    TemperatureMap,
+    VectorMap,
+    choose_strength,
+    fit_map,
+)
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from huc_monitor._program import Floats
+
+__all__ = ["DirichletScaling", "TemperatureScaling", "VectorScaling"]
+
+_SCHEMA_VERSION = 1
+_LOWEST_LOGIT = -700.0  # exp() of it is positive, even after division by the number of leaves
+_CHUNK_CELLS = 1 << 15
+
+
+class _LogLossScaling(Parametrised, Scaling):
+    """Shared by the three scalings; a subclass says how parameters make logits."""
+
+    q_min: float
+
+    @abstractmethod
+    def _map(self, n_leaves: int) -> LogitMap:
+        """Return the logit map for so many leaves."""
+
+    def fit(
+        self,
+        probabilities: Any,
+        labels: Any,
+        *,
+        tree: LabelTree | None = None,
+        weights: Any = None,
+        validation: tuple[Any, ...] | None = None,
+    ) -> Self:
+        """Fit the parameters by log loss.
+
+        Parameters
+        ----------
+        probabilities : (n, K) array in the order of ``tree.leaves``, or DataFrame of leaf columns
+        labels : (n,) leaf names or codes
+        tree : LabelTree, optional
+            Names the columns; without it they are the DataFrame's, or ``"0"``, ``"1"``, ...
+        weights : (n,) non-negative numbers, optional
+            How often each row counts.
+        validation : tuple (probabilities, labels, ...), optional
+            Chooses the regularisation by log loss; without it five folds do.
+        """
+        _check_q_min(self.q_min)
+        tree = _tree_of(probabilities, tree)
+        sample = self._sample(probabilities, labels, tree, weights)
+        held_out = None
+        if validation is not None:
+            held_out = self._sample(validation[0], validation[1], tree, None)
+        logit_map = self._map(tree.n_leaves)
+        strength = _check_strength(getattr(self, "regularization", 0.0))
+        if strength is None:
+            strength = choose_strength(logit_map, sample, held_out)
+        return self._set(tree.leaves, fit_map(logit_map, sample, strength), strength, None)
+
+    def predict_proba(self, probabilities: Any) -> Floats:
+        """Return scaled probabilities: new, positive, of the same shape.
+
+        Every row is treated by itself, in a fixed order of operations: the same row gives the same
+        bits alone and among a million others.
+        """
+        matrix = check_predictions(probabilities, tree=self._fitted_tree()).matrix
+        out = np.empty(matrix.shape)
+        step = max(1, _CHUNK_CELLS // matrix.shape[1])
+        logit_map = self._map(matrix.shape[1])
+        for lo in range(0, matrix.shape[0], step):
+            rows = np.ascontiguousarray(matrix[lo : lo + step], dtype=np.float64)
+            logits = logit_map.logits_by_row(self.theta_, np.log(np.maximum(rows, self.q_min)))
+            logits -= logits.max(axis=1, keepdims=True)
+            np.maximum(logits, _LOWEST_LOGIT, out=logits)
+            np.exp(logits, out=logits)
+            logits /= logits.sum(axis=1, keepdims=True)
+            out[lo : lo + step] = logits
+        return out
+
+    def perturbed(self, epsilon: float, *, rng: np.random.Generator | int) -> Self:
+        """Return a copy whose parameters moved once by uniform noise (alg:randomized-boost).
+
+        The noise lies in [-a, a] with a = epsilon ** 2 / (2 L): it raises the calibration log loss
+        by at most epsilon ** 2, and makes the guarantee of a fixed-step HUC-Boost hold although
+        the scaling was learned on the same rows (rtf:eq:dirichlet-noise). L is how fast logits
+        move with a parameter when no probability is below ``q_min``.
+        """
+        if not 0 < epsilon <= 1:
+            msg = f"`epsilon` must lie in (0, 1]; got {epsilon!r}."
+            raise InvalidInputError(msg)
+        tree = self._fitted_tree()
+        lipschitz = self._map(tree.n_leaves).lipschitz(math.log(1.0 / self.q_min))
+        width = epsilon**2 / (2.0 * lipschitz)
+        noise = np.random.default_rng(rng).uniform(-width, width, self.theta_.size)
+        moved = copy.copy(self)
+        moved.theta_ = self.theta_ + noise
+        moved.perturbation_width_ = width
+        return moved
+
+    def to_dict(self) -> dict[str, Any]:
+        """JSON form; `from_dict` reads it back to the same bits."""
+        tree = self._fitted_tree()
+        return {
+            "scaling": self.kind,
+            "schema_version": _SCHEMA_VERSION,
+            "leaves": list(tree.leaves),
+            "settings": self.get_params(),
+            "parameters": self.theta_.tolist(),
+            "regularization": self.regularization_,
+            "perturbation_width": self.perturbation_width_,
+        }
+
+    @classmethod
+    def from_dict(cls, data: Mapping[str, Any]) -> Self:
+        """Read what `to_dict` wrote; the same input gives the same bits."""
+        version = data.get("schema_version")
+        if version != _SCHEMA_VERSION or data.get("scaling") != cls.kind:
+            msg = (
+                f"`data` must be a {cls.kind} scaling of schema version {_SCHEMA_VERSION}; "
+                f"got {data.get('scaling')!r} of version {version!r}. "
+                "Read it with the class and version that wrote it."
+            )
+            raise InvalidInputError(msg)
+        made = cls(**data["settings"])
+        theta = np.asarray(data["parameters"], dtype=np.float64)
+        expected = made._map(len(data["leaves"])).start().size
+        if theta.shape != (expected,) or not np.isfinite(theta).all():
+            msg = (
+                f"`data['parameters']` must be {expected} finite numbers for "
+                f"{len(data['leaves'])} leaves; got shape {theta.shape}."
+            )
+            raise InvalidInputError(msg)
+        return made._set(
+            tuple(data["leaves"]), theta, data["regularization"], data["perturbation_width"]
+        )
+
+    def _sample(self, probabilities: Any, labels: Any, tree: LabelTree, weights: Any) -> Sample:
+        matrix = check_predictions(probabilities, tree=tree).matrix
+        logs = np.log(np.maximum(np.asarray(matrix, dtype=np.float64), self.q_min))
+        codes = check_labels(labels, matrix.shape[0], tree=tree)
+        repeats = check_weights(weights, matrix.shape[0])
+        return Sample.of(logs, codes, repeats)
+
+    def _set(
+        self,
+        leaves: tuple[str, ...],
+        theta: Floats,
+        regularization: float,
+        width: float | None,
+    ) -> Self:
+        self.classes_ = np.array(leaves, dtype=object)
+        self.theta_ = theta
+        self.regularization_ = regularization
+        self.perturbation_width_ = width
+        self._tree = LabelTree.flat(leaves)
+        return self
+
+    def _fitted_tree(self) -> LabelTree:
+        try:
+            return self._tree
+        except AttributeError:
+            msg = f"This {type(self).__name__} must be fitted first. Call fit()."
+            raise InvalidInputError(msg) from None
+
+
+class TemperatureScaling(_LogLossScaling):
+    """Sharpen or flatten every prediction by one temperature: softmax(log p / T).
+
+    Parameters
+    ----------
+    q_min : float, default 1e-12
+        Smaller probabilities count as this; also the constant of the perturbation's width.
+
+    Attributes
+    ----------
+    inverse_temperature_ : float
+        1 / T (rtf:eq:temperature-model); below 1 the base model was overconfident.
+
+    Notes
+    -----
+    The order of the leaves in every prediction is kept, so top-1 accuracy does not change.
+
+    Examples
+    --------
+    >>> p = [[0.9, 0.1]] * 4 + [[0.1, 0.9]] * 4
+    >>> scaling = TemperatureScaling().fit(p, [0, 0, 0, 1, 1, 1, 1, 0])
+    >>> scaling.inverse_temperature_, scaling.predict_proba([[0.9, 0.1]])
+    (0.5, array([[0.75, 0.25]]))
+    """
+
+    kind: ClassVar[str] = "temperature"
+
+    def __init__(self, *, q_min: float = 1e-12) -> None:
+        self.q_min = q_min
+
+    @property
+    def inverse_temperature_(self) -> float:
+        """Fitted 1 / T."""
+        return float(self.theta_[0])
+
+    def _map(self, n_leaves: int) -> LogitMap:
+        return TemperatureMap(n_leaves)
+
+
+class VectorScaling(_LogLossScaling):
+    """Give every leaf its own slope and intercept: softmax(a * log p + b).
+
+    Parameters
+    ----------
+    regularization : float or "auto", default "auto"
+        Strength r of the penalty r/2 * (sum (a - 1)^2 + sum b^2), which pulls towards the base
+        prediction. "auto" takes the strength of least log loss on the validation data, or over
+        five folds, from 1e-4 to 10 in half decades.
+    q_min : float, default 1e-12
+        Smaller probabilities count as this.
+
+    Attributes
+    ----------
+    slope_, intercept_ : (K,) arrays
+        a and b (rtf:eq:vector-model).
+    regularization_ : float
+        The strength used.
+
+    Examples
+    --------
+    >>> p = [[0.6, 0.4]] * 4 + [[0.4, 0.6]] * 4
+    >>> scaling = VectorScaling(regularization=0.01).fit(p, [0, 0, 0, 1, 0, 0, 0, 1])
+    >>> scaling.predict_proba([[0.5, 0.5]]).round(2)
+    array([[0.75, 0.25]])
+    """
+
+    kind: ClassVar[str] = "vector"
+
+    def __init__(self, *, regularization: float | str = "auto", q_min: float = 1e-12) -> None:
+        self.regularization = regularization
+        self.q_min = q_min
+
+    @property
+    def slope_(self) -> Floats:
+        """Fitted slopes a."""
+        return self.theta_[: self.theta_.size // 2]
+
+    @property
+    def intercept_(self) -> Floats:
+        """Fitted intercepts b."""
+        return self.theta_[self.theta_.size // 2 :]
+
+    def _map(self, n_leaves: int) -> LogitMap:
+        return VectorMap(n_leaves)
+
+
+class DirichletScaling(_LogLossScaling):
+    """Let every leaf's probability inform all others: softmax(W log p + b).
+
+    Parameters
+    ----------
+    regularization : float or "auto", default "auto"
+        Strength r of the penalty r/2 * (sum of squared off-diagonal W + sum b^2) (ODIR); the
+        diagonal is free. "auto" chooses as in `VectorScaling`.
+    q_min : float, default 1e-12
+        Smaller probabilities count as this.
+
+    Attributes
+    ----------
+    matrix_ : (K, K) array
+        W (rtf:eq:dirichlet-original).
+    intercept_ : (K,) array
+    regularization_ : float
+        The strength used.
+
+    Examples
+    --------
+    >>> p = [[0.8, 0.2]] * 4 + [[0.2, 0.8]] * 4
+    >>> scaling = DirichletScaling(regularization=0.01).fit(p, [0, 0, 0, 1, 1, 1, 1, 0])
+    >>> scaling.predict_proba([[0.8, 0.2]]).round(2)
+    array([[0.75, 0.25]])
+    """
+
+    kind: ClassVar[str] = "dirichlet"
+
+    def __init__(self, *, regularization: float | str = "auto", q_min: float = 1e-12) -> None:
+        self.regularization = regularization
+        self.q_min = q_min
+
+    @property
+    def matrix_(self) -> Floats:
+        """Fitted W."""
+        k = len(self.classes_)
+        return self.theta_[: k * k].reshape(k, k)
+
+    @property
+    def intercept_(self) -> Floats:
+        """Fitted intercepts b."""
+        return self.theta_[len(self.classes_) ** 2 :]
+
+    def _map(self, n_leaves: int) -> LogitMap:
+        return DirichletMap(n_leaves)
+
+
+def _check_q_min(q_min: Any) -> None:
+    if not isinstance(q_min, float) or not 0 < q_min < 1:
+        msg = f"`q_min` must lie strictly between 0 and 1; got {q_min!r}."
+        raise InvalidInputError(msg)
+
+
+def _check_strength(regularization: Any) -> float | None:
+    """Return a number, or None where data must choose."""
+    if isinstance(regularization, str) and regularization == "auto":
+        return None
+    ok = isinstance(regularization, int | float | np.number) and not isinstance(
+        regularization, bool
+    )
+    if not ok or not 0 <= regularization < math.inf:
+        msg = (
+            f"`regularization` must be 'auto' or a number of at least 0; got {regularization!r}. "
+            f"'auto' tries {STRENGTHS[0]:g} to {STRENGTHS[-1]:g}."
+        )
+        raise InvalidInputError(msg)
+    return float(regularization)
+
+
+def _tree_of(probabilities: Any, tree: LabelTree | None) -> LabelTree:
+    if tree is not None:
+        return tree
+    columns = getattr(probabilities, "columns", None)
+    if columns is not None:
+        return LabelTree.flat([str(column) for column in columns])
+    shape = np.shape(probabilities)
+    return LabelTree.flat([str(k) for k in range(shape[1] if len(shape) == 2 else 2)])

@@ -1,0 +1,334 @@
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+
+import numpy as np
+import pandas as pd
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from scipy.optimize import approx_fprime
+from scipy.special import softmax
+
+import huc_monitor as hm
+from huc_monitor.recalibration import _log_loss as fitting
+from huc_monitor.recalibration._contract import scaling_from_dict
+from huc_monitor.recalibration._scalings import (
+    DirichletScaling,
+    TemperatureScaling,
+    VectorScaling,
+)
+
+SCALINGS = (TemperatureScaling, VectorScaling, DirichletScaling)
+MAPS = (fitting.TemperatureMap, fitting.VectorMap, fitting.DirichletMap)
+
+
+def draw(n, k, *, seed=0, sharpness=2.0):
+    """Predictions that are `sharpness` times too confident, and labels from the truth."""
+    rng = np.random.default_rng(seed)
+    logits = rng.normal(size=(n, k))
+    truth = softmax(logits, axis=1)
+    labels = np.array([rng.choice(k, p=row) for row in truth])
+    return softmax(sharpness * logits, axis=1), labels
+
+
+def log_loss(p, labels):
+    return -np.log(p[np.arange(len(labels)), labels]).mean()
+
+
+@pytest.fixture(scope="module")
+def fitted():
+    p, labels = draw(400, 4)
+    return {cls.kind: cls().fit(p, labels) for cls in SCALINGS}
+
+
+@pytest.mark.parametrize("strength", [0.0, 0.3])
+@pytest.mark.parametrize("make", MAPS)
+def test_gradients_agree_with_finite_differences(make, strength):
+    rng = np.random.default_rng(1)
+    p, labels = draw(30, 4, seed=2)
+    sample = fitting.Sample.of(np.log(p), labels, rng.uniform(0.5, 2, size=30))
+    logit_map = make(4)
+    theta = logit_map.start() + rng.normal(scale=0.3, size=logit_map.start().size)
+
+    def value(at):
+        return fitting.objective(at, logit_map, sample, strength)[0]
+
+    gradient = fitting.objective(theta, logit_map, sample, strength)[1]
+    np.testing.assert_allclose(gradient, approx_fprime(theta, value, 1e-7), atol=1e-6)
+
+
+@pytest.mark.parametrize("make", MAPS)
+def test_the_objective_is_the_penalised_mean_log_loss(make):
+    p, labels = draw(50, 3, seed=3)
+    sample = fitting.Sample.of(np.log(p), labels, None)
+    logit_map = make(3)
+    theta = logit_map.start() + 0.2
+    scaled = softmax(logit_map.logits(theta, np.log(p)), axis=1)
+    penalty = 0.0
+    if make is fitting.VectorMap:
+        penalty = 6 * 0.2**2
+    if make is fitting.DirichletMap:
+        penalty = (6 + 3) * 0.2**2
+    value = fitting.objective(theta, logit_map, sample, 0.7)[0]
+    assert value == pytest.approx(log_loss(scaled, labels) + 0.35 * penalty)
+
+
+def test_temperature_finds_the_sharpness_that_made_the_data():
+    p, labels = draw(20_000, 4, sharpness=2.0)
+    found = TemperatureScaling().fit(p, labels).inverse_temperature_
+    assert found == pytest.approx(0.5, abs=0.02)
+
+
+def test_vector_scaling_finds_slopes_and_intercepts_that_made_the_data():
+    rng = np.random.default_rng(5)
+    slope, intercept = np.array([0.5, 1.0, 1.5]), np.array([0.5, 0.0, -0.5])
+    p = softmax(rng.normal(size=(40_000, 3)), axis=1)
+    truth = softmax(slope * np.log(p) + intercept, axis=1)
+    labels = (truth.cumsum(axis=1) < rng.random(40_000)[:, None]).sum(axis=1)
+    scaling = VectorScaling(regularization=1e-4).fit(p, labels)
+    np.testing.assert_allclose(scaling.predict_proba(p), truth, atol=0.02)
+
+
+def test_dirichlet_scaling_finds_the_matrix_that_made_the_data():
+    rng = np.random.default_rng(6)
+    matrix = np.array([[1.0, 0.5, 0.0], [0.0, 1.0, 0.0], [-0.5, 0.0, 1.0]])
+    p = softmax(rng.normal(size=(40_000, 3)), axis=1)
+    truth = softmax(np.log(p) @ matrix.T, axis=1)
+    labels = (truth.cumsum(axis=1) < rng.random(40_000)[:, None]).sum(axis=1)
+    scaling = DirichletScaling(regularization=1e-4).fit(p, labels)
+    np.testing.assert_allclose(scaling.predict_proba(p), truth, atol=0.04)
+
+
+@pytest.mark.parametrize("cls", SCALINGS)
+def test_fitting_never_raises_the_calibration_log_loss(cls):
+    p, labels = draw(300, 5, seed=7)
+    scaling = cls().fit(p, labels)
+    assert log_loss(scaling.predict_proba(p), labels) <= log_loss(p, labels)
+
+
+@pytest.mark.parametrize("cls", [VectorScaling, DirichletScaling])
+def test_a_huge_penalty_leaves_little_freedom(cls):
+    p, labels = draw(300, 3, sharpness=1.0)
+    scaling = cls(regularization=1e6).fit(p, labels)
+    assert np.abs(scaling.intercept_).max() < 1e-4
+    if cls is DirichletScaling:
+        away = scaling.matrix_ - np.diag(np.diag(scaling.matrix_))
+        assert np.abs(away).max() < 1e-4
+    else:
+        np.testing.assert_allclose(scaling.slope_, 1, atol=1e-4)
+
+
+@pytest.mark.parametrize("cls", [VectorScaling, DirichletScaling])
+def test_the_strength_is_the_one_of_least_validation_log_loss(cls):
+    p, labels = draw(120, 4, seed=8)
+    q, truth = draw(500, 4, seed=9)
+    chosen = cls().fit(p, labels, validation=(q, truth, None))
+    losses = [
+        log_loss(cls(regularization=s).fit(p, labels).predict_proba(q), truth)
+        for s in fitting.STRENGTHS
+    ]
+    assert chosen.regularization_ in fitting.STRENGTHS
+    assert log_loss(chosen.predict_proba(q), truth) == pytest.approx(min(losses), abs=1e-6)
+
+
+def test_without_validation_data_folds_choose_a_strong_penalty_for_pure_noise():
+    rng = np.random.default_rng(10)
+    p = softmax(rng.normal(size=(60, 5)), axis=1)
+    labels = (p.cumsum(axis=1) < rng.random(60)[:, None]).sum(axis=1)
+    assert DirichletScaling().fit(p, labels).regularization_ >= 0.1
+
+
+@pytest.mark.parametrize("cls", SCALINGS)
+def test_weights_equal_repetition(cls):
+    p, labels = draw(60, 3, seed=11)
+    times = np.random.default_rng(12).integers(0, 4, size=60)
+    setting = {} if cls is TemperatureScaling else {"regularization": 0.01}
+    weighted = cls(**setting).fit(p, labels, weights=times)
+    repeated = cls(**setting).fit(np.repeat(p, times, axis=0), np.repeat(labels, times))
+    np.testing.assert_allclose(weighted.predict_proba(p), repeated.predict_proba(p), atol=1e-4)
+
+
+@settings(max_examples=30, deadline=None)
+@given(st.integers(1, 70), st.integers(0, 2**32 - 1), st.sampled_from(["temperature", "vector"]))
+def test_a_row_gives_the_same_bits_alone_and_among_others(fitted, n, seed, kind):
+    p = softmax(np.random.default_rng(seed).normal(scale=4, size=(n, 4)), axis=1)
+    for scaling in (fitted[kind], fitted["dirichlet"]):
+        together = scaling.predict_proba(p)
+        alone = np.vstack([scaling.predict_proba(row[None, :]) for row in p])
+        assert together.tobytes() == alone.tobytes()
+
+
+@pytest.mark.parametrize("k", [2, 9, 33])
+def test_chunks_do_not_change_bits(k):
+    p, labels = draw(500, k, seed=13)
+    scaling = DirichletScaling(regularization=1.0).fit(p, labels)
+    big = np.tile(p, (40, 1))
+    assert scaling.predict_proba(big)[:500].tobytes() == scaling.predict_proba(p).tobytes()
+
+
+@pytest.mark.parametrize("kind", ["temperature", "vector", "dirichlet"])
+def test_results_are_positive_and_sum_to_one_even_for_zeros_and_ones(fitted, kind):
+    p = np.vstack([np.eye(4), np.full((1, 4), 0.25)])
+    before = p.copy()
+    scaled = fitted[kind].predict_proba(p)
+    assert (scaled > 0).all()
+    np.testing.assert_allclose(scaled.sum(axis=1), 1, atol=1e-12)
+    assert np.array_equal(p, before)
+
+
+def test_extreme_parameters_still_give_positive_probabilities():
+    scaling = TemperatureScaling().fit(*draw(50, 3))
+    scaling.theta_ = np.array([1e3])
+    assert (scaling.predict_proba([[1.0, 0.0, 0.0]]) > 0).all()
+
+
+def test_temperature_keeps_the_order_of_the_leaves(fitted):
+    p = draw(200, 4, seed=14)[0]
+    scaled = fitted["temperature"].predict_proba(p)
+    assert np.array_equal(np.argsort(p, axis=1), np.argsort(scaled, axis=1))
+
+
+@pytest.mark.parametrize(
+    ("cls", "constant"),
+    [
+        (TemperatureScaling, np.log(1e6)),
+        (VectorScaling, np.log(1e6) + 1),
+        (DirichletScaling, 1 + 3 * np.log(1e6)),
+    ],
+)
+def test_the_perturbation_has_the_width_of_the_theorem(cls, constant):
+    scaling = cls(q_min=1e-6).fit(*draw(200, 3))
+    width = 0.1**2 / (2 * constant)
+    moved = scaling.perturbed(0.1, rng=np.random.default_rng(0))
+    assert moved.perturbation_width_ == pytest.approx(width)
+    noise = moved.theta_ - scaling.theta_
+    assert (np.abs(noise) <= width).all()
+    assert np.abs(noise).max() > width / 100
+    again = scaling.perturbed(0.1, rng=np.random.default_rng(0))
+    assert np.array_equal(again.theta_, moved.theta_)
+    assert scaling.perturbation_width_ is None
+
+
+@pytest.mark.parametrize("cls", SCALINGS)
+def test_the_perturbation_raises_the_log_loss_by_at_most_epsilon_squared(cls):
+    p, labels = draw(200, 3)
+    scaling = cls(q_min=1e-6).fit(p, labels)
+    for seed in range(20):
+        moved = scaling.perturbed(0.3, rng=np.random.default_rng(seed))
+        rise = log_loss(moved.predict_proba(p), labels) - log_loss(scaling.predict_proba(p), labels)
+        assert rise <= 0.3**2
+
+
+@pytest.mark.parametrize("epsilon", [0, -0.1, 1.5, float("nan")])
+def test_an_epsilon_outside_its_range_is_refused(fitted, epsilon):
+    with pytest.raises(hm.InvalidInputError, match=r"`epsilon` must lie in \(0, 1\]"):
+        fitted["vector"].perturbed(epsilon, rng=np.random.default_rng(0))
+
+
+@pytest.mark.parametrize("kind", ["temperature", "vector", "dirichlet"])
+def test_json_gives_the_same_bits_in_a_new_process(fitted, kind, tmp_path):
+    scaling = fitted[kind].perturbed(0.01, rng=np.random.default_rng(3))
+    p = draw(50, 4, seed=15)[0]
+    (tmp_path / "scaling.json").write_text(json.dumps(scaling.to_dict()))
+    np.save(tmp_path / "p.npy", p)
+    code = (
+        "import json, sys, numpy as np\n"
+        "from huc_monitor.recalibration._contract import scaling_from_dict\n"
+        "folder = sys.argv[1]\n"
+        "data = json.load(open(folder + '/scaling.json'))\n"
+        "p = np.load(folder + '/p.npy')\n"
+        "print(scaling_from_dict(data).predict_proba(p).tobytes().hex())\n"
+        "assert 'sklearn' not in sys.modules\n"
+    )
+    done = subprocess.run(
+        [sys.executable, "-c", code, str(tmp_path)], check=True, capture_output=True, text=True
+    )
+    assert bytes.fromhex(done.stdout.strip()) == scaling.predict_proba(p).tobytes()
+    assert scaling_from_dict(scaling.to_dict()).to_dict() == scaling.to_dict()
+
+
+def test_json_of_another_version_or_kind_is_refused(fitted):
+    data = fitted["vector"].to_dict()
+    with pytest.raises(hm.InvalidInputError, match="schema version 1; got 'vector' of version 2"):
+        VectorScaling.from_dict({**data, "schema_version": 2})
+    with pytest.raises(hm.InvalidInputError, match="must be a dirichlet scaling"):
+        DirichletScaling.from_dict(data)
+
+
+@pytest.mark.parametrize("parameters", [[1.0], [float("nan")] * 8])
+def test_json_with_damaged_parameters_is_refused(fitted, parameters):
+    data = {**fitted["vector"].to_dict(), "parameters": parameters}
+    with pytest.raises(hm.InvalidInputError, match="must be 8 finite numbers for 4 leaves"):
+        VectorScaling.from_dict(data)
+
+
+@pytest.mark.parametrize("cls", SCALINGS)
+def test_scikit_learn_can_clone_and_inspect(cls):
+    from sklearn.base import clone, is_classifier
+    from sklearn.utils import get_tags
+    from sklearn.utils.validation import check_is_fitted
+
+    scaling = cls(q_min=1e-9)
+    copy = clone(scaling)
+    assert copy is not scaling
+    assert copy.get_params() == scaling.get_params()
+    assert get_tags(copy).target_tags.required
+    assert not is_classifier(copy)
+    assert repr(copy) == f"{cls.__name__}(q_min=1e-09)"
+    check_is_fitted(copy.fit(*draw(40, 3)))
+
+
+def test_an_unknown_parameter_is_refused_with_a_suggestion():
+    with pytest.raises(hm.UnknownNameError, match="Did you mean 'regularization'"):
+        VectorScaling().set_params(regularisation=1.0)
+    assert VectorScaling().set_params(regularization=2.0).regularization == 2.0
+
+
+def test_columns_of_a_frame_are_matched_by_name():
+    p, labels = draw(200, 3, seed=16)
+    tree = hm.LabelTree.flat(["a", "b", "c"])
+    names = np.array(["a", "b", "c"])[labels]
+    frame = pd.DataFrame(p, columns=["a", "b", "c"])
+    scaling = VectorScaling(regularization=0.1).fit(frame[["c", "a", "b"]], names, tree=tree)
+    plain = VectorScaling(regularization=0.1).fit(p, labels)
+    np.testing.assert_allclose(scaling.theta_, plain.theta_)
+    assert scaling.predict_proba(frame[["b", "c", "a"]]).tobytes() == (
+        scaling.predict_proba(p).tobytes()
+    )
+    unnamed = VectorScaling(regularization=0.1).fit(frame, names)
+    assert unnamed.classes_.tolist() == ["a", "b", "c"]
+
+
+@pytest.mark.parametrize("value", [-1, float("inf"), "strong", None, True])
+def test_a_strength_that_is_no_number_is_refused(value):
+    with pytest.raises(hm.InvalidInputError, match="`regularization` must be 'auto' or a number"):
+        VectorScaling(regularization=value).fit(*draw(20, 3))
+
+
+@pytest.mark.parametrize("q_min", [0.0, 1.0, -1.0, "small"])
+def test_a_smallest_probability_outside_its_range_is_refused(q_min):
+    with pytest.raises(hm.InvalidInputError, match="`q_min` must lie strictly between 0 and 1"):
+        TemperatureScaling(q_min=q_min).fit(*draw(20, 3))
+
+
+@pytest.mark.parametrize("cls", SCALINGS)
+def test_an_unfitted_scaling_says_so(cls):
+    with pytest.raises(hm.InvalidInputError, match=f"This {cls.__name__} must be fitted first"):
+        cls().predict_proba([[0.5, 0.5]])
+
+
+def test_a_wrong_number_of_columns_is_refused(fitted):
+    with pytest.raises(hm.InvalidInputError, match="one column per leaf"):
+        fitted["vector"].predict_proba([[0.5, 0.5]])
+
+
+def test_a_class_without_labels_keeps_a_small_positive_probability():
+    p, labels = draw(300, 4, seed=17)
+    seen = labels != 3
+    for cls in SCALINGS:
+        scaled = cls().fit(p[seen], labels[seen]).predict_proba(p)
+        assert (scaled > 0).all()
+        assert np.isfinite(scaled).all()
