@@ -12,12 +12,28 @@ from huc_monitor.sources._data import (
     WindowData,
     concatenate,
 )
+from huc_monitor.sources._duck import DuckTable
+from huc_monitor.sources._frame import FrameTable
+from huc_monitor.sources._partition import Partition, ScanProfile
+from huc_monitor.sources._source import TableSource
+from huc_monitor.sources._spec import Columns, LabelTable
+from huc_monitor.sources._sql import SQLTable
+from huc_monitor.sources._table import Table
 
 __all__ = [
     "BadRow",
+    "Columns",
+    "DuckTable",
+    "FrameTable",
+    "LabelTable",
+    "Partition",
     "PredictionData",
     "PredictionSource",
     "RowCounts",
+    "SQLTable",
+    "ScanProfile",
+    "Table",
+    "TableSource",
     "TimeRange",
     "TooManyBadRowsError",
     "WindowData",

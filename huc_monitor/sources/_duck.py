@@ -1,0 +1,358 @@
+"""Tables that DuckDB reads: Parquet and CSV files, folders of them, and DuckDB databases."""
+
+from __future__ import annotations
+
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from datetime import UTC, date, datetime, timedelta
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Final
+
+from huc_monitor._times import (
+    EPOCH,
+    epoch_bound,
+    from_column,
+    wall_bound,
+)
+from huc_monitor.errors import InvalidInputError
+from huc_monitor.sources._data import TimeRange
+from huc_monitor.sources._partition import Partition, ScanProfile, read_profile
+from huc_monitor.sources._table import Chunk, ColumnKind, TimeColumn, chunk_rows
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Mapping
+
+    import duckdb
+    import numpy as np
+    import pandas as pd
+    import pyarrow as pa
+    from numpy.typing import NDArray
+
+_PARQUET: Final = (".parquet", ".pq")
+_CSV: Final = (".csv", ".csv.gz", ".tsv")
+_WALL: Final = ("TIMESTAMP", "TIMESTAMP_S", "TIMESTAMP_MS", "TIMESTAMP_NS", "DATE")
+_WHOLE: Final = ("TINYINT", "SMALLINT", "INTEGER", "BIGINT", "UINTEGER", "UBIGINT", "HUGEINT")
+
+
+@dataclass(frozen=True, slots=True, eq=False, repr=False)
+class DuckTable:
+    """A table read by DuckDB; make it with `files` or `database`.
+
+    A connection of its own, in memory, reads the data and never writes. Times and ids are filtered
+    inside the scan, rows are handed over in batches.
+    """
+
+    name: str
+    _connection: duckdb.DuckDBPyConnection
+    _relation: str
+    _parameters: tuple[Any, ...] = ()
+    _csv: bool = False
+    _partition: Partition | None = None
+    _types: dict[str, str] = field(default_factory=dict, init=False)
+
+    @classmethod
+    def files(
+        cls,
+        path: str | Path,
+        *,
+        format: str = "auto",  # noqa: A002 - the word people type
+        partition: Partition | None = None,
+        union_by_name: bool = False,
+        memory_limit: str = "512MB",
+    ) -> DuckTable:
+        """Read Parquet or CSV files.
+
+        Parameters
+        ----------
+        path : str or Path
+            A file, a folder (all Parquet files below it), or a glob pattern such as
+            ``log/day=*/*.parquet``. Columns in folder names (``day=2024-01-01``) are read as well.
+        format : {"auto", "parquet", "csv"}
+        partition : Partition, optional
+            Lets windows open only the files of their own folders.
+        union_by_name : bool, default False
+            Accept files with different columns. Every file's header is then read every time.
+        memory_limit : str, default "512MB"
+            What DuckDB may use before it spills to disk.
+        """
+        place = str(path)
+        if Path(place).is_dir():
+            format = "parquet" if format == "auto" else format  # noqa: A001
+            place = str(Path(place) / "**" / ("*.parquet" if format == "parquet" else "*.csv"))
+        kind = _format(place) if format == "auto" else format
+        name = f"the {'CSV' if kind == 'csv' else 'Parquet'} log {str(path)!r}"
+        table = cls(
+            name,
+            _connect(memory_limit),
+            "read_csv(?{options})" if kind == "csv" else "read_parquet(?{options})",
+            (place,),
+            _csv=kind == "csv",
+            _partition=partition,
+        )
+        union = ", union_by_name=true" if union_by_name else ""
+        object.__setattr__(table, "_relation", table._relation.format(options=union + "{types}"))
+        if kind == "parquet":
+            object.__setattr__(table, "_relation", table._relation.format(types=""))
+        return table
+
+    @classmethod
+    def database(cls, path: str | Path, table: str, *, memory_limit: str = "512MB") -> DuckTable:
+        """Read a table or view of a DuckDB database file, opened read-only.
+
+        Parameters
+        ----------
+        path : str or Path
+        table : str
+            Its name, or "schema.name".
+        memory_limit : str, default "512MB"
+        """
+        if not Path(path).is_file():
+            msg = f"`database` must be an existing file; got {str(path)!r}. Check the spelling."
+            raise InvalidInputError(msg)
+        connection = _connect(memory_limit)
+        name = f"the table {table!r} of the DuckDB file {str(path)!r}"
+        with _explained(name):
+            connection.execute(f"ATTACH {_literal(str(path))} AS source (READ_ONLY)")
+        found = connection.sql(
+            "SELECT table_schema, table_name FROM information_schema.tables "
+            "WHERE table_catalog = 'source' ORDER BY ALL"
+        ).fetchall()
+        for schema, known in found:
+            if table in {f"{schema}.{known}", known if schema == "main" else None}:
+                return cls(name, connection, f"source.{_quote(schema)}.{_quote(known)}")
+        tables = ", ".join(
+            repr(known if schema == "main" else f"{schema}.{known}") for schema, known in found
+        )
+        msg = f"`table` must be a table of {str(path)!r}; got {table!r}. There are: {tables}."
+        raise InvalidInputError(msg)
+
+    def columns(self) -> Mapping[str, str]:
+        """Names of the columns, with DuckDB's types."""
+        if not self._types:
+            with _explained(self.name):
+                rows = self._sql(f"DESCRIBE SELECT * FROM {self._from()}").fetchall()
+            self._types.update({name: kind for name, kind, *_ in rows})
+        return self._types
+
+    def time_range(self, time: TimeColumn) -> TimeRange | None:
+        """First and last time; rows without a time belong to no window."""
+        column = self._time(time)
+        table = self._table(f"SELECT min({column}) AS f, max({column}) AS l FROM {self._from()}")
+        first, last = (_moment(table, name, time) for name in ("f", "l"))
+        return None if first is None or last is None else TimeRange(first, last)
+
+    def count(
+        self, time: TimeColumn, start: datetime, end: datetime, column: str | None = None
+    ) -> tuple[int, int]:
+        """Count the rows, and those with a value in `column`."""
+        where, values = self._between(time, start, end)
+        present = "*" if column is None else _quote(column)
+        query = f"SELECT count(*), count({present}) FROM {self._from()} WHERE {where}"
+        with _explained(self.name):
+            n_rows, n_present = self._sql(query, values).fetchall()[0]
+        return n_rows, n_present
+
+    def advance(self, time: TimeColumn, start: datetime, n_rows: int) -> datetime | None:
+        """Return the smallest time such that at least `n_rows` lie between `start` and it."""
+        column, source = self._time(time), self._from()
+        bound = self._bound(time, start)
+        nth = (
+            f"SELECT {column} FROM {source} WHERE {column} >= ? "
+            f"ORDER BY {column} LIMIT 1 OFFSET {int(n_rows) - 1}"
+        )
+        query = f"SELECT min({column}) AS t FROM {source} WHERE {column} > ({nth})"
+        return _moment(self._table(query, (*self._parameters, bound)), "t", time)
+
+    def scan(
+        self, columns: Mapping[str, ColumnKind], time: TimeColumn, start: datetime, end: datetime
+    ) -> Iterator[Chunk]:
+        """Read columns of the rows in a range, some rows at a time."""
+        query, values = self._scan_query(columns, time, start, end)
+        with _explained(self.name):
+            for batch in self._sql(query, values).to_arrow_reader(chunk_rows(len(columns))):
+                yield _chunk(batch)
+
+    def lookup(
+        self,
+        key: str,
+        values: NDArray[Any],
+        columns: Mapping[str, ColumnKind],
+        time: TimeColumn | None,
+        until: datetime | None,
+    ) -> pd.DataFrame:
+        """Read columns of the rows whose `key` is among `values`, up to a time, inclusive."""
+        import pyarrow as pa
+
+        known: list[Any] = []
+        when = ""
+        if time is not None and until is not None:
+            # Up to and including `until` is before the next microsecond.
+            known = [self._bound(time, until + timedelta(microseconds=1))]
+            when = f" AND {self._time(time)} < ?"
+        selected = ", ".join(self._expression(name, kind, time) for name, kind in columns.items())
+        query = (
+            f"SELECT {selected} FROM {self._from(columns)} "
+            f"WHERE {_quote(key)} IN (SELECT v FROM wanted){when}"
+        )
+        with _explained(self.name):
+            self._connection.register("wanted", pa.table({"v": pa.array(values)}))
+            try:
+                rows = self._sql(query, known).to_arrow_table()
+            finally:
+                self._connection.unregister("wanted")
+        frame: pd.DataFrame = rows.to_pandas(integer_object_nulls=True)
+        return frame
+
+    def profile(
+        self, columns: Mapping[str, ColumnKind], time: TimeColumn, start: datetime, end: datetime
+    ) -> ScanProfile:
+        """Run a scan, throw its rows away, and say what it touched."""
+        query, values = self._scan_query(columns, time, start, end)
+        with _explained(self.name):
+            rows = self._sql(f"EXPLAIN (ANALYZE, FORMAT json) {query}", values).fetchall()
+        return read_profile(rows[0][1], columns)
+
+    def _scan_query(
+        self, columns: Mapping[str, ColumnKind], time: TimeColumn, start: datetime, end: datetime
+    ) -> tuple[str, list[Any]]:
+        where, values = self._between(time, start, end)
+        selected = ", ".join(self._expression(name, kind, time) for name, kind in columns.items())
+        return f"SELECT {selected} FROM {self._from(columns)} WHERE {where}", values
+
+    def _sql(self, query: str, values: Any = ()) -> Any:
+        return self._connection.sql(query, params=[*self._parameters, *values])
+
+    def _table(self, query: str, values: Any = ()) -> pa.Table:
+        with _explained(self.name):
+            return self._sql(query, values).to_arrow_table()
+
+    def _from(self, columns: Mapping[str, ColumnKind] | None = None) -> str:
+        if not self._csv:
+            return self._relation
+        # Labels stay text, or a leaf named "01" would come back as the number 1; probabilities
+        # too, or one bad cell would end the whole read.
+        as_text = [name for name, kind in (columns or {}).items() if kind != "any"]
+        pairs = ", ".join(f"{_literal(name)}: 'VARCHAR'" for name in as_text)
+        return self._relation.format(types=f", types={{{pairs}}}" if pairs else "")
+
+    def _expression(self, name: str, kind: ColumnKind, time: TimeColumn | None) -> str:
+        column, declared = _quote(name), self.columns()[name]
+        if time is not None and name == time.name:
+            return f"{self._time(time)} AS {column}"
+        text = self._csv or declared == "VARCHAR"
+        if kind == "number":
+            # A plain TRY_CAST of a CSV column is turned into a typed read, which fails.
+            cast = f"TRY_CAST(concat({column}) AS DOUBLE)" if text else f"CAST({column} AS DOUBLE)"
+            return f"{cast} AS {column}"
+        if kind == "numbers" and declared.endswith("]") and not self._csv:
+            return f"CAST({column} AS DOUBLE[]) AS {column}"
+        return column
+
+    def _time(self, time: TimeColumn) -> str:
+        column = _quote(time.name)
+        if self.columns()[time.name] == "VARCHAR":
+            self._connection.execute(f"SET TimeZone = {_literal(time.time_zone)}")
+            return f"TRY_CAST(concat({column}) AS TIMESTAMPTZ)"
+        return column
+
+    def _bound(self, time: TimeColumn, moment: datetime) -> Any:
+        kind = self.columns()[time.name]
+        if kind in {"TIMESTAMP WITH TIME ZONE", "VARCHAR"}:
+            return moment.astimezone(UTC)
+        if kind in _WALL:
+            return wall_bound(moment, time.zone)
+        if kind in {*_WHOLE, "DOUBLE", "FLOAT"} or kind.startswith("DECIMAL"):
+            if time.unit is None:
+                raise time.no_unit(self.name)
+            if kind in _WHOLE:
+                return epoch_bound(moment, time.unit)
+            return (moment - EPOCH).total_seconds() * {"s": 1, "ms": 1e3, "us": 1e6}.get(
+                time.unit, 1e9
+            )
+        msg = (
+            f"`time` must be a column of times; got {time.name!r} of type {kind} in {self.name}. "
+            "Name another column."
+        )
+        raise InvalidInputError(msg)
+
+    def _between(self, time: TimeColumn, start: datetime, end: datetime) -> tuple[str, list[Any]]:
+        column = self._time(time)
+        clauses = [f"{column} >= ?", f"{column} < ?"]
+        values = [self._bound(time, start), self._bound(time, end)]
+        if self._partition is not None:
+            for name, texts in self._partition.values(start, end).items():
+                if name not in self.columns():
+                    msg = (
+                        f"`partition` must name partition columns; {self.name} has no column "
+                        f"{name!r}. Its folders look like {name}=..."
+                    )
+                    raise InvalidInputError(msg)
+                clauses.append(f"{_quote(name)} IN ({', '.join('?' * len(texts))})")
+                values += [_partition_value(text, self.columns()[name]) for text in texts]
+        return " AND ".join(clauses), values
+
+
+def _connect(memory_limit: str) -> duckdb.DuckDBPyConnection:
+    import duckdb
+
+    connection = duckdb.connect(":memory:", config={"memory_limit": memory_limit})
+    connection.execute("SET TimeZone = 'UTC'")
+    connection.execute("SET enable_progress_bar = false")
+    return connection
+
+
+def _format(place: str) -> str:
+    lower = place.lower()
+    if lower.endswith(_PARQUET):
+        return "parquet"
+    if lower.endswith(_CSV):
+        return "csv"
+    msg = (
+        f"`path` must end in one of {', '.join((*_PARQUET, *_CSV))}, or be a folder; got "
+        f"{place!r}. Otherwise say which with `format`: 'parquet' or 'csv'."
+    )
+    raise InvalidInputError(msg)
+
+
+def _quote(name: str) -> str:
+    return '"' + name.replace('"', '""') + '"'
+
+
+def _literal(text: str) -> str:
+    return "'" + text.replace("'", "''") + "'"
+
+
+def _partition_value(text: str, kind: str) -> Any:
+    if kind == "DATE":
+        return date.fromisoformat(text)
+    return int(text) if kind in _WHOLE else text
+
+
+@contextmanager
+def _explained(name: str) -> Iterator[None]:
+    """Turn DuckDB's errors into ours: what could not be read, and the first line of why."""
+    import duckdb
+
+    try:
+        yield
+    except duckdb.Error as error:
+        reason = str(error).strip().splitlines()[0] if str(error).strip() else "no reason given"
+        msg = f"{name[0].upper()}{name[1:]} could not be read: {reason}"
+        raise InvalidInputError(msg) from error
+
+
+def _moment(table: pa.Table, column: str, time: TimeColumn) -> datetime | None:
+    values: NDArray[np.datetime64] = time.read(table.column(column).to_pandas())
+    return None if str(values[0]) == "NaT" else from_column(values[0])
+
+
+def _chunk(batch: pa.RecordBatch) -> Chunk:
+    import pyarrow as pa
+
+    lists = {
+        name: batch.column(name)
+        for name, kind in zip(batch.schema.names, batch.schema.types, strict=True)
+        if pa.types.is_list(kind) or pa.types.is_large_list(kind)
+    }
+    others = [name for name in batch.schema.names if name not in lists]
+    return Chunk(batch.select(others).to_pandas(integer_object_nulls=True), lists)

@@ -1,0 +1,112 @@
+"""A table that is a DataFrame in memory."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import pandas as pd
+
+from huc_monitor._times import from_column, to_column
+from huc_monitor.errors import InvalidInputError
+from huc_monitor.sources._data import TimeRange
+from huc_monitor.sources._table import Chunk, ColumnKind, TimeColumn, chunk_rows
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Mapping
+    from datetime import datetime
+
+    from numpy.typing import NDArray
+
+
+@dataclass(frozen=True, slots=True, eq=False, repr=False)
+class FrameTable:
+    """Rows of a pandas DataFrame, which is never modified and must not be while in use.
+
+    Parameters
+    ----------
+    frame : DataFrame
+    name : str, default "the frame"
+        What to call it in messages.
+    """
+
+    frame: pd.DataFrame
+    name: str = "the frame"
+    _times: dict[TimeColumn, NDArray[Any]] = field(default_factory=dict, init=False)
+
+    def __post_init__(self) -> None:
+        if not isinstance(self.frame, pd.DataFrame):
+            msg = f"`frame` must be a pandas DataFrame; got {type(self.frame).__name__}."
+            raise InvalidInputError(msg)
+        repeated = self.frame.columns[self.frame.columns.duplicated()]
+        if len(repeated):
+            msg = f"`frame` must have distinct columns; got {repeated[0]!r} more than once."
+            raise InvalidInputError(msg)
+
+    def columns(self) -> Mapping[str, str]:
+        """Names of the columns, with their dtypes, or what columns of objects hold."""
+        return {
+            str(name): pd.api.types.infer_dtype(self.frame[name]) if dtype == object else str(dtype)
+            for name, dtype in self.frame.dtypes.items()
+        }
+
+    def time_range(self, time: TimeColumn) -> TimeRange | None:
+        """First and last time; rows without a time belong to no window."""
+        times = self._read(time)
+        times = times[~np.isnat(times)]
+        if not len(times):
+            return None
+        return TimeRange(from_column(times.min()), from_column(times.max()))
+
+    def count(
+        self, time: TimeColumn, start: datetime, end: datetime, column: str | None = None
+    ) -> tuple[int, int]:
+        """Count the rows, and those with a value in `column`."""
+        rows = self._between(time, start, end)
+        present = len(rows) if column is None else self.frame[column].iloc[rows].notna().sum()
+        return len(rows), int(present)
+
+    def advance(self, time: TimeColumn, start: datetime, n_rows: int) -> datetime | None:
+        """Return the smallest time such that at least `n_rows` lie between `start` and it."""
+        times = self._read(time)
+        times = np.sort(times[times >= to_column(start)])
+        if len(times) < n_rows:
+            return None
+        later = times[times > times[n_rows - 1]]
+        return from_column(later[0]) if len(later) else None
+
+    def scan(
+        self, columns: Mapping[str, ColumnKind], time: TimeColumn, start: datetime, end: datetime
+    ) -> Iterator[Chunk]:
+        """Read columns of the rows in a range, some rows at a time."""
+        rows = self._between(time, start, end)
+        step = chunk_rows(len(columns))
+        for lo in range(0, len(rows), step):
+            yield Chunk(self.frame.iloc[rows[lo : lo + step]][list(columns)])
+
+    def lookup(
+        self,
+        key: str,
+        values: NDArray[Any],
+        columns: Mapping[str, ColumnKind],
+        time: TimeColumn | None,
+        until: datetime | None,
+    ) -> pd.DataFrame:
+        """Read columns of the rows whose `key` is among `values`, up to a time, inclusive."""
+        wanted = self.frame[key].isin(pd.Index(values)).to_numpy()
+        if time is not None and until is not None:
+            wanted &= self._read(time) <= to_column(until)
+        return self.frame.loc[wanted, list(columns)]
+
+    def _between(self, time: TimeColumn, start: datetime, end: datetime) -> NDArray[np.intp]:
+        times = self._read(time)
+        return np.flatnonzero((times >= to_column(start)) & (times < to_column(end)))
+
+    def _read(self, time: TimeColumn) -> NDArray[Any]:
+        if time not in self._times:
+            series = self.frame[time.name]
+            if time.unit is None and pd.api.types.is_numeric_dtype(series.dtype):
+                raise time.no_unit(self.name)
+            self._times[time] = time.read(series)
+        return self._times[time]

@@ -1,0 +1,105 @@
+"""Labels from a table of their own: the latest of each id, as far as it was known at a time."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import pandas as pd
+
+from huc_monitor._times import from_column
+from huc_monitor.sources._table import ColumnKind, Table, TimeColumn
+
+if TYPE_CHECKING:
+    from datetime import datetime
+
+    from numpy.typing import NDArray
+
+    from huc_monitor.sources._spec import LabelTable
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Labels:
+    """The labels of some ids: one each, with the time it became known.
+
+    Attributes
+    ----------
+    by_id : Series
+        Labels by id; ids are text where the types of the two id columns differ.
+    times : Series or None
+        When each became known.
+    n_duplicates : int
+        Label rows that a later one replaced.
+    as_text : bool
+        Whether ids are compared as text.
+    """
+
+    by_id: pd.Series[Any]
+    times: pd.Series[Any] | None
+    n_duplicates: int
+    as_text: bool
+
+    @property
+    def latest(self) -> datetime | None:
+        """When the latest of them became known."""
+        if self.times is None or self.times.isna().all():
+            return None
+        return from_column(self.times.max().to_datetime64())
+
+    def find(self, ids: pd.Series[Any]) -> NDArray[np.intp]:
+        """Return the position of each id's label, -1 where there is none."""
+        keys = ids.astype(str).where(ids.notna(), None) if self.as_text else ids
+        return self.by_id.index.get_indexer(pd.Index(keys, dtype=object))
+
+
+def label_time(labels: LabelTable) -> TimeColumn | None:
+    """Return the column that says when a label became known."""
+    if labels.time is None:
+        return None
+    return TimeColumn(labels.time, labels.time_zone, labels.time_unit)
+
+
+def latest_labels(labels: LabelTable, ids: pd.Series[Any], as_of: datetime | None) -> Labels:
+    """Find the latest label of every id, as far as it was known at a time."""
+    when = label_time(labels)
+    distinct = ids.dropna().drop_duplicates()
+    columns: dict[str, ColumnKind] = {labels.id: "any", labels.label: "label"}
+    if labels.time is not None:
+        columns[labels.time] = "any"
+    values, as_text = _like(distinct, labels.table, labels.id)
+    found = labels.table.lookup(labels.id, values, columns, when, as_of)
+    found = found[found[labels.label].notna()]
+    times = None if when is None else when.read(found[labels.time])
+    keys = found[labels.id].astype(str) if as_text else found[labels.id]
+    frame = pd.DataFrame(
+        {
+            "id": keys.to_numpy(),
+            "label": found[labels.label].to_numpy(dtype=object),
+            "time": np.datetime64("NaT", "us") if times is None else times,
+        }
+    )
+    frame["text"] = frame["label"].astype(str)
+    frame = frame.sort_values(["time", "text"], kind="stable", na_position="first")
+    latest = frame.drop_duplicates("id", keep="last").set_index("id")
+    return Labels(
+        latest["label"],
+        None if times is None else latest["time"],
+        len(frame) - len(latest),
+        as_text,
+    )
+
+
+def _like(ids: pd.Series[Any], table: Table, column: str) -> tuple[NDArray[Any], bool]:
+    """Return ids as the other table stores them, and whether the two then meet as text."""
+    text = pd.api.types.infer_dtype(ids, skipna=True) == "string"
+    declared = table.columns()[column].upper()
+    other_text = any(word in declared for word in ("CHAR", "TEXT", "STR", "CLOB"))
+    if not len(ids) or text == other_text:
+        return ids.to_numpy(dtype=object if text else None), False
+    if other_text:
+        return ids.astype(str).to_numpy(dtype=object), True
+    if "INT" not in declared:
+        return ids.to_numpy(dtype=object), False  # such as UUIDs, which databases compare with text
+    numbers = pd.to_numeric(ids, errors="coerce").dropna()
+    return numbers[numbers % 1 == 0].astype(np.int64).to_numpy(), True

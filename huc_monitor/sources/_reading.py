@@ -1,0 +1,232 @@
+"""One pass over a range of a log: usable rows are kept, the others set aside and counted."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import pandas as pd
+
+from huc_monitor.sources._data import PredictionData, TooManyBadRowsError, WindowData
+from huc_monitor.sources._rows import (
+    BAD_PROBABILITIES,
+    LEAF,
+    UNKNOWN_LABEL,
+    Quarantine,
+    check_rows,
+    why_bad,
+)
+
+if TYPE_CHECKING:
+    from datetime import datetime
+
+    from numpy.typing import NDArray
+
+    from huc_monitor.sources._labels import Labels
+    from huc_monitor.sources._source import TableSource
+    from huc_monitor.sources._table import Chunk
+
+
+class Reading:
+    """One pass over a range of the log: keep usable rows, set the others aside."""
+
+    def __init__(
+        self,
+        source: TableSource,
+        start: datetime,
+        end: datetime,
+        as_of: datetime | None,
+        labels: Labels | None,
+        *,
+        with_labels: bool,
+    ) -> None:
+        self.source, self.labels, self.with_labels = source, labels, with_labels
+        self.start, self.end, self.as_of = start, end, as_of
+        self.bad = Quarantine()
+        self.n_predictions = self.n_labelled = 0
+        self.matrices: list[NDArray[np.float64]] = []
+        self.frames: list[pd.DataFrame] = []
+        needed = source.needed_columns(with_labels=with_labels)
+        for chunk in source.log.scan(needed, source.time, start, end):
+            self._add(chunk)
+
+    def _add(self, chunk: Chunk) -> None:
+        source, given = self.source, self.source.columns
+        frame = chunk.frame.reset_index(drop=True)
+        self.n_predictions += len(frame)
+        kept = pd.DataFrame({"time": source.time.read(frame[given.time])})
+        for name, column in (("id", given.id), ("version", given.model_version)):
+            if column is not None:
+                kept[name] = frame[column].astype(object)
+        for i, name in enumerate(given.features):
+            kept[f"feature {i}"] = frame[name]
+        rows = np.arange(len(frame))
+        if self.with_labels:
+            label, when = self._label_columns(frame)
+            rows = np.flatnonzero(label.notna().to_numpy())
+            self.n_labelled += len(rows)
+            kept["code"] = source.reader.read(label)
+            kept["label"] = label
+            if when is not None:
+                kept["label time"] = when
+        matrix, lengths = source.probabilities.read(chunk)
+        if len(rows) < len(frame):
+            matrix, kept = matrix[rows], kept.iloc[rows]
+            lengths = None if lengths is None else lengths[rows]
+        self._keep(matrix, kept.reset_index(drop=True), lengths)
+
+    def _label_columns(self, frame: pd.DataFrame) -> tuple[pd.Series[Any], Any]:
+        given = self.source.columns
+        if self.labels is None:
+            return frame[str(given.label)].astype(object), None
+        place = self.labels.find(frame[str(given.id)])
+        known = place >= 0
+        label = np.full(len(frame), None, dtype=object)
+        label[known] = self.labels.by_id.to_numpy()[place[known]]
+        if self.labels.times is None:
+            return pd.Series(label, dtype=object), None
+        when = np.full(len(frame), np.datetime64("NaT", "us"))
+        when[known] = self.labels.times.to_numpy().astype("datetime64[us]")[place[known]]
+        return pd.Series(label, dtype=object), when
+
+    def _keep(
+        self, matrix: NDArray[np.float64], kept: pd.DataFrame, lengths: NDArray[np.int64] | None
+    ) -> None:
+        source = self.source
+        good = check_rows(matrix, source.sum_tolerance)
+        known = np.ones(len(kept), dtype=bool)
+        if self.with_labels:
+            known = kept["code"].to_numpy() >= 0
+        self.bad.add(UNKNOWN_LABEL, int((~known).sum()))
+        self.bad.add(BAD_PROBABILITIES, int((known & ~good).sum()))
+        usable = good & known
+        if not usable.all():
+            for row in np.flatnonzero(~usable):
+                if not self.bad.has_room:
+                    break
+                length = None if lengths is None else int(lengths[row])
+                reason = why_bad(matrix[row], source.tree.leaves, length)
+                if not known[row]:
+                    reason = f"{UNKNOWN_LABEL} {kept['label'].iloc[row]!r}"
+                time = kept["time"].to_numpy()[row]
+                self.bad.show(kept["id"].iloc[row] if "id" in kept else None, time, reason)
+            matrix, kept = matrix[usable], kept[usable]
+        self.matrices.append(matrix)
+        self.frames.append(kept.drop(columns="label", errors="ignore"))
+
+    def _common(self) -> dict[str, Any]:
+        source = self.source
+        frame = pd.concat(self.frames, ignore_index=True) if self.frames else pd.DataFrame()
+        matrix = np.concatenate(self.matrices) if self.matrices else np.empty((0, 0))
+        if not len(frame):
+            matrix = np.empty((0, source.tree.n_leaves))
+        self.matrices, self.frames = [], []
+        order = _order(frame)
+        if order is not None:
+            matrix, frame = matrix[order], frame.iloc[order].reset_index(drop=True)
+        self.frame = frame
+        features = {
+            name: frame[f"feature {i}"] if len(frame) else pd.Series(dtype=object)
+            for i, name in enumerate(source.columns.features)
+        }
+        ids = self._array("id", source.columns.id)
+        repeated = 0 if ids is None else int(pd.Series(ids, dtype=object).duplicated().sum())
+        return {
+            "start": self.start,
+            "end": self.end,
+            "probabilities": matrix,
+            "features": pd.DataFrame(features, index=range(len(frame))),
+            "ids": ids,
+            "times": self._times("time"),
+            "model_versions": self._versions(),
+            "n_predictions": self.n_predictions,
+            "n_quarantined": self.bad.n,
+            "bad_rows": tuple(self.bad.examples),
+            "bad_reasons": dict(self.bad.reasons),
+            "n_duplicate_ids": repeated,
+        }
+
+    def predictions(self) -> PredictionData:
+        self._check_bad(self.n_predictions)
+        return PredictionData(**self._common())
+
+    def window(self) -> WindowData:
+        self._check_bad(self.n_labelled)
+        common = self._common()
+        codes = self.frame["code"].to_numpy(dtype=np.int64) if len(self.frame) else np.empty(0, int)
+        timed = self.labels is not None and self.labels.times is not None
+        return WindowData(
+            **common,
+            labels=codes.astype(np.int64),
+            label_times=self._times("label time") if timed else None,
+            as_of=self.as_of,
+            n_labelled=self.n_labelled,
+            latest_label=None if self.labels is None else self.labels.latest,
+            n_duplicate_labels=0 if self.labels is None else self.labels.n_duplicates,
+        )
+
+    def _array(self, name: str, column: str | None) -> NDArray[Any] | None:
+        if column is None:
+            return None
+        return self.frame[name].to_numpy(dtype=object) if len(self.frame) else np.empty(0, object)
+
+    def _times(self, name: str) -> NDArray[Any]:
+        if not len(self.frame):
+            return np.empty(0, dtype="datetime64[us]")
+        return self.frame[name].to_numpy(dtype="datetime64[us]")
+
+    def _versions(self) -> NDArray[Any] | None:
+        versions = self._array("version", self.source.columns.model_version)
+        if versions is None:
+            return None
+        return np.array([None if pd.isna(v) else str(v) for v in versions], dtype=object)
+
+    def _check_bad(self, n: int) -> None:
+        limit = self.source.max_bad_share
+        if self.bad.n <= limit * n:
+            return
+        reasons = ", ".join(f"{count:,} {reason}" for reason, count in self.bad.reasons.items())
+        first = self.bad.examples[0]
+        of_id = "" if first.id is None else f"id {first.id!r}, "
+        msg = (
+            f"`max_bad_share` must not be exceeded; {self.bad.n:,} of {n:,} rows of "
+            f"{self.source.log.name} from {self.start:%Y-%m-%d %H:%M} to {self.end:%Y-%m-%d %H:%M} "
+            f"UTC are unusable ({reasons}), more than {limit:.4g} of them. "
+            f"First: {of_id}{first.time:%Y-%m-%d %H:%M:%S}: {first.reason}."
+            f"{self._hint()}"
+        )
+        raise TooManyBadRowsError(msg)
+
+    def _hint(self) -> str:
+        """Name a class column that the tree lacks, the likeliest reason for sums below 1."""
+        template = self.source.columns.probabilities
+        if not isinstance(template, str) or self.source.probabilities.positions is not None:
+            return ""
+        before, _, after = template.partition(LEAF)
+        if BAD_PROBABILITIES not in self.bad.reasons or not (before or after):
+            return ""
+        known = set(self.source.probabilities.names)
+        for name in self.source.log.columns():
+            if name.startswith(before) and name.endswith(after) and name not in known:
+                return f" The log also has {name!r}: is a leaf missing from the tree?"
+        return ""
+
+
+def _order(frame: pd.DataFrame) -> NDArray[np.int64] | None:
+    """Sort by time, then id, or None if the rows are in that order already."""
+    if not len(frame):
+        return None
+    times = frame["time"].to_numpy()
+    step = np.diff(times)
+    if (step > np.timedelta64(0, "us")).all():
+        return None
+    keys = [times]
+    if "id" in frame:
+        codes, _ = pd.factorize(frame["id"], sort=_sortable(frame["id"]))
+        keys.insert(0, codes)
+    order = np.lexsort(keys).astype(np.int64)
+    return None if (order == np.arange(len(order))).all() else order
+
+
+def _sortable(ids: pd.Series[Any]) -> bool:
+    return pd.api.types.infer_dtype(ids, skipna=True) in {"string", "integer"}

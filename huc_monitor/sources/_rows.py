@@ -1,0 +1,204 @@
+"""What rows mean: probabilities in the order of the tree, labels as codes, and what is unusable."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any, Final
+
+import numpy as np
+import pandas as pd
+
+from huc_monitor._times import from_column
+from huc_monitor.errors import InvalidInputError
+from huc_monitor.sources._data import N_EXAMPLES, BadRow
+from huc_monitor.sources._table import Chunk, ColumnKind, as_matrix, as_numbers
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from numpy.typing import NDArray
+
+    from huc_monitor.hierarchy import LabelTree
+
+LEAF: Final = "{leaf}"
+SUM_TOLERANCE: Final = 1e-6
+# A little less than the audit allows: it may add the numbers in another order.
+_LEFT_ALONE: Final = 0.99 * SUM_TOLERANCE
+
+UNKNOWN_LABEL: Final = "unknown label"
+BAD_PROBABILITIES: Final = "bad probabilities"
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class ProbabilityColumns:
+    """Where the probabilities are, for one tree.
+
+    Attributes
+    ----------
+    names : tuple of str
+        One column per leaf in the order of ``tree.leaves``, or the one column of lists.
+    positions : array of int or None
+        For lists: the position of each leaf in the list; None for one column per leaf.
+    """
+
+    names: tuple[str, ...]
+    positions: NDArray[np.int64] | None = None
+
+    @classmethod
+    def of(
+        cls,
+        tree: LabelTree,
+        *,
+        template: str | Mapping[str, str] | None,
+        list_column: str | None,
+        classes: Sequence[str] | None,
+    ) -> ProbabilityColumns:
+        """Find the columns from what the user says about them."""
+        if list_column is not None:
+            order = tuple(tree.leaves if classes is None else classes)
+            if sorted(order) != sorted(tree.leaves):
+                odd = sorted(set(order) ^ set(tree.leaves)) or sorted(order)
+                msg = (
+                    f"`classes` must name every leaf of the tree once, in the order of the list; "
+                    f"got {len(order)} names for {tree.n_leaves} leaves, {odd[0]!r} among the "
+                    "differences. Write the model's classes, or update the tree."
+                )
+                raise InvalidInputError(msg)
+            place = {leaf: i for i, leaf in enumerate(order)}
+            positions = np.array([place[leaf] for leaf in tree.leaves], dtype=np.int64)
+            return cls((list_column,), positions)
+        if isinstance(template, Mapping):
+            missing = [leaf for leaf in tree.leaves if leaf not in template]
+            unknown = [name for name in template if name not in tree.leaves]
+            if missing or unknown:
+                what = f"misses {missing[0]!r}" if missing else f"has {unknown[0]!r}"
+                msg = (
+                    f"`probabilities` must map every leaf of the tree to a column, and nothing "
+                    f"else; it {what}. Leaves: {', '.join(map(repr, tree.leaves[:8]))}"
+                    f"{', ...' if tree.n_leaves > 8 else ''}."
+                )
+                raise InvalidInputError(msg)
+            return cls(tuple(template[leaf] for leaf in tree.leaves))
+        if not isinstance(template, str) or LEAF not in template:
+            msg = (
+                f"`probabilities` must be a pattern with {LEAF} in it, such as 'p_{LEAF}'; "
+                f"got {template!r}."
+            )
+            raise InvalidInputError(msg)
+        return cls(tuple(template.replace(LEAF, leaf) for leaf in tree.leaves))
+
+    @property
+    def kinds(self) -> dict[str, ColumnKind]:
+        """What to ask a table for."""
+        kind: ColumnKind = "number" if self.positions is None else "numbers"
+        return dict.fromkeys(self.names, kind)
+
+    def read(self, chunk: Chunk) -> tuple[NDArray[np.float64], NDArray[np.int64] | None]:
+        """Return the matrix in the order of the tree, and for lists the length of each."""
+        if self.positions is None:
+            matrix = np.empty((len(chunk), len(self.names)))
+            for k, name in enumerate(self.names):
+                matrix[:, k] = as_numbers(chunk.frame[name])
+            return matrix, None
+        name, width = self.names[0], len(self.positions)
+        values = chunk.lists[name] if name in chunk.lists else chunk.frame[name]
+        matrix, lengths = as_matrix(values, width)
+        in_order = (self.positions == np.arange(width)).all()
+        return (matrix if in_order else matrix[:, self.positions]), lengths
+
+
+def check_rows(matrix: NDArray[np.float64], sum_tolerance: float) -> NDArray[np.bool_]:
+    """Say which rows are distributions; those off by rounding are rescaled in place."""
+    with np.errstate(invalid="ignore"):
+        total = matrix.sum(axis=1)
+        off = np.abs(total - 1.0)
+        good = (matrix >= 0).all(axis=1) & (off <= max(sum_tolerance, SUM_TOLERANCE))
+    rescale = np.flatnonzero(good & (off > _LEFT_ALONE))
+    if len(rescale):
+        matrix[rescale] /= total[rescale, None]
+    return np.asarray(good)
+
+
+def why_bad(row: NDArray[np.float64], names: Sequence[str], length: int | None) -> str:
+    """Say in words why a row of probabilities is unusable."""
+    if length is not None and length != len(row):
+        found = "none" if length < 0 else f"{length}"
+        return f"{BAD_PROBABILITIES}: expected a list of {len(row)} numbers, got {found}"
+    for name, value in zip(names, row, strict=True):
+        if not np.isfinite(value) or value < 0:
+            return f"{BAD_PROBABILITIES}: {value:g} for {name!r}"
+    return f"{BAD_PROBABILITIES}: they sum to {row.sum():.6g}"
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class LabelReader:
+    """Turns labels into leaf codes, -1 where there is no such leaf.
+
+    Text is a leaf's name. A whole number is a leaf's name if any leaf of the tree is called by a
+    number, otherwise a position in `order` (the classes of the list column, or the leaves). Which
+    of the two never depends on the data of a window.
+    """
+
+    tree: LabelTree
+    order: tuple[str, ...]
+    _codes: dict[str, int] = field(init=False)
+    _numeric: bool = field(init=False)
+
+    def __post_init__(self) -> None:
+        codes = {leaf: i for i, leaf in enumerate(self.tree.leaves)}
+        object.__setattr__(self, "_codes", codes)
+        object.__setattr__(self, "_numeric", any(leaf.isdecimal() for leaf in codes))
+
+    def read(self, values: pd.Series[Any]) -> NDArray[np.int64]:
+        """Return the code of every label, looking up each distinct one once."""
+        rows, distinct = pd.factorize(values.astype(object))
+        found = np.array([*(self._code(value) for value in distinct), -1], dtype=np.int64)
+        return found[rows]
+
+    def _code(self, value: Any) -> int:
+        if isinstance(value, str):
+            # "3" is how text files write the number 3.
+            if value in self._codes or not value.isdecimal() or self._numeric:
+                return self._codes.get(value, -1)
+            value = int(value)
+        if isinstance(value, bool | np.bool_):
+            return -1
+        try:
+            whole = int(value)
+        except (TypeError, ValueError, OverflowError):
+            return -1
+        if whole != value:
+            return -1
+        if self._numeric:
+            return self._codes.get(str(whole), -1)
+        return self._codes[self.order[whole]] if 0 <= whole < len(self.order) else -1
+
+
+@dataclass(slots=True, eq=False)
+class Quarantine:
+    """Rows set aside: how many for which reason, and the first few of them."""
+
+    reasons: dict[str, int] = field(default_factory=dict)
+    examples: list[BadRow] = field(default_factory=list)
+
+    @property
+    def n(self) -> int:
+        """Number of rows set aside."""
+        return sum(self.reasons.values())
+
+    def add(self, reason: str, n: int) -> None:
+        """Count `n` rows for a reason."""
+        if n:
+            self.reasons[reason] = self.reasons.get(reason, 0) + n
+
+    def show(self, row_id: Any, time: np.datetime64, reason: str) -> None:
+        """Keep a row as an example, if there is room."""
+        if len(self.examples) < N_EXAMPLES:
+            plain = row_id.item() if isinstance(row_id, np.generic) else row_id
+            self.examples.append(BadRow(plain, from_column(time), reason))
+
+    @property
+    def has_room(self) -> bool:
+        """Whether another example would be kept."""
+        return len(self.examples) < N_EXAMPLES

@@ -1,0 +1,201 @@
+"""The prediction source over any kind of table."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any
+
+import pandas as pd
+
+from huc_monitor._times import to_utc
+from huc_monitor.errors import InvalidInputError
+from huc_monitor.sources._data import PredictionData, RowCounts, TimeRange, WindowData
+from huc_monitor.sources._duck import DuckTable
+from huc_monitor.sources._labels import latest_labels
+from huc_monitor.sources._reading import Reading
+from huc_monitor.sources._rows import SUM_TOLERANCE, LabelReader, ProbabilityColumns
+from huc_monitor.sources._table import ColumnKind, Table, TimeColumn, require_columns
+
+if TYPE_CHECKING:
+    from datetime import datetime
+
+    from huc_monitor.hierarchy import LabelTree
+    from huc_monitor.sources._partition import ScanProfile
+    from huc_monitor.sources._spec import Columns, LabelTable
+
+
+@dataclass(frozen=True, slots=True, eq=False, repr=False)
+class TableSource:
+    """Predictions and labels in tables: files, databases or frames, alike or mixed.
+
+    Parameters
+    ----------
+    log : Table
+        `DuckTable.files`, `DuckTable.database`, `SQLTable` or `FrameTable`.
+    tree : LabelTree
+    columns : Columns
+    labels : LabelTable, optional
+        Where the labels are not in the log.
+    max_bad_share : float, default 0.05
+        A window with a larger share of unusable rows is refused with `TooManyBadRowsError`.
+    sum_tolerance : float, default 1e-6
+        Rows whose probabilities sum to 1 within this are rescaled: for logs with rounded numbers.
+
+    Notes
+    -----
+    A row is unusable where its label is no leaf of the tree, or its probabilities are missing,
+    negative, or do not sum to 1. It is set aside and counted, with an example.
+
+    If the tree changes, columns of new leaves must be there, or opening the source fails and says
+    which. A leaf removed from the tree leaves a log whose rows do not sum to 1: such windows are
+    refused, and the message names the column that is left over.
+
+    Examples
+    --------
+    >>> from datetime import datetime, UTC
+    >>> import huc_monitor as hm
+    >>> from huc_monitor.sources import Columns, FrameTable, TableSource
+    >>> rows = {"at": ["2024-01-01T08:00Z", "2024-01-01T09:00Z"], "y": ["b", None]}
+    >>> log = pd.DataFrame({**rows, "p_b": [0.3, 0.4], "p_a": [0.7, 0.6]})
+    >>> source = TableSource(
+    ...     FrameTable(log),
+    ...     tree=hm.LabelTree.flat(["a", "b"]),
+    ...     columns=Columns(time="at", probabilities="p_{leaf}", label="y"),
+    ... )
+    >>> day = source.labelled(
+    ...     datetime(2024, 1, 1, tzinfo=UTC), datetime(2024, 1, 2, tzinfo=UTC)
+    ... )
+    >>> day.probabilities, day.labels, day.coverage
+    (array([[0.7, 0.3]]), array([1]), 0.5)
+    """
+
+    log: Table
+    tree: LabelTree = field(kw_only=True)
+    columns: Columns = field(kw_only=True)
+    labels: LabelTable | None = field(default=None, kw_only=True)
+    max_bad_share: float = field(default=0.05, kw_only=True)
+    sum_tolerance: float = field(default=SUM_TOLERANCE, kw_only=True)
+    probabilities: ProbabilityColumns = field(init=False)
+    time: TimeColumn = field(init=False)
+    reader: LabelReader = field(init=False)
+
+    def __post_init__(self) -> None:
+        given, labels = self.columns, self.labels
+        if (given.label is None) == (labels is None):
+            found = "neither" if labels is None else "both"
+            msg = (
+                f"`labels` must be in a column of the log or in a table of their own; got {found}. "
+                "Name the column `label`, or pass a LabelTable."
+            )
+            raise InvalidInputError(msg)
+        if labels is not None and given.id is None:
+            msg = "`id` must name the log's column that labels are joined by; got None."
+            raise InvalidInputError(msg)
+        probabilities = ProbabilityColumns.of(
+            self.tree,
+            template=given.probabilities,
+            list_column=given.list_column,
+            classes=given.classes,
+        )
+        order = tuple(given.classes) if given.list_column and given.classes else self.tree.leaves
+        own = {
+            "probabilities": probabilities,
+            "time": TimeColumn(given.time, given.time_zone, given.time_unit),
+            "reader": LabelReader(self.tree, order),
+        }
+        for name, value in own.items():
+            object.__setattr__(self, name, value)
+        self._require_columns()
+
+    def time_range(self) -> TimeRange | None:
+        """Return when the log begins and ends, or None if it has no rows."""
+        return self.log.time_range(self.time)
+
+    def advance(self, start: datetime, n_rows: int) -> datetime | None:
+        """Find the smallest time of a row such that ``[start, time)`` holds at least `n_rows`."""
+        return self.log.advance(self.time, to_utc(start, argument="start"), n_rows)
+
+    def counts(self, start: datetime, end: datetime, *, as_of: datetime | None = None) -> RowCounts:
+        """Count predictions and labels without reading probabilities."""
+        start, end, as_of = _range(start, end, as_of)
+        if self.labels is None:
+            return RowCounts(*self.log.count(self.time, start, end, self.columns.label))
+        ids = self._ids(start, end)
+        found = latest_labels(self.labels, ids, as_of)
+        return RowCounts(len(ids), int((found.find(ids) >= 0).sum()), found.latest)
+
+    def labelled(
+        self, start: datetime, end: datetime, *, as_of: datetime | None = None
+    ) -> WindowData:
+        """Read the labelled rows; an empty range gives empty arrays, not an error."""
+        start, end, as_of = _range(start, end, as_of)
+        labels = None
+        if self.labels is not None:
+            labels = latest_labels(self.labels, self._ids(start, end), as_of)
+        return Reading(self, start, end, as_of, labels, with_labels=True).window()
+
+    def predictions(self, start: datetime, end: datetime) -> PredictionData:
+        """Read all rows, labelled or not: for drift while labels are missing."""
+        start, end, _ = _range(start, end, None)
+        return Reading(self, start, end, None, None, with_labels=False).predictions()
+
+    def profile(self, start: datetime, end: datetime) -> ScanProfile:
+        """Run the scan of a range of the log, and say what DuckDB touched to answer it."""
+        if not isinstance(self.log, DuckTable):
+            msg = f"`log` must be read by DuckDB to be profiled; got {self.log.name}."
+            raise InvalidInputError(msg)
+        start, end, _ = _range(start, end, None)
+        return self.log.profile(self.needed_columns(with_labels=True), self.time, start, end)
+
+    def _require_columns(self) -> None:
+        given = self.columns
+        named = (
+            (given.time, "the time"),
+            (given.id, "the id"),
+            (given.label, "the label"),
+            (given.model_version, "the model version"),
+        )
+        needed = {name: purpose for name, purpose in named if name is not None}
+        needed |= dict.fromkeys(given.features, "a feature of the subgroups")
+        if self.probabilities.positions is None:
+            needed |= {
+                name: f"the probability of the leaf {leaf!r}"
+                for name, leaf in zip(self.probabilities.names, self.tree.leaves, strict=True)
+            }
+        else:
+            needed[self.probabilities.names[0]] = "the list of probabilities"
+        require_columns(self.log, needed)
+        if self.labels is not None:
+            wanted = {self.labels.id: "the id", self.labels.label: "the label"}
+            if self.labels.time is not None:
+                wanted[self.labels.time] = "when the label became known"
+            require_columns(self.labels.table, wanted)
+
+    def needed_columns(self, *, with_labels: bool) -> dict[str, ColumnKind]:
+        """Return the columns of the log that reading a range takes, and no others."""
+        given = self.columns
+        needed: dict[str, ColumnKind] = dict.fromkeys(given.features, "any")
+        needed[given.time] = "any"
+        if given.id is not None:
+            needed.setdefault(given.id, "any")
+        if given.model_version is not None:
+            needed.setdefault(given.model_version, "any")
+        if with_labels and given.label is not None:
+            needed[given.label] = "label"
+        return needed | self.probabilities.kinds
+
+    def _ids(self, start: datetime, end: datetime) -> pd.Series[Any]:
+        name = str(self.columns.id)
+        columns: dict[str, ColumnKind] = {name: "any"}
+        parts = [chunk.frame[name] for chunk in self.log.scan(columns, self.time, start, end)]
+        return pd.concat(parts, ignore_index=True) if parts else pd.Series([], dtype=object)
+
+
+def _range(
+    start: datetime, end: datetime, as_of: datetime | None
+) -> tuple[datetime, datetime, datetime | None]:
+    first, last = to_utc(start, argument="start"), to_utc(end, argument="end")
+    if last < first:
+        msg = f"`end` must not be before `start`; got {last.isoformat()} and {first.isoformat()}."
+        raise InvalidInputError(msg)
+    return first, last, None if as_of is None else to_utc(as_of, argument="as_of")
