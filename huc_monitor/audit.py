@@ -14,7 +14,7 @@ from huc_monitor._inputs import (
     check_weights,
 )
 from huc_monitor.bounds import make_bound
-from huc_monitor.decomposition import UtilityRows, decompose_utility, sort_rows
+from huc_monitor.decomposition import UtilityRows, iter_decomposed, sort_rows
 from huc_monitor.errors import InvalidInputError
 from huc_monitor.intervals import Groups, scan_utility
 from huc_monitor.result import AuditResult, MomentTable
@@ -117,7 +117,7 @@ def audit(
         # A row that never counts must not lend its score to an interval's end either.
         kept = np.flatnonzero(repeats)
         predictions, codes, groups = predictions.take(kept), codes[kept], groups.take(kept)
-    decomposed = (decompose_utility(utility, predictions, codes, tree=tree) for utility in chosen)
+    decomposed = iter_decomposed(chosen, predictions, codes, tree=tree)
     return _audit(
         decomposed,
         groups,

@@ -13,13 +13,16 @@ from huc_monitor._program import PathTables, TreeTables
 from huc_monitor._threads import n_threads, run_tasks
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Iterator, Sequence
 
     from huc_monitor._program import Floats, Ints, Program
     from huc_monitor.hierarchy import LabelTree
     from huc_monitor.utilities import Utility
 
 _PARALLEL_SORT_ROWS = 100_000
+# Rows are turned into vectors of 16; the scratch for them stays in a core's own cache.
+_LANES = 16
+_SCRATCH_CELLS = 1 << 17
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -125,41 +128,73 @@ def decompose(
     """
     predictions = check_predictions(probabilities, tree=tree)
     codes = check_labels(labels, predictions.n, tree=tree)
-    return [
-        decompose_utility(utility, predictions, codes, tree=tree)
-        for utility in check_utilities(utilities)
-    ]
+    return list(iter_decomposed(check_utilities(utilities), predictions, codes, tree=tree))
+
+
+def iter_decomposed(
+    utilities: Sequence[Utility], predictions: Predictions, labels: Ints, *, tree: LabelTree
+) -> Iterator[UtilityRows]:
+    """Decompose checked input, a few utilities per pass over the probabilities.
+
+    A pass holds as many utilities as keep their contributions within a quarter of the
+    probabilities' own size, so that memory stays bounded and few passes are made.
+    """
+    room = predictions.matrix.shape[1] // 4
+    batch: list[UtilityRows] = []
+    for utility in utilities:
+        rows = _empty_rows(utility, labels, tree)
+        if batch and sum(r.contributions.shape[1] for r in (*batch, rows)) > room:
+            yield from _fill(batch, predictions, tree)
+            batch = []
+        batch.append(rows)
+    yield from _fill(batch, predictions, tree)
 
 
 def decompose_utility(
     utility: Utility, predictions: Predictions, labels: Ints, *, tree: LabelTree
 ) -> UtilityRows:
     """Compute scores and contributions of one utility from checked input."""
-    from huc_monitor import _kernels
+    return next(iter_decomposed([utility], predictions, labels, tree=tree))
 
-    program = utility.compile(tree)
+
+def _empty_rows(utility: Utility, labels: Ints, tree: LabelTree) -> UtilityRows:
     relevant, paths = relevant_paths(tree, utility)
     width = int(np.diff(paths.ptr).max(initial=0))
-    scores = np.empty(predictions.n)
-    contributions = np.empty((predictions.n, width))
-    tables = tree_tables(tree)
+    scores, contributions = np.empty(labels.size), np.empty((labels.size, width))
+    return UtilityRows(tree, utility, relevant, scores, contributions, labels, paths)
 
-    def work(lo: int, hi: int) -> None:
-        block = predictions.block(lo, hi)
-        _kernels.decompose_rows(
-            block,
-            dense_block(utility, block, predictions.mix, tree),
-            labels[lo:hi],
-            tables,
-            program,
-            predictions.mix,
-            paths,
-            scores[lo:hi],
-            contributions[lo:hi],
-        )
+
+def _fill(
+    batch: list[UtilityRows], predictions: Predictions, tree: LabelTree
+) -> Iterator[UtilityRows]:
+    from huc_monitor import _kernels
+
+    tables = tree_tables(tree)
+    programs = [rows.utility.compile(tree) for rows in batch]
+    height = tree.n_leaves + tree.arrays.n_branches
+    step = _LANES * max(1, _SCRATCH_CELLS // (height * _LANES))
+
+    def work(first: int, last: int) -> None:
+        for lo in range(first, last, step):
+            hi = min(lo + step, last)
+            block = predictions.block(lo, hi)
+            lanes = np.empty((-(-(hi - lo) // _LANES), height, _LANES))
+            _kernels.load_rows(block, predictions.mix, tables, lanes)
+            for rows, program in zip(batch, programs, strict=True):
+                _kernels.decompose_rows(
+                    lanes,
+                    dense_block(rows.utility, block, predictions.mix, tree),
+                    rows.labels[lo:hi],
+                    tables,
+                    program,
+                    rows.paths,
+                    rows.scores[lo:hi],
+                    rows.contributions[lo:hi],
+                )
 
     list(run_tasks(work, predictions.spans()))
-    return UtilityRows(tree, utility, relevant, scores, contributions, labels, paths)
+    while batch:
+        yield batch.pop(0)
 
 
 def dense_block(utility: Utility, block: Floats, mix: float, tree: LabelTree) -> Floats:

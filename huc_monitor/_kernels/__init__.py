@@ -5,7 +5,12 @@ Importing this package imports numba, so the rest of the library imports it insi
 
 from __future__ import annotations
 
-from huc_monitor._kernels.decompose import decompose_rows, first_bad_row, utility_values
+from huc_monitor._kernels.decompose import (
+    decompose_rows,
+    first_bad_row,
+    load_rows,
+    utility_values,
+)
 from huc_monitor._kernels.multiplier import LANES as DRAW_LANES
 from huc_monitor._kernels.multiplier import (
     centre_multipliers,
@@ -29,6 +34,7 @@ __all__ = [
     "gather_rows",
     "gather_terms",
     "interval_sums",
+    "load_rows",
     "merge_orders",
     "raise_to_ranges",
     "scan_group",

@@ -18,21 +18,37 @@ SUM_TOLERANCE = 1e-6
 @njit(nogil=True, cache=True)
 def first_bad_row(block):
     """Return (row, column, code, any_zero); code 0 fine, 1 not finite, 2 negative, 3 bad sum."""
+    n_leaves = block.shape[1]
+    whole = n_leaves - n_leaves % LANES
+    totals = np.empty(LANES)
+    lows = np.empty(LANES)
     any_zero = False
     for i in range(block.shape[0]):
+        row = block[i]
+        for b in range(LANES):
+            totals[b] = 0.0
+            lows[b] = 1.0
+        for k in range(0, whole, LANES):
+            for b in range(LANES):
+                value = row[k + b]
+                totals[b] += value
+                lows[b] = min(lows[b], value)
+        for k in range(whole, n_leaves):
+            totals[0] += row[k]
+            lows[0] = min(lows[0], row[k])
         total = 0.0
-        low = np.inf
-        for k in range(block.shape[1]):
-            total += block[i, k]
-            low = min(low, block[i, k])
+        low = 1.0
+        for b in range(LANES):
+            total += totals[b]
+            low = min(low, lows[b])
         any_zero |= low == 0.0
-        # NaN and infinity make the comparison false as well.
+        # NaN and infinity spoil the sum, and the comparison is then false as well.
         if low >= 0.0 and abs(total - 1.0) <= SUM_TOLERANCE:
             continue
-        for k in range(block.shape[1]):
-            if not np.isfinite(block[i, k]):
+        for k in range(n_leaves):
+            if not np.isfinite(row[k]):
                 return i, k, 1, any_zero
-            if block[i, k] < 0.0:
+            if row[k] < 0.0:
                 return i, k, 2, any_zero
         return i, -1, 3, any_zero
     return -1, -1, 0, any_zero
@@ -286,31 +302,40 @@ def utility_values(block, dense, tree, program, mix, out):
 
 
 @njit(nogil=True, cache=True)
-def decompose_rows(block, dense, labels, tree, program, mix, paths, scores, contributions):
-    """Scores and path contributions of a block of rows, eq:tree-decomp-note.
+def load_rows(block, mix, tree, lanes):
+    """Turn a block of rows into lanes[g] = probabilities, then reach probabilities, of 16 rows."""
+    n_leaves = block.shape[1]
+    for g in range(lanes.shape[0]):
+        load_lanes(block, g * LANES, mix, lanes[g, :n_leaves])
+        reach(lanes[g, :n_leaves], tree, lanes[g, n_leaves:])
+
+
+@njit(nogil=True, cache=True)
+def decompose_rows(lanes, dense, labels, tree, program, paths, scores, contributions):
+    """Scores and path contributions of loaded rows, eq:tree-decomp-note.
 
     contributions[i, d] belongs to the d-th relevant branch on the path of labels[i]; the realised
     child's mean minus the branch's mean. A negative label is an unlabelled row.
     """
-    n_leaves = block.shape[1]
+    n_rows = labels.shape[0]
     n_branches = tree.start.shape[0]
+    n_leaves = lanes.shape[1] - n_branches
     reports = program.kind in (LEVEL, GREEDY, SELECTIVE)
-    p = np.empty((n_leaves, LANES))
-    pi = np.empty((max(1, n_branches), LANES))
     values = np.empty((1 if reports else n_leaves, LANES))
     sums = np.empty((1 if reports else max(1, n_branches), LANES))
     chosen = np.empty(LANES, dtype=np.int64)
     amounts = np.empty((5, LANES))
     places = np.empty((3, LANES), dtype=np.int64)
-    for lo in range(0, block.shape[0], LANES):
-        load_lanes(block, lo, mix, p)
-        reach(p, tree, pi)
+    for g in range(lanes.shape[0]):
+        lo = g * LANES
+        p = lanes[g, :n_leaves]
+        pi = lanes[g, n_leaves:]
         if reports:
             _report(program, tree, p, pi, places, amounts, chosen)
         else:
             _fill_values(program, dense, lo, tree, p, pi, values, chosen, amounts, places)
             subtree_sums(p, values, tree, sums)
-        for b in range(min(LANES, block.shape[0] - lo)):
+        for b in range(min(LANES, n_rows - lo)):
             i = lo + b
             score = _report_mean(0, n_leaves, 1.0, places, amounts, b) if reports else sums[0, b]
             scores[i] = score
