@@ -1,0 +1,423 @@
+"""Records: what a monitor found in one window, as plain data that any tracker can store.
+
+A record is identified by its `key`: the window's id, and the revision (or "pending", for drift
+seen before the labels were there). Recording the same key twice leaves one record. Times in a
+record are times of the data, never of the clock on the wall, so that a run that was interrupted
+and repeated writes the same records; only `timings` differ, and they do not count in a comparison.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from datetime import datetime
+from typing import TYPE_CHECKING, Any, ClassVar, Literal, Self, TypeAlias, TypeVar
+
+from huc_monitor.errors import InvalidInputError
+
+if TYPE_CHECKING:
+    import pandas as pd
+
+__all__ = [
+    "AlertState",
+    "AlertTransition",
+    "DriftFinding",
+    "RetrainingTrigger",
+    "WindowRecord",
+]
+
+SCHEMA_VERSION = 1
+
+Level: TypeAlias = Literal["warning", "critical"]
+Status: TypeAlias = Literal["audited", "empty", "thin", "failed", "pending"]
+TransitionKind: TypeAlias = Literal["opened", "escalated", "eased", "repeated", "resolved"]
+DriftKind: TypeAlias = Literal["branch", "scores", "subgroup"]
+STATUSES = ("audited", "empty", "thin", "failed", "pending")
+
+
+class _Plain:
+    """Reading and writing of a frozen dataclass as JSON-safe data."""
+
+    __slots__ = ()
+    _read: ClassVar[Mapping[str, Callable[[Any], Any]]] = {}
+
+    def to_dict(self) -> dict[str, Any]:
+        """Write JSON-safe data; `from_dict` reads it back."""
+        return {item.name: _plain(getattr(self, item.name)) for item in _fields(self)}
+
+    @classmethod
+    def from_dict(cls, data: Mapping[str, Any]) -> Self:
+        """Read what `to_dict` wrote; fields it does not know are left out."""
+        return _from_fields(cls, data)
+
+
+_AnyPlain = TypeVar("_AnyPlain", bound=_Plain)
+
+
+def _from_fields(cls: type[_AnyPlain], data: Mapping[str, Any]) -> _AnyPlain:
+    known = {item.name for item in _fields(cls)}
+    read = cls._read
+    values = {
+        name: read[name](value) if name in read and value is not None else value
+        for name, value in data.items()
+        if name in known
+    }
+    return cls(**values)
+
+
+def _fields(heir: Any) -> tuple[dataclasses.Field[Any], ...]:
+    return dataclasses.fields(heir)  # every heir is a dataclass
+
+
+def _plain(value: Any) -> Any:
+    if isinstance(value, _Plain):
+        return value.to_dict()
+    if isinstance(value, datetime):
+        return value.isoformat()
+    if isinstance(value, Mapping):
+        return {str(name): _plain(item) for name, item in value.items()}
+    return [_plain(item) for item in value] if isinstance(value, tuple | list) else value
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class AlertTransition(_Plain):
+    """A step in the life of one alert, and everything a message about it needs.
+
+    Attributes
+    ----------
+    kind : {"opened", "escalated", "eased", "repeated", "resolved"}
+    level : {"warning", "critical"}
+        After the step; of a resolved alert, the level it had.
+    utility, subgroup, node : str
+        The candidate.
+    announced : bool
+        False for a step that is recorded but kept out of messages (cool-down).
+    moment, lower, upper : float
+        Of the window, in utility; negative moments overstate. Bounds are None where none were made.
+    tolerance : float
+        What was accepted for this candidate, in utility.
+    interval_low, interval_high : float or None
+        Predicted utility where the moment is largest.
+    units, scale : str or None, float
+        A moment times `scale` is in `units`.
+    reasons : tuple of {"estimate", "bound", "detector", "suspected"}
+        Why the level: the estimate or its lower bound exceeds the tolerance, the e-detector names
+        the candidate, or it raised an alarm and suspects this one most.
+    uc : float
+        Absolute moment of the same utility and subgroup after summing over branches.
+    cancels_node, cancels_moment : str or None, float or None
+        The branch that hides this one in the sum, and its moment on the same interval.
+    first_seen : datetime
+        Start of the first window of this alert.
+    n_windows : int
+        Windows in which it was open, this one included.
+    hints : tuple of str
+        What probably lies behind it, in sentences.
+    window_id : str
+    window_end : datetime
+    """
+
+    kind: TransitionKind
+    level: Level
+    utility: str
+    subgroup: str
+    node: str
+    announced: bool
+    moment: float
+    lower: float | None
+    upper: float | None
+    tolerance: float
+    interval_low: float | None
+    interval_high: float | None
+    units: str | None
+    scale: float
+    reasons: tuple[str, ...]
+    uc: float
+    cancels_node: str | None
+    cancels_moment: float | None
+    first_seen: datetime
+    n_windows: int
+    hints: tuple[str, ...]
+    window_id: str
+    window_end: datetime
+
+    _read: ClassVar[Mapping[str, Callable[[Any], Any]]] = {
+        "reasons": tuple,
+        "hints": tuple,
+        "first_seen": datetime.fromisoformat,
+        "window_end": datetime.fromisoformat,
+    }
+
+    @property
+    def candidate(self) -> tuple[str, str, str]:
+        """(utility, subgroup, node)."""
+        return self.utility, self.subgroup, self.node
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class AlertState(_Plain):
+    """An alert as it stands between two windows. Level None: resolved, remembered for cool-down.
+
+    Attributes
+    ----------
+    first_seen, last_seen : datetime
+        Start of the first window it was open in, end of the last one.
+    first_ordinal, last_ordinal : int
+        Of the same windows.
+    n_windows : int
+    n_calm : int
+        Windows in a row that would have had a lower level, or none.
+    announced_at : datetime or None
+        End of the window whose message last spoke of it.
+    announced_level : {"warning", "critical"} or None
+        The level that message gave it.
+    moment, lower, tolerance : float
+        Of the last window it was open in.
+    """
+
+    utility: str
+    subgroup: str
+    node: str
+    level: Level | None
+    first_seen: datetime
+    last_seen: datetime
+    first_ordinal: int
+    last_ordinal: int
+    n_windows: int
+    n_calm: int = 0
+    announced_at: datetime | None = None
+    announced_level: Level | None = None
+    moment: float = 0.0
+    lower: float | None = None
+    tolerance: float = 0.0
+
+    _read: ClassVar[Mapping[str, Callable[[Any], Any]]] = {
+        "first_seen": datetime.fromisoformat,
+        "last_seen": datetime.fromisoformat,
+        "announced_at": datetime.fromisoformat,
+    }
+
+    @property
+    def candidate(self) -> tuple[str, str, str]:
+        """(utility, subgroup, node)."""
+        return self.utility, self.subgroup, self.node
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class DriftFinding(_Plain):
+    """How far one thing that needs no labels has moved from the reference. Not a miscalibration.
+
+    Attributes
+    ----------
+    kind : {"branch", "scores", "subgroup"}
+        Predicted mass among a node's children, the distribution of a utility's scores, or the
+        share of a subgroup.
+    name : str
+        The node, utility or subgroup.
+    distance : float
+        Total variation, Kolmogorov-Smirnov distance, or difference of shares: all from 0 to 1.
+    lower : float
+        The true distance is larger than this; holds for all findings of a window at once.
+    drifted : bool
+        True when `lower` exceeds what was asked to be ignored.
+    before, after : dict of str to float
+        What is compared: shares per child, mean and quartiles of scores, the share.
+    """
+
+    kind: DriftKind
+    name: str
+    distance: float
+    lower: float
+    drifted: bool
+    before: Mapping[str, float] = field(default_factory=dict)
+    after: Mapping[str, float] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RetrainingTrigger(_Plain):
+    """A policy's request to recalibrate, with its reason. The id makes acting on it idempotent."""
+
+    id: str
+    reason: str
+    window_id: str
+    ordinal: int
+    window_end: datetime
+    candidates: tuple[tuple[str, str, str], ...] = ()
+
+    _read: ClassVar[Mapping[str, Callable[[Any], Any]]] = {
+        "window_end": datetime.fromisoformat,
+        "candidates": lambda triples: tuple(tuple(triple) for triple in triples),
+    }
+
+
+def _many(kind: type[_Plain]) -> Callable[[Any], tuple[Any, ...]]:
+    return lambda items: tuple(kind.from_dict(item) for item in items)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class WindowRecord(_Plain):
+    """Everything a monitor found in one window.
+
+    Attributes
+    ----------
+    monitor, identity : str
+        The monitor's name, and the hash of what its results depend on (the configuration).
+    model : str or None
+        Name of the model.
+    model_version : str or None
+        The version that made most of the window's predictions.
+    model_versions : dict of str to int
+        Rows per version.
+    window_id : str
+    ordinal : int
+        Number of the window, from 1.
+    start, end, due_at : datetime
+        In UTC.
+    revision : int
+        0 for the first audit; a higher one follows late labels.
+    status : {"audited", "empty", "thin", "failed", "pending"}
+        Pending: ended, but its labels have not matured, so there is only drift to speak of.
+    reason : str or None
+        Why it is not audited.
+    n_predictions, n_labelled, n_quarantined : int
+        All rows, rows with a label, rows set aside as unusable.
+    quarantine : dict of str to int
+        How many were set aside for which reason.
+    latest_label : datetime or None
+    coverage : float
+        Share of predictions with a label.
+    audit : dict or None
+        `AuditResult.to_dict()`.
+    tolerances : tuple of float
+        One per row of ``audit["candidates"]``.
+    levels : tuple of {"warning", "critical", None}
+        What this window says of each candidate by itself, before the life of alerts.
+    detector : dict or None
+        `EDetectorStep.to_dict()` with ``reset``: why it started afresh in this window, or None.
+    alerts : tuple of AlertState
+        Alerts open after this window.
+    transitions : tuple of AlertTransition
+        What changed in this window.
+    drift : tuple of DriftFinding
+    notes : tuple of str
+        What else a reader should know, such as whether earlier drift was confirmed by labels.
+    retraining : RetrainingTrigger or None
+    timings : dict of str to float
+        Seconds; not compared.
+    """
+
+    monitor: str
+    identity: str
+    window_id: str
+    ordinal: int
+    start: datetime
+    end: datetime
+    due_at: datetime
+    status: Status
+    revision: int = 0
+    model: str | None = None
+    model_version: str | None = None
+    model_versions: Mapping[str, int] = field(default_factory=dict)
+    reason: str | None = None
+    n_predictions: int = 0
+    n_labelled: int = 0
+    n_quarantined: int = 0
+    quarantine: Mapping[str, int] = field(default_factory=dict)
+    latest_label: datetime | None = None
+    coverage: float = 0.0
+    audit: Mapping[str, Any] | None = None
+    tolerances: tuple[float, ...] = ()
+    levels: tuple[Level | None, ...] = ()
+    detector: Mapping[str, Any] | None = None
+    alerts: tuple[AlertState, ...] = ()
+    transitions: tuple[AlertTransition, ...] = ()
+    drift: tuple[DriftFinding, ...] = ()
+    notes: tuple[str, ...] = ()
+    retraining: RetrainingTrigger | None = None
+    timings: Mapping[str, float] = field(default_factory=dict, compare=False)
+
+    _read: ClassVar[Mapping[str, Callable[[Any], Any]]] = {
+        "start": datetime.fromisoformat,
+        "end": datetime.fromisoformat,
+        "due_at": datetime.fromisoformat,
+        "latest_label": datetime.fromisoformat,
+        "tolerances": tuple,
+        "levels": tuple,
+        "alerts": _many(AlertState),
+        "transitions": _many(AlertTransition),
+        "drift": _many(DriftFinding),
+        "notes": tuple,
+        "retraining": RetrainingTrigger.from_dict,
+    }
+
+    @property
+    def key(self) -> str:
+        """What a tracker stores the record by; safe as a file name.
+
+        Examples
+        --------
+        >>> from datetime import UTC, datetime
+        >>> day = datetime(2024, 3, 1, tzinfo=UTC)
+        >>> times = {"start": day, "end": day, "due_at": day}
+        >>> record = WindowRecord(
+        ...     monitor="m", identity="0", window_id="5f", ordinal=3, status="empty", **times
+        ... )
+        >>> record.key, WindowRecord.from_json(record.to_json()) == record
+        ('000003-5f-r0', True)
+        """
+        stage = "pending" if self.status == "pending" else f"r{self.revision}"
+        return f"{self.ordinal:06d}-{self.window_id}-{stage}"
+
+    @property
+    def level(self) -> Level | None:
+        """The highest level of any alert that is open after this window."""
+        levels = {alert.level for alert in self.alerts}
+        return "critical" if "critical" in levels else "warning" if "warning" in levels else None
+
+    def to_frame(self) -> pd.DataFrame:
+        """Return a row per candidate: the audit's columns, with ``tolerance`` and ``level``."""
+        import pandas as pd
+
+        frame = pd.DataFrame([] if self.audit is None else list(self.audit["candidates"]))
+        if not frame.empty:
+            frame["tolerance"] = self.tolerances
+            frame["level"] = pd.Series(list(self.levels), dtype=object)
+        return frame
+
+    def to_dict(self) -> dict[str, Any]:
+        """JSON-safe data with a schema version."""
+        # Not super(): slots make a new class, which a bare super() would not know.
+        return {"schema_version": SCHEMA_VERSION, **_Plain.to_dict(self)}
+
+    @classmethod
+    def from_dict(cls, data: Mapping[str, Any]) -> WindowRecord:
+        """Read what `to_dict` wrote."""
+        if data.get("schema_version") != SCHEMA_VERSION:
+            msg = (
+                f"`data['schema_version']` must be {SCHEMA_VERSION}; got "
+                f"{data.get('schema_version')!r}. Read records with the version that wrote them, "
+                "or newer."
+            )
+            raise InvalidInputError(msg)
+        values = {name: value for name, value in data.items() if name != "schema_version"}
+        return _from_fields(cls, values)
+
+    def to_json(self) -> str:
+        """One line of JSON."""
+        return json.dumps(self.to_dict(), allow_nan=False, ensure_ascii=False)
+
+    @classmethod
+    def from_json(cls, text: str) -> WindowRecord:
+        """Read what `to_json` wrote."""
+        return cls.from_dict(json.loads(text))
+
+    def __repr__(self) -> str:
+        """One line."""
+        what = self.status if self.audit is None else f"HUC {self.audit['huc']:.4f}"
+        level = "" if self.level is None else f", {self.level}"
+        return (
+            f"WindowRecord({self.ordinal}: {self.start:%Y-%m-%d %H:%M}..{self.end:%Y-%m-%d %H:%M} "
+            f"UTC, r{self.revision}, {what}, n={self.n_labelled} of {self.n_predictions}{level})"
+        )
