@@ -124,7 +124,7 @@ class EDetectorStep:
         return self.log_value >= math.log(self.threshold)
 
     @property
-    def values(self) -> Floats:
+    def candidate_values(self) -> Floats:
         """Shiryaev-Roberts value M_t of every candidate."""
         return _exp_all(self.outcome.log_value)
 
