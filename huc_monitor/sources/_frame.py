@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import pandas as pd
+from pandas.api.types import infer_dtype, is_numeric_dtype, is_object_dtype
 
 from huc_monitor._times import from_column, to_column
 from huc_monitor.errors import InvalidInputError
@@ -47,7 +48,7 @@ class FrameTable:
     def columns(self) -> Mapping[str, str]:
         """Names of the columns, with their dtypes, or what columns of objects hold."""
         return {
-            str(name): pd.api.types.infer_dtype(self.frame[name]) if dtype == object else str(dtype)
+            str(name): infer_dtype(self.frame[name]) if is_object_dtype(dtype) else str(dtype)
             for name, dtype in self.frame.dtypes.items()
         }
 
@@ -106,7 +107,7 @@ class FrameTable:
     def _read(self, time: TimeColumn) -> NDArray[Any]:
         if time not in self._times:
             series = self.frame[time.name]
-            if time.unit is None and pd.api.types.is_numeric_dtype(series.dtype):
+            if time.unit is None and is_numeric_dtype(series.dtype):
                 raise time.no_unit(self.name)
             self._times[time] = time.read(series)
         return self._times[time]
