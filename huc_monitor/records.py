@@ -169,6 +169,8 @@ class AlertState(_Plain):
     n_windows : int
     n_calm : int
         Windows in a row that would have had a lower level, or none.
+    n_critical : int
+        Windows in a row at the critical level.
     announced_at : datetime or None
         End of the window whose message last spoke of it.
     announced_level : {"warning", "critical"} or None
@@ -187,6 +189,7 @@ class AlertState(_Plain):
     last_ordinal: int
     n_windows: int
     n_calm: int = 0
+    n_critical: int = 0
     announced_at: datetime | None = None
     announced_level: Level | None = None
     moment: float = 0.0
@@ -301,6 +304,10 @@ class WindowRecord(_Plain):
     transitions : tuple of AlertTransition
         What changed in this window.
     drift : tuple of DriftFinding
+    curve : dict or None
+        `ReliabilityCurve.to_dict()` of the candidate that exceeds its tolerance most.
+    frequencies : dict
+        Per node and child, ``{"predicted": ..., "observed": ...}`` shares in the window.
     notes : tuple of str
         What else a reader should know, such as whether earlier drift was confirmed by labels.
     retraining : RetrainingTrigger or None
@@ -334,6 +341,8 @@ class WindowRecord(_Plain):
     alerts: tuple[AlertState, ...] = ()
     transitions: tuple[AlertTransition, ...] = ()
     drift: tuple[DriftFinding, ...] = ()
+    curve: Mapping[str, Any] | None = None
+    frequencies: Mapping[str, Mapping[str, Mapping[str, float]]] = field(default_factory=dict)
     notes: tuple[str, ...] = ()
     retraining: RetrainingTrigger | None = None
     timings: Mapping[str, float] = field(default_factory=dict, compare=False)
