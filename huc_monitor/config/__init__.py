@@ -1,0 +1,9 @@
+"""Configuration: a YAML file to typed settings. pydantic is used here and nowhere else."""
+
+from __future__ import annotations
+
+from huc_monitor.config._config import Config, config_schema, load_config, parse_config
+from huc_monitor.config._settings import Settings
+from huc_monitor.config._yaml import ConfigError
+
+__all__ = ["Config", "ConfigError", "Settings", "config_schema", "load_config", "parse_config"]

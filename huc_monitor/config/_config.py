@@ -1,0 +1,361 @@
+"""A configuration file that was read: typed settings, and what they describe."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Final
+
+from pydantic import ValidationError
+
+from huc_monitor._times import get_zone, to_utc
+from huc_monitor.config._messages import explain
+from huc_monitor.config._settings import Settings, TableSettings
+from huc_monitor.config._yaml import ConfigError, Document, read_document
+from huc_monitor.errors import HUCError, did_you_mean
+from huc_monitor.hierarchy import LabelTree
+from huc_monitor.sources import (
+    Columns,
+    DuckTable,
+    LabelTable,
+    Partition,
+    SQLTable,
+    Table,
+    TableSource,
+)
+from huc_monitor.subgroups import Subgroups
+from huc_monitor.utilities import LevelCorrectness, Utility
+from huc_monitor.windows import CountWindows, TimeWindows, WindowSpec
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+    from datetime import datetime
+
+    import pandas as pd
+
+__all__ = ["Config", "config_schema", "load_config", "parse_config"]
+
+# What changes a result. Places are not among them: a log that is moved is the same log.
+_IDENTITY: Final = ("model", "columns", "subgroups", "reference", "bounds")
+_IDENTITY_LABELS: Final = ("id", "label", "time", "time_zone", "time_unit")
+_IDENTITY_WINDOWS: Final = ("length", "rows", "stride", "label_lag", "time_zone")
+_POLICY: Final = ("tolerance", "sequential", "retraining")
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Config:
+    """What a configuration file says, checked as far as it can be without reading the log.
+
+    Attributes
+    ----------
+    settings : Settings
+        The typed content.
+    folder : Path
+        Paths in the file are relative to it: the folder of the file.
+    tree : LabelTree
+    utilities : tuple of Utility
+        Those of the file, or correctness at every level of the tree.
+    windows : TimeWindows or CountWindows
+    """
+
+    settings: Settings
+    folder: Path
+    tree: LabelTree
+    utilities: tuple[Utility, ...]
+    windows: WindowSpec
+    document: Document = field(repr=False)
+
+    @property
+    def identity(self) -> str:
+        """Hash of everything that changes the result of an audit.
+
+        The model, the content of the tree, columns, utilities, subgroups, reference, windows and
+        bounds. Not in it: where data and state are, secrets, channels, trackers, the engine, how
+        many labels are enough, and the policy (tolerance, alarms, retraining): these may change
+        while a monitor goes on.
+        """
+        plain = self.settings.model_dump(mode="json", by_alias=True)
+        chosen: dict[str, Any] = {name: plain[name] for name in _IDENTITY}
+        chosen["tree"] = self.tree.fingerprint
+        chosen["utilities"] = [utility.to_dict() for utility in self.utilities]
+        chosen["windows"] = {name: plain["windows"][name] for name in _IDENTITY_WINDOWS}
+        chosen["sum_tolerance"] = plain["source"]["sum_tolerance"]
+        labels = plain["source"]["labels"]
+        chosen["labels"] = labels and {name: labels[name] for name in _IDENTITY_LABELS}
+        return _hash(chosen)
+
+    @property
+    def policy_identity(self) -> str:
+        """Hash of what decides on alerts and retraining, given the audits."""
+        plain = self.settings.model_dump(mode="json", by_alias=True)
+        alerts = {name: plain["alerts"][name] for name in ("cool_down", "min_windows")}
+        return _hash({**{name: plain[name] for name in _POLICY}, "alerts": alerts})
+
+    @property
+    def reference(self) -> tuple[datetime, datetime] | None:
+        """Start and end of the reference window in UTC."""
+        given = self.settings.reference
+        if given is None:
+            return None
+        zone = get_zone(self.settings.windows.time_zone)
+        start, end = (
+            to_utc(time, argument="reference", zone=zone) for time in (given.start, given.end)
+        )
+        return start, end
+
+    @property
+    def state_folder(self) -> Path:
+        """Where the monitor keeps its state."""
+        return self.folder / self.settings.state
+
+    def open_source(self, *, features: Sequence[str] | None = None) -> TableSource:
+        """Open the log and the labels; checks that their columns are there.
+
+        Parameters
+        ----------
+        features : sequence of str, optional
+            Feature columns to read; those of the subgroups when left out.
+        """
+        given, settings = self.settings.columns, self.settings.source
+        labels = settings.labels
+        chosen = given.probabilities
+        return TableSource(
+            self._table(settings.log, ("source", "log")),
+            tree=self.tree,
+            columns=Columns(
+                time=given.time,
+                probabilities=chosen.columns or chosen.pattern or "{leaf}",
+                list_column=chosen.list,
+                classes=chosen.classes,
+                id=given.id,
+                label=given.label,
+                model_version=given.model_version,
+                features=self.feature_columns if features is None else tuple(features),
+                time_zone=given.time_zone,
+                time_unit=given.time_unit,
+            ),
+            labels=None
+            if labels is None
+            else LabelTable(
+                table=self._table(labels, ("source", "labels")),
+                id=labels.id,
+                label=labels.label,
+                time=labels.time,
+                time_zone=labels.time_zone,
+                time_unit=labels.time_unit,
+            ),
+            max_bad_share=settings.max_bad_share,
+            sum_tolerance=settings.sum_tolerance,
+        )
+
+    @property
+    def feature_columns(self) -> tuple[str, ...]:
+        """The columns of the log that the subgroups need."""
+        found = dict.fromkeys(self.settings.subgroups.by)
+        found |= dict.fromkeys(_columns_in(self.settings.subgroups.predicates))
+        found |= dict.fromkeys(self.settings.subgroups.weights.values())
+        return tuple(found)
+
+    def make_subgroups(self, reference: pd.DataFrame) -> Subgroups:
+        """Freeze the subgroups on reference rows, such as the features of the reference window."""
+        given = self.settings.subgroups
+        try:
+            return Subgroups.from_reference(
+                reference,
+                given.by,
+                predicates=given.predicates,
+                weights=given.weights,
+                min_size=given.min_size,
+            )
+        except HUCError as error:
+            raise self.document.error(("subgroups",), f"cannot be used: {error}") from error
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return the settings as JSON-safe data; secrets are masked."""
+        return self.settings.model_dump(mode="json", by_alias=True)
+
+    def _table(self, given: TableSettings, path: tuple[str, ...]) -> Table:
+        try:
+            if given.url is not None:
+                return SQLTable(given.url.get_secret_value(), str(given.table), given.db_schema)
+            if given.database is not None:
+                return DuckTable.database(self._path(given.database), str(given.table))
+            partition = given.partition
+            return DuckTable.files(
+                self._path(str(given.path)),
+                format=given.format,
+                partition=None
+                if partition is None
+                else Partition(partition.columns, partition.time_zone),
+                union_by_name=given.union_by_name,
+            )
+        except HUCError as error:
+            raise self.document.error(path, f"cannot be opened: {error}") from error
+
+    def _path(self, text: str) -> str:
+        return text if "://" in text else str(self.folder / text)
+
+
+def load_config(path: str | Path, *, environ: Mapping[str, str] | None = None) -> Config:
+    """Read and check a configuration file.
+
+    Parameters
+    ----------
+    path : str or Path
+        A YAML file. Paths in it are relative to its folder.
+    environ : mapping, optional
+        Environment variables for ``${NAME}`` in `url` and `secrets`; those of the process when
+        left out.
+
+    Raises
+    ------
+    ConfigError
+        With a line ``file:line:column: ...`` for everything that is wrong.
+    """
+    file = Path(path)
+    if not file.is_file():
+        msg = (
+            f"`config` must be an existing file; got {str(path)!r}. `huc-monitor init` writes one."
+        )
+        raise ConfigError(msg)
+    try:
+        text = file.read_text("utf-8-sig")
+    except UnicodeDecodeError as error:
+        msg = f"{file.name}: must be UTF-8 text; byte {error.start} is not. Save it as UTF-8."
+        raise ConfigError(msg) from None
+    return parse_config(text, folder=file.parent, name=file.name, environ=environ)
+
+
+def parse_config(
+    text: str,
+    *,
+    folder: str | Path = ".",
+    name: str = "huc.yaml",
+    environ: Mapping[str, str] | None = None,
+) -> Config:
+    """Check the text of a configuration file; see `load_config`.
+
+    Examples
+    --------
+    >>> parse_config("model: triage, window: {length: 1d}")
+    Traceback (most recent call last):
+    huc_monitor.config._yaml.ConfigError: huc.yaml:1:22: must be valid YAML; mapping values are
+    not allowed here.
+    """
+    document = read_document(text, name=name, environ=environ)
+    try:
+        settings = Settings.model_validate(document.content)
+    except ValidationError as error:
+        # Not chained: pydantic's own message shows its input, and that may be a secret.
+        raise explain(error, document) from None
+    home = Path(folder)
+    _check_references(settings, document)
+    try:
+        tree = LabelTree.from_file(home / settings.tree)
+    except HUCError as error:
+        raise document.error(("tree",), f"cannot be read: {error}") from error
+    utilities = _utilities(settings, tree, document)
+    _check_tolerances(settings, tree, utilities, document)
+    return Config(settings, home, tree, utilities, _windows(settings, document), document)
+
+
+def config_schema() -> dict[str, Any]:
+    """Return the JSON Schema of the file: editors complete and check by it while one types."""
+    schema = Settings.model_json_schema(by_alias=True)
+    shorthand = {
+        "model": {"type": "string"},
+        "tolerance": {"type": "number", "minimum": 0},
+        "tracker": {"type": "string"},
+    }
+    for key, short in shorthand.items():
+        full = schema["properties"][key]
+        schema["properties"][key] = {"anyOf": [short, full]}
+    columns = schema["$defs"]["ColumnSettings"]["properties"]
+    columns["probabilities"] = {"anyOf": [{"type": "string"}, columns["probabilities"]]}
+    channels = schema["properties"]["channels"]
+    channels["additionalProperties"] = {
+        "anyOf": [{"type": "string"}, channels["additionalProperties"]]
+    }
+    return {"$schema": "https://json-schema.org/draft/2020-12/schema", **schema}
+
+
+def _hash(content: Mapping[str, Any]) -> str:
+    plain = json.dumps(content, sort_keys=True, separators=(",", ":"))
+    return hashlib.sha256(plain.encode()).hexdigest()[:16]
+
+
+def _check_references(settings: Settings, document: Document) -> None:
+    for i, channel in enumerate(settings.alerts.channels):
+        if channel not in settings.channels:
+            remedy = did_you_mean(channel, list(settings.channels))
+            text = f"must be the name of one of the `channels`; got {channel!r}. {remedy}"
+            raise document.error(("alerts", "channels", i), text)
+    labels = settings.source.labels
+    if (settings.columns.label is None) == (labels is None):
+        found = "both" if labels is not None else "neither"
+        text = f"must be given, or else `source.labels`; got {found}."
+        raise document.error(("columns", "label"), text)
+    if labels is not None and settings.columns.id is None:
+        text = "must be given: labels in a table of their own are joined by it."
+        raise document.error(("columns", "id"), text)
+    relative = settings.tolerance.relative_to == "reference"
+    if relative and settings.reference is None:
+        text = "needs the section `reference` with a start and an end."
+        raise document.error(("tolerance", "relative_to"), text)
+
+
+def _utilities(settings: Settings, tree: LabelTree, document: Document) -> tuple[Utility, ...]:
+    found: list[Utility] = []
+    for i, entry in enumerate(settings.utilities):
+        try:
+            utility = Utility.from_dict(entry)
+            utility.spreads(tree)
+        except (HUCError, TypeError) as error:
+            raise document.error(("utilities", i), f"cannot be used: {error}") from error
+        if any(utility.name == other.name for other in found):
+            text = f"must have a name of its own; got {utility.name!r} again. Add `name: ...`."
+            raise document.error(("utilities", i), text)
+        found.append(utility)
+    return tuple(found) or tuple(LevelCorrectness(level=d) for d in range(1, tree.height + 1))
+
+
+def _check_tolerances(
+    settings: Settings, tree: LabelTree, utilities: Sequence[Utility], document: Document
+) -> None:
+    known = {"utility": [utility.name for utility in utilities], "node": list(tree.nodes)}
+    for i, override in enumerate(settings.tolerance.overrides):
+        for kind, names in known.items():
+            name = getattr(override, kind)
+            if name is not None and name not in names:
+                text = f"must be a {kind}; got {name!r}. {did_you_mean(name, names)}"
+                raise document.error(("tolerance", "overrides", i, kind), text)
+
+
+def _windows(settings: Settings, document: Document) -> WindowSpec:
+    given = settings.windows
+    common: dict[str, Any] = {
+        "label_lag": given.label_lag,
+        "time_zone": given.time_zone,
+        "min_labelled": given.min_labelled,
+        "min_coverage": given.min_coverage,
+        "begin": given.begin,
+    }
+    try:
+        if given.rows is not None:
+            stride = given.stride if isinstance(given.stride, int) else None
+            return CountWindows(n_rows=given.rows, stride=stride, **common)
+        length = str(given.length)
+        return TimeWindows(length=length, stride=given.stride, **common)  # type: ignore[arg-type]
+    except HUCError as error:
+        raise document.error(("windows",), f"cannot be used: {error}") from error
+
+
+def _columns_in(rule: Any) -> list[str]:
+    if isinstance(rule, dict):
+        own = [rule["column"]] if isinstance(rule.get("column"), str) else []
+        return own + [name for value in rule.values() for name in _columns_in(value)]
+    if isinstance(rule, list | tuple):
+        return [name for value in rule for name in _columns_in(value)]
+    return []

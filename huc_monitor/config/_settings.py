@@ -1,0 +1,446 @@
+"""The settings of ``huc.yaml``: names, types, defaults and what each is for."""
+
+from __future__ import annotations
+
+from typing import Annotated, Any, Literal, TypeAlias
+
+from pydantic import (
+    AfterValidator,
+    BaseModel,
+    BeforeValidator,
+    ConfigDict,
+    Field,
+    SecretStr,
+    field_validator,
+    model_validator,
+)
+
+from huc_monitor._times import Span, TimeUnit, get_zone, to_utc
+
+# The choices of `bounds.make_bound`, written out so that reading a file loads no kernels.
+BoundMethod: TypeAlias = Literal["bootstrap", "sharp", "theorem"]
+
+
+def _check_span(text: str) -> str:
+    return str(Span.parse(text, argument="span"))
+
+
+def _check_zone(name: str) -> str:
+    return get_zone(name).key
+
+
+def _check_time(text: str) -> str:
+    to_utc(text, argument="time", zone=get_zone("UTC"))
+    return text
+
+
+def _check_path(text: str) -> str:
+    if "${" in text:
+        msg = (
+            f"must be a plain path; got {text!r}. Environment variables are read in `url` and "
+            "`secrets` only"
+        )
+        raise ValueError(msg)
+    return text
+
+
+SpanText: TypeAlias = Annotated[
+    str,
+    AfterValidator(_check_span),
+    Field(pattern=r"^\s*[0-9]{1,6}\s*[smhdw]\s*$", examples=["15m", "6h", "1d", "2w"]),
+]
+Zone: TypeAlias = Annotated[
+    str, AfterValidator(_check_zone), Field(examples=["UTC", "Europe/Berlin"])
+]
+TimeText: TypeAlias = Annotated[
+    str, AfterValidator(_check_time), Field(examples=["2024-03-31", "2024-03-31T06:00:00+02:00"])
+]
+PathText: TypeAlias = Annotated[str, Field(min_length=1), AfterValidator(_check_path)]
+Name: TypeAlias = Annotated[str, Field(min_length=1)]
+Share: TypeAlias = Annotated[float, Field(ge=0, le=1)]
+
+
+class Section(BaseModel):
+    """A part of the file: frozen, and without keys that nobody reads."""
+
+    model_config = ConfigDict(extra="forbid", frozen=True, allow_inf_nan=False)
+
+
+class ModelSettings(Section):
+    """The model that is watched."""
+
+    name: Name = Field(description="Its name, as in the model registry.")
+
+
+class PartitionSettings(Section):
+    """How the folders of a hive-partitioned log follow the time column."""
+
+    columns: dict[str, str] = Field(
+        min_length=1,
+        description="Partition column to the strftime format of its values.",
+        examples=[{"day": "%Y-%m-%d"}, {"year": "%Y", "month": "%m"}],
+    )
+    time_zone: Zone = Field(
+        default="UTC", description="The zone in which the folders' dates are meant."
+    )
+
+
+class TableSettings(Section):
+    """Where rows are: files (`path`), a DuckDB file (`database`) or an SQL database (`url`)."""
+
+    path: PathText | None = Field(
+        default=None,
+        description="A Parquet or CSV file, a folder of Parquet files, or a glob pattern.",
+    )
+    format: Literal["auto", "parquet", "csv"] = Field(
+        default="auto", description="Of the files at `path`."
+    )
+    partition: PartitionSettings | None = Field(
+        default=None, description="Lets a window open only the files of its own folders."
+    )
+    union_by_name: bool = Field(default=False, description="Accept files with different columns.")
+    database: PathText | None = Field(default=None, description="A DuckDB database file.")
+    url: SecretStr | None = Field(
+        default=None,
+        description="SQLAlchemy URL of a database. ${NAME} is the environment variable NAME.",
+        examples=["postgresql+psycopg://reader:${DB_PASSWORD}@host/predictions"],
+    )
+    table: Name | None = Field(default=None, description="Table or view, with `database` or `url`.")
+    db_schema: Name | None = Field(
+        default=None, alias="schema", description="Schema of an SQL table."
+    )
+
+    @model_validator(mode="after")
+    def _one_place(self) -> TableSettings:
+        given = [name for name in ("path", "database", "url") if getattr(self, name) is not None]
+        if len(given) != 1:
+            msg = f"must have exactly one of path, database, url; got {', '.join(given) or 'none'}"
+            raise ValueError(msg)
+        if given[0] == "path":
+            extra = [name for name in ("table", "db_schema") if getattr(self, name) is not None]
+            if extra:
+                msg = "must not have a table or schema with `path`; use `database` or `url`"
+                raise ValueError(msg)
+        elif self.table is None:
+            msg = f"must name the `table` to read from the {given[0]}"
+            raise ValueError(msg)
+        return self
+
+
+class LabelTableSettings(TableSettings):
+    """Labels in a table of their own; the latest of each id counts."""
+
+    id: Name = Field(description="Column that equals the log's `columns.id`.")
+    label: Name = Field(description="Column of the label.")
+    time: Name | None = Field(
+        default=None, description="When the label became known; makes audits repeatable."
+    )
+    time_zone: Zone = Field(default="UTC", description="What label times without a zone mean.")
+    time_unit: TimeUnit | None = Field(
+        default=None, description="For label times that are numbers."
+    )
+
+
+class SourceSettings(Section):
+    """Where predictions and labels are."""
+
+    log: TableSettings = Field(description="The prediction log.")
+    labels: LabelTableSettings | None = Field(
+        default=None, description="Labels, where they are not in the log (`columns.label`)."
+    )
+    max_bad_share: Share = Field(
+        default=0.05, description="Share of unusable rows above which a window is an error."
+    )
+    sum_tolerance: Annotated[float, Field(ge=0, le=0.1)] = Field(
+        default=1e-6,
+        description="Rows that sum to 1 within this are rescaled: for rounded numbers.",
+    )
+
+
+class ProbabilitySettings(Section):
+    """One column per leaf (`pattern` or `columns`), or one column of lists (`list`)."""
+
+    pattern: Annotated[str, Field(pattern=r"\{leaf\}")] | None = Field(
+        default=None, description="Column names, with {leaf} for the leaf.", examples=["p_{leaf}"]
+    )
+    columns: dict[str, str] | None = Field(
+        default=None, description="Leaf to column, for every leaf."
+    )
+    list: Name | None = Field(default=None, description="One column that holds a list.")
+    classes: tuple[str, ...] | None = Field(
+        default=None, description="The leaves in the order of the list; the tree's when left out."
+    )
+
+    @model_validator(mode="after")
+    def _one_form(self) -> ProbabilitySettings:
+        given = [n for n in ("pattern", "columns", "list") if getattr(self, n) is not None]
+        if len(given) != 1:
+            msg = f"must have exactly one of pattern, columns, list; got {', '.join(given) or None}"
+            raise ValueError(msg)
+        if self.classes is not None and self.list is None:
+            msg = "must have `classes` only with `list`: columns have names"
+            raise ValueError(msg)
+        return self
+
+
+def _pattern(value: Any) -> Any:
+    return {"pattern": value} if isinstance(value, str) else value
+
+
+class ColumnSettings(Section):
+    """Which columns of the log mean what."""
+
+    time: Name = Field(description="When the prediction was made.")
+    probabilities: Annotated[ProbabilitySettings, BeforeValidator(_pattern)] = Field(
+        default_factory=lambda: ProbabilitySettings(pattern="{leaf}"),
+        description="Where the probabilities are; a text is a pattern.",
+        examples=["p_{leaf}"],
+    )
+    label: Name | None = Field(default=None, description="The label, where it is in the log.")
+    id: Name | None = Field(
+        default=None, description="Id of a prediction; labels are joined by it."
+    )
+    model_version: Name | None = Field(
+        default=None, description="Version of the model that answered."
+    )
+    time_zone: Zone = Field(default="UTC", description="What times without a zone mean.")
+    time_unit: TimeUnit | None = Field(default=None, description="For times that are numbers.")
+
+
+class SubgroupSettings(Section):
+    """For whom calibration is measured, besides everyone."""
+
+    by: dict[str, Any] = Field(
+        default_factory=dict,
+        description="Column to each, median, cut points, or {quantiles: [...]}.",
+        examples=[{"age": [65, 80], "sex": "each"}],
+    )
+    predicates: dict[str, Any] = Field(default_factory=dict, description="Name to predicate.")
+    weights: dict[str, str] = Field(default_factory=dict, description="Name to weight column.")
+    min_size: Annotated[int, Field(ge=0)] = Field(
+        default=0, description="Subgroups with fewer reference rows are left out."
+    )
+
+
+class ReferenceSettings(Section):
+    """The frozen past that later windows are compared with: cut points, normal moments, drift."""
+
+    start: TimeText = Field(description="First moment; a date means its midnight.")
+    end: TimeText = Field(description="First moment after it.")
+
+
+class WindowSettings(Section):
+    """What is audited together, and when its labels have matured."""
+
+    length: SpanText | None = Field(default=None, description="Length of time: windows by time.")
+    rows: Annotated[int, Field(ge=1)] | None = Field(
+        default=None, description="Number of predictions: windows by count."
+    )
+    stride: SpanText | Annotated[int, Field(ge=1)] | None = Field(
+        default=None,
+        description="From one start to the next; smaller than the window makes it rolling.",
+    )
+    label_lag: SpanText = Field(
+        default="0s", description="How long labels take after a window's end."
+    )
+    time_zone: Zone = Field(default="UTC", description="Where days begin at midnight.")
+    min_labelled: Annotated[int, Field(ge=1)] = Field(
+        default=1, description="Fewer labelled rows than this are not audited."
+    )
+    min_coverage: Share = Field(
+        default=0.0, description="A smaller share of labels is not audited."
+    )
+    begin: TimeText | None = Field(default=None, description="No window starts earlier.")
+    revisit: SpanText = Field(
+        default="0s", description="How long after its end a window is asked for late labels again."
+    )
+
+    @model_validator(mode="after")
+    def _one_kind(self) -> WindowSettings:
+        if (self.length is None) == (self.rows is None):
+            msg = "must have either `length` (such as 1d) or `rows` (such as 10000)"
+            raise ValueError(msg)
+        if self.stride is not None and isinstance(self.stride, int) != (self.rows is not None):
+            msg = f"must have a `stride` of the same kind as the window; got {self.stride!r}"
+            raise ValueError(msg)
+        return self
+
+
+class ToleranceOverride(Section):
+    """Another tolerance where all the given names match; the override with most names wins."""
+
+    utility: Name | None = None
+    node: Name | None = None
+    subgroup: Name | None = None
+    value: Annotated[float, Field(ge=0)]
+
+    @model_validator(mode="after")
+    def _some_name(self) -> ToleranceOverride:
+        if self.specificity == 0:
+            msg = "must name a utility, a node or a subgroup"
+            raise ValueError(msg)
+        return self
+
+    @property
+    def specificity(self) -> int:
+        """Number of names given."""
+        return sum(name is not None for name in (self.utility, self.node, self.subgroup))
+
+    def matches(self, utility: str, node: str, subgroup: str) -> bool:
+        """Whether the override speaks of a candidate."""
+        pairs = ((self.utility, utility), (self.node, node), (self.subgroup, subgroup))
+        return all(mine is None or mine == theirs for mine, theirs in pairs)
+
+
+class ToleranceSettings(Section):
+    """The largest absolute moment that is accepted."""
+
+    value: Annotated[float, Field(ge=0)] = Field(description="For every candidate.")
+    unit: Literal["utility", "money"] = Field(
+        default="utility", description="utility: in [-1, 1]; money: in each utility's own units."
+    )
+    relative_to: Literal["zero", "reference"] = Field(
+        default="zero",
+        description="reference: how far a moment may move from the reference window's.",
+    )
+    overrides: tuple[ToleranceOverride, ...] = Field(
+        default=(), description="Other tolerances for utilities, nodes or subgroups."
+    )
+
+    def of(self, utility: str, node: str, subgroup: str, *, scale: float = 1.0) -> float:
+        """Return a candidate's tolerance in [-1, 1]; `scale` is its utility's.
+
+        Examples
+        --------
+        >>> odd = {"node": "major", "value": 0.05}
+        >>> tolerance = ToleranceSettings(value=0.02, overrides=[odd])
+        >>> tolerance.of("icu", "major", "all"), tolerance.of("icu", "milder", "all")
+        (0.05, 0.02)
+        """
+        value, best = self.value, 0
+        for override in self.overrides:
+            if override.specificity >= best and override.matches(utility, node, subgroup):
+                value, best = override.value, override.specificity
+        return value / scale if self.unit == "money" else value
+
+
+class BoundSettings(Section):
+    """How sure a finding must be."""
+
+    method: BoundMethod = "bootstrap"
+    confidence_level: Annotated[float, Field(gt=0, lt=1)] = 0.95
+    draws: Annotated[int, Field(ge=100, le=100_000)] = Field(
+        default=1000, description="Of the bootstrap."
+    )
+    seed: Annotated[int, Field(ge=0)] = Field(default=0, description="Of the bootstrap.")
+
+
+class SequentialSettings(Section):
+    """Alarms that stay valid however often one looks."""
+
+    enabled: bool = True
+    average_run_length: Annotated[float, Field(ge=1)] = Field(
+        default=100.0, description="Windows between false alarms, at least, on average."
+    )
+    tolerance: Annotated[float, Field(ge=0)] | None = Field(
+        default=None, description="In [-1, 1]; the `tolerance` above when left out."
+    )
+
+
+class AlertSettings(Section):
+    """When people are told."""
+
+    cool_down: SpanText = Field(default="1d", description="Time before the same alert is repeated.")
+    min_windows: Annotated[int, Field(ge=1)] = Field(
+        default=1, description="Windows in a row that must exceed the tolerance."
+    )
+    channels: tuple[str, ...] = Field(default=(), description="Names of `channels`.")
+
+
+class HostSettings(Section):
+    """An installed tracker or notifier, and its own settings."""
+
+    name: Name = Field(description="As the package registers it, such as mlflow or files.")
+    settings: dict[str, Any] = Field(default_factory=dict, description="Its options.")
+    secrets: dict[str, SecretStr] = Field(
+        default_factory=dict,
+        description="Options that must not be shown. ${NAME} is an environment variable.",
+    )
+
+    def options(self) -> dict[str, Any]:
+        """Return settings and secrets together, in the clear: for the host only."""
+        return {**self.settings, **{k: v.get_secret_value() for k, v in self.secrets.items()}}
+
+
+class GateSettings(Section):
+    """What a candidate must show on held-out labels before it may replace the model."""
+
+    min_improvement: float = Field(default=0.0, description="Of HUC, by its lower bound.")
+    max_log_loss_increase: Annotated[float, Field(ge=0)] = 0.0
+    max_accuracy_drop: Annotated[float, Field(ge=0, le=1)] = 0.0
+
+
+class RetrainingSettings(Section):
+    """When a recalibration is fitted, and who decides on it."""
+
+    enabled: bool = False
+    critical_windows: Annotated[int, Field(ge=1)] = Field(
+        default=3, description="Critical windows in a row that trigger it."
+    )
+    on_sequential_alarm: bool = True
+    gate: GateSettings = GateSettings()
+    promotion: Literal["manual", "gate", "shadow"] = Field(
+        default="manual",
+        description="manual: a person promotes; gate: passing the gate does; shadow: never.",
+    )
+    cool_down: SpanText = "7d"
+
+
+def _named(value: Any) -> Any:
+    return {"name": value} if isinstance(value, str) else value
+
+
+def _valued(value: Any) -> Any:
+    number = isinstance(value, int | float) and not isinstance(value, bool)
+    return {"value": value} if number else value
+
+
+class Settings(Section):
+    """The whole file."""
+
+    model_config = ConfigDict(title="huc-monitor configuration")
+
+    version: Literal[1] = Field(default=1, description="Of this format.")
+    model: Annotated[ModelSettings, BeforeValidator(_named)]
+    tree: PathText = Field(description="Label tree: a .yaml, .json or .csv file.")
+    source: SourceSettings
+    columns: ColumnSettings
+    utilities: tuple[dict[str, Any], ...] = Field(
+        default=(),
+        description="What a prediction is worth. Correctness at every level when left out.",
+        examples=[[{"type": "TopK", "k": 3}, {"type": "LevelCorrectness", "level": 1}]],
+    )
+    subgroups: SubgroupSettings = SubgroupSettings()
+    reference: ReferenceSettings | None = None
+    windows: WindowSettings
+    tolerance: Annotated[ToleranceSettings, BeforeValidator(_valued)]
+    bounds: BoundSettings = BoundSettings()
+    sequential: SequentialSettings = SequentialSettings()
+    alerts: AlertSettings = AlertSettings()
+    channels: dict[str, Annotated[HostSettings, BeforeValidator(_named)]] = Field(
+        default_factory=dict, description="Ways to reach people, by the names alerts use."
+    )
+    retraining: RetrainingSettings = RetrainingSettings()
+    tracker: Annotated[HostSettings, BeforeValidator(_named)] = Field(
+        default=HostSettings(name="files"), description="Where records are kept."
+    )
+    state: PathText = Field(default="huc-state", description="Folder of the monitor's state.")
+    engine: Literal["local", "spark"] = Field(default="local", description="Who computes an audit.")
+
+    @field_validator("channels")
+    @classmethod
+    def _channel_names(cls, value: dict[str, HostSettings]) -> dict[str, HostSettings]:
+        if "" in value:
+            msg = "must have names that are not empty"
+            raise ValueError(msg)
+        return value
