@@ -22,6 +22,15 @@ if TYPE_CHECKING:
         UnknownNameError,
     )
     from huc_monitor.hierarchy import LabelTree
+    from huc_monitor.planning import (
+        AlarmDelay,
+        InitialModel,
+        detectable_size,
+        labels_needed,
+        n_star,
+        pilot_candidates,
+        simulate_alarm,
+    )
     from huc_monitor.sequential import EDetector, EDetectorStep
     from huc_monitor.subgroups import Subgroups
     from huc_monitor.utilities import (
@@ -42,6 +51,7 @@ __version__ = "0.1.0"
 
 __all__ = [
     "ActionPayoff",
+    "AlarmDelay",
     "AuditResult",
     "BinaryAction",
     "CustomUtility",
@@ -49,6 +59,7 @@ __all__ = [
     "EDetectorStep",
     "GreedyPathCorrectness",
     "HUCError",
+    "InitialModel",
     "InvalidInputError",
     "InvalidTreeError",
     "LabelTree",
@@ -66,10 +77,16 @@ __all__ = [
     "__version__",
     "audit",
     "decompose",
+    "detectable_size",
+    "labels_needed",
+    "n_star",
+    "pilot_candidates",
+    "simulate_alarm",
 ]
 
 _HOME = {
     "ActionPayoff": "utilities",
+    "AlarmDelay": "planning",
     "AuditResult": "audit",
     "BinaryAction": "utilities",
     "CustomUtility": "utilities",
@@ -77,6 +94,7 @@ _HOME = {
     "EDetectorStep": "sequential",
     "GreedyPathCorrectness": "utilities",
     "HUCError": "errors",
+    "InitialModel": "planning",
     "InvalidInputError": "errors",
     "InvalidTreeError": "errors",
     "LabelTree": "hierarchy",
@@ -93,6 +111,11 @@ _HOME = {
     "UtilityRows": "decomposition",
     "audit": "audit",
     "decompose": "decomposition",
+    "detectable_size": "planning",
+    "labels_needed": "planning",
+    "n_star": "planning",
+    "pilot_candidates": "planning",
+    "simulate_alarm": "planning",
 }
 
 

@@ -106,6 +106,7 @@ def test_importing_the_package_takes_under_a_second_of_cpu_time_beyond_numpy_and
 def test_the_public_names_are_these():
     assert hm.__all__ == [
         "ActionPayoff",
+        "AlarmDelay",
         "AuditResult",
         "BinaryAction",
         "CustomUtility",
@@ -113,6 +114,7 @@ def test_the_public_names_are_these():
         "EDetectorStep",
         "GreedyPathCorrectness",
         "HUCError",
+        "InitialModel",
         "InvalidInputError",
         "InvalidTreeError",
         "LabelTree",
@@ -130,6 +132,11 @@ def test_the_public_names_are_these():
         "__version__",
         "audit",
         "decompose",
+        "detectable_size",
+        "labels_needed",
+        "n_star",
+        "pilot_candidates",
+        "simulate_alarm",
     ]
     assert dir(hm) == sorted(hm.__all__)
 
