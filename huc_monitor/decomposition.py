@@ -178,11 +178,14 @@ def _fill(
         for lo in range(first, last, step):
             hi = min(lo + step, last)
             block = predictions.block(lo, hi)
-            lanes = np.empty((-(-(hi - lo) // _LANES), height, _LANES))
-            _kernels.load_rows(block, predictions.mix, tables, lanes)
+            n_vectors = -(-(hi - lo) // _LANES)
+            leaves = np.empty((n_vectors, tree.n_leaves, _LANES))
+            branches = np.empty((n_vectors, tree.arrays.n_branches, _LANES))
+            _kernels.load_rows(block, predictions.mix, tables, leaves, branches)
             for rows, program in zip(batch, programs, strict=True):
                 _kernels.decompose_rows(
-                    lanes,
+                    leaves,
+                    branches,
                     dense_block(rows.utility, block, predictions.mix, tree),
                     rows.labels[lo:hi],
                     tables,

@@ -302,16 +302,17 @@ def utility_values(block, dense, tree, program, mix, out):
 
 
 @njit(nogil=True, cache=True)
-def load_rows(block, mix, tree, lanes):
-    """Turn a block of rows into lanes[g] = probabilities, then reach probabilities, of 16 rows."""
-    n_leaves = block.shape[1]
-    for g in range(lanes.shape[0]):
-        load_lanes(block, g * LANES, mix, lanes[g, :n_leaves])
-        reach(lanes[g, :n_leaves], tree, lanes[g, n_leaves:])
+def load_rows(block, mix, tree, leaf_lanes, branch_lanes):
+    """Turn a block of rows into lanes: 16 rows' probabilities, and reach probabilities."""
+    for g in range(leaf_lanes.shape[0]):
+        load_lanes(block, g * LANES, mix, leaf_lanes[g])
+        reach(leaf_lanes[g], tree, branch_lanes[g])
 
 
 @njit(nogil=True, cache=True)
-def decompose_rows(lanes, dense, labels, tree, program, paths, scores, contributions):
+def decompose_rows(
+    leaf_lanes, branch_lanes, dense, labels, tree, program, paths, scores, contributions
+):
     """Scores and path contributions of loaded rows, eq:tree-decomp-note.
 
     contributions[i, d] belongs to the d-th relevant branch on the path of labels[i]; the realised
@@ -319,17 +320,17 @@ def decompose_rows(lanes, dense, labels, tree, program, paths, scores, contribut
     """
     n_rows = labels.shape[0]
     n_branches = tree.start.shape[0]
-    n_leaves = lanes.shape[1] - n_branches
+    n_leaves = leaf_lanes.shape[1]
     reports = program.kind in (LEVEL, GREEDY, SELECTIVE)
     values = np.empty((1 if reports else n_leaves, LANES))
     sums = np.empty((1 if reports else max(1, n_branches), LANES))
     chosen = np.empty(LANES, dtype=np.int64)
     amounts = np.empty((5, LANES))
     places = np.empty((3, LANES), dtype=np.int64)
-    for g in range(lanes.shape[0]):
+    for g in range(leaf_lanes.shape[0]):
         lo = g * LANES
-        p = lanes[g, :n_leaves]
-        pi = lanes[g, n_leaves:]
+        p = leaf_lanes[g]
+        pi = branch_lanes[g]
         if reports:
             _report(program, tree, p, pi, places, amounts, chosen)
         else:
@@ -344,19 +345,20 @@ def decompose_rows(lanes, dense, labels, tree, program, paths, scores, contribut
             y = labels[i]
             if y < 0:
                 continue
+            # A branch between two relevant ones changes no mean, so each child's mean is the next
+            # branch's: one mean per step, and the steps telescope to the residual.
+            parent = score
             first = paths.ptr[y]
             for t in range(first, paths.ptr[y + 1]):
-                v = paths.branch[t]
                 code = paths.child[t]
-                if reports:
-                    start, stop = _slice(code, tree)
-                    child = _report_mean(start, stop, _mass(code, p, pi, b), places, amounts, b)
-                    parent = score
-                    if v > 0:
-                        parent = _report_mean(
-                            tree.start[v], tree.stop[v], pi[v, b], places, amounts, b
-                        )
-                else:
+                if not reports:
                     child = sums[code, b] / pi[code, b] if code >= 0 else values[-1 - code, b]
-                    parent = sums[v, b] / pi[v, b] if v > 0 else score
+                else:
+                    start, stop = _slice(code, tree)
+                    if stop <= places[LO, b] or places[HI, b] <= start:
+                        # Outside the report: nothing below changes the mean any more.
+                        contributions[i, t - first] = amounts[OUTSIDE, b] - parent
+                        break
+                    child = _report_mean(start, stop, _mass(code, p, pi, b), places, amounts, b)
                 contributions[i, t - first] = child - parent
+                parent = child
