@@ -9,9 +9,11 @@ whose law, given the rows, imitates that of sup_I |empirical - true moment|. Div
 
     scale_j = sqrt(mean A^2 + b_j^2 log(N / d) / n)
 
-makes candidates comparable; the radius is q * scale_j, with q the (1 - d) quantile over draws of
+makes candidates comparable; the radius is q * scale_j, with q the 1 - 0.8 d quantile over draws of
 the largest T_j / scale_j. So the radii hold for all candidates together, and a candidate with
-small contributions has a small radius.
+small contributions has a small radius. A fifth of the error probability d is kept for the bootstrap
+being an approximation: in simulated windows of 500 to 1,000 rows the plain 95 % quantile covered
+94 % (tests/bench/coverage.py); the reserve widens radii by about 2 %.
 
 Where a branch is rarely or never seen, its rows say little about it, and two floors keep the radius
 honest. The second term of the scale does not vanish with the contributions seen; and q is at least
@@ -51,6 +53,7 @@ Singles = npt.NDArray[np.float32]
 # Contributions held at a time (9 bytes each); beyond that, draws run before more are gathered.
 _MOST_TERMS = 1 << 24
 _QUANTILE_BITS = 16
+_RESERVE = 0.2
 
 
 class Terms(NamedTuple):
@@ -72,9 +75,11 @@ class BootstrapBound(Bound):
     def start(self, n: float, n_candidates: int, confidence_level: float) -> None:
         """Forget earlier visits, and refuse a level that so few draws cannot reach."""
         super().start(n, n_candidates, confidence_level)
-        self._rank = math.ceil(confidence_level * (self.n_draws + 1) - 1e-9)
+        level = 1.0 - (1.0 - confidence_level) * (1.0 - _RESERVE)
+        # The rank among draws + 1 exchangeable numbers, the observed one included.
+        self._rank = math.ceil(level * (self.n_draws + 1) - 1e-9)
         if self._rank > self.n_draws:
-            least = math.ceil(confidence_level / (1.0 - confidence_level) - 1e-9)
+            least = math.ceil(level / (1.0 - level) - 1e-9)
             msg = (
                 f"`n_draws` must be at least {least} at confidence_level {confidence_level}; "
                 f"got {self.n_draws}."

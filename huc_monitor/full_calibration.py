@@ -15,7 +15,7 @@ from huc_monitor._inputs import (
     check_weights,
 )
 from huc_monitor._threads import run_tasks
-from huc_monitor.decomposition import decompose_utility, sort_rows
+from huc_monitor.decomposition import iter_decomposed, sort_rows
 from huc_monitor.intervals import Groups, scan_utility
 from huc_monitor.subgroups import Subgroups
 
@@ -125,8 +125,7 @@ def _huc(
     utilities: tuple[Utility, ...],
 ) -> float:
     largest = 0.0
-    for utility in utilities:
-        rows = decompose_utility(utility, predictions, labels, tree=tree)
+    for rows in iter_decomposed(utilities, predictions, labels, tree=tree):
         scan = scan_utility(sort_rows(rows, groups.scale), groups)
         largest = max(largest, float(np.abs(scan.moment[:, :-1]).max(initial=0.0)))
     return largest
