@@ -171,10 +171,14 @@ class AlertState(_Plain):
         Windows in a row that would have had a lower level, or none.
     n_critical : int
         Windows in a row at the critical level.
+    n_rising : int
+        Windows in a row above the tolerance before the alert opened.
     announced_at : datetime or None
         End of the window whose message last spoke of it.
     announced_level : {"warning", "critical"} or None
         The level that message gave it.
+    told : bool
+        Whether people heard of it since it opened.
     moment, lower, tolerance : float
         Of the last window it was open in.
     """
@@ -190,8 +194,10 @@ class AlertState(_Plain):
     n_windows: int
     n_calm: int = 0
     n_critical: int = 0
+    n_rising: int = 0
     announced_at: datetime | None = None
     announced_level: Level | None = None
+    told: bool = False
     moment: float = 0.0
     lower: float | None = None
     tolerance: float = 0.0
