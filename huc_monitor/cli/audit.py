@@ -28,7 +28,9 @@ def run(
     tolerance: Annotated[
         float | None, typer.Option(min=0, help="Exit with 1 if a moment is larger than this.")
     ] = None,
-    bounds: Annotated[str, typer.Option(help="How moments are bounded.")] = "theorem",
+    bounds: Annotated[
+        str, typer.Option(help="How moments are bounded: bootstrap, sharp or theorem.")
+    ] = "theorem",
     confidence: Annotated[
         float, typer.Option(help="Probability with which all bounds hold together.")
     ] = 0.95,
