@@ -112,7 +112,7 @@ def simulate_alarm(
     p = predictions.positive()
     frame = None if features is None else pd.DataFrame(features)
     utility, weights = _find(candidate, chosen, groups, frame, predictions.n)
-    tilted = _tilt(p, utility, candidate[2], weights, size, tree=tree)
+    tilted = _tilt(p, _branch(p, utility, candidate[2], weights, tree=tree), size)
     generator = np.random.default_rng(rng)
     labels, first = [], 0
     for _ in range(n_runs):
@@ -158,42 +158,92 @@ def _find(
     return by_name[candidate[0]], np.asarray(weights, dtype=np.float64)
 
 
-def _tilt(
-    p: Floats, utility: Utility, node: str, weights: Floats, size: float, *, tree: LabelTree
-) -> Floats:
-    """Change one branch's outcome probabilities until the candidate's moment is `size`."""
-    branch = tree.branch_index(node)
-    codes, values = _child_values(p, utility, branch, tree=tree)
-    mass = np.stack([p[:, codes == child].sum(axis=1) for child in range(values.shape[1])], axis=1)
-    reach = mass.sum(axis=1, keepdims=True)
-    slopes = math.copysign(1.0, size) * weights[:, None] * values
+@dataclass(frozen=True, slots=True, eq=False)
+class _Branch:
+    """One branch of every pilot row: its children's probabilities and signed, weighted values.
 
-    def tilted(theta: float) -> Floats:
-        logs = np.log(mass) + theta * slopes
+    ``codes`` says which child a leaf lies below, -1 for leaves outside the branch.
+    """
+
+    codes: Ints
+    mass: Floats
+    slopes: Floats
+
+    @property
+    def largest(self) -> float:
+        """Moment when every row takes the child of largest value."""
+        return float((self.mass.sum(axis=1) * self.slopes.max(axis=1)).mean())
+
+    def tilted(self, theta: float) -> Floats:
+        """Children's probabilities times exp(theta * value), with the same sum."""
+        logs = np.log(self.mass) + theta * self.slopes
         shares = np.exp(logs - logs.max(axis=1, keepdims=True))
-        return np.asarray(reach * shares / shares.sum(axis=1, keepdims=True))
+        scale = self.mass.sum(axis=1) / shares.sum(axis=1)
+        return np.asarray(shares * scale[:, None])
 
-    def moment(theta: float) -> float:
-        return float((tilted(theta) * slopes).sum(axis=1).mean())
+    def moment(self, theta: float) -> float:
+        """Mean value under the tilted probabilities; it grows with theta."""
+        return float((self.tilted(theta) * self.slopes).sum(axis=1).mean())
 
-    most = float((reach[:, 0] * slopes.max(axis=1)).mean())
-    if not 0 < abs(size) < most:
+
+def _branch(p: Floats, utility: Utility, node: str, weights: Floats, *, tree: LabelTree) -> _Branch:
+    codes, values = _child_values(p, utility, tree.branch_index(node), tree=tree)
+    mass = np.stack([p[:, codes == child].sum(axis=1) for child in range(values.shape[1])], axis=1)
+    return _Branch(codes, mass, weights[:, None] * values)
+
+
+def _tilt(p: Floats, branch: _Branch, size: float) -> Floats:
+    """Change the branch's outcome probabilities until the candidate's moment is `size`."""
+    side = math.copysign(1.0, size)
+    branch = _Branch(branch.codes, branch.mass, side * branch.slopes)
+    if not 0 < abs(size) < branch.largest:
         msg = (
-            f"`size` must be positive or negative, and below {most:.4g} in absolute value, the "
-            f"largest moment this candidate can have on the pilot; got {size!r}."
+            f"`size` must lie strictly between 0 and {side * branch.largest:.4g}, the largest "
+            f"moment this candidate can have on the pilot; got {size!r}."
         )
         raise InvalidInputError(msg)
     low, high = 0.0, 1.0
-    while moment(high) < abs(size):
+    while branch.moment(high) < abs(size):
         low, high = high, 2.0 * high
     for _ in range(60):
         middle = 0.5 * (low + high)
-        low, high = (middle, high) if moment(middle) < abs(size) else (low, middle)
-    factors = tilted(high) / mass
-    below = codes >= 0
+        low, high = (middle, high) if branch.moment(middle) < abs(size) else (low, middle)
+    factors = branch.tilted(high) / branch.mass
+    inside = branch.codes >= 0
     changed = p.copy()
-    changed[:, below] *= factors[:, codes[below]]
+    changed[:, inside] *= factors[:, branch.codes[inside]]
     return changed
+
+
+def largest_moment(
+    probabilities: Any,
+    *,
+    tree: LabelTree,
+    utilities: Sequence[Utility] | Utility,
+    candidate: tuple[str, str, str],
+    subgroups: Subgroups | None = None,
+    features: Any = None,
+) -> float:
+    """Largest moment that a candidate can have on a pilot's predictions, whatever the labels.
+
+    Examples
+    --------
+    >>> import huc_monitor as hm
+    >>> tree = hm.LabelTree.flat(["a", "b"])
+    >>> candidate = ("in_a", "all", "root")
+    >>> largest_moment(
+    ...     [[0.7, 0.3]],
+    ...     tree=tree,
+    ...     utilities=[hm.SubtreeIndicator(node="a")],
+    ...     candidate=candidate,
+    ... )
+    0.3
+    """
+    groups = Subgroups.whole() if subgroups is None else subgroups
+    frame = None if features is None else pd.DataFrame(features)
+    p = check_predictions(probabilities, tree=tree).positive()
+    utility, weights = _find(candidate, check_utilities(utilities), groups, frame, p.shape[0])
+    return _branch(p, utility, candidate[2], weights, tree=tree).largest
 
 
 def _child_values(

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from huc_monitor._alarm_simulation import AlarmDelay, simulate_alarm
+from huc_monitor._alarm_simulation import AlarmDelay, largest_moment, simulate_alarm
 from huc_monitor._boost_samples import InitialModel, n_star
 from huc_monitor._inputs import check_confidence_level, check_utilities
 from huc_monitor.audit import audit
@@ -37,6 +37,7 @@ __all__ = [
     "InitialModel",
     "detectable_size",
     "labels_needed",
+    "largest_moment",
     "n_star",
     "pilot_candidates",
     "simulate_alarm",

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from huc_monitor import __version__
-from huc_monitor.cli import audit, demo
+from huc_monitor.cli import audit, demo, plan
 from huc_monitor.errors import HUCError
 
 if TYPE_CHECKING:
@@ -31,6 +31,7 @@ app = typer.Typer(
 )
 app.command("audit")(audit.run)
 app.command("demo")(demo.run)
+app.command("plan")(plan.run)
 
 
 def _print_version(wanted: bool) -> None:

@@ -1,0 +1,236 @@
+"""``huc-monitor plan``: how many labels a finding takes."""
+
+from __future__ import annotations
+
+import json
+import math
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from huc_monitor.cli.specs import SUBGROUP_HELP, UTILITY_HELP
+from huc_monitor.errors import InvalidInputError
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+METHODS = ("theorem", "sharp", "bootstrap")
+ROWS = (250, 500, 1_000, 2_000, 5_000, 10_000, 20_000, 50_000, 100_000, 1_000_000)
+_AXIS = 45
+_DECADES = 3
+
+
+@dataclass(frozen=True)
+class _Case:
+    """What is planned for: a typical candidate, and the pilot to simulate from, if any."""
+
+    settings: dict[str, Any]
+    candidate: tuple[str, str, str] | None = None
+    pilot: dict[str, Any] | None = None
+
+
+def run(
+    pilot: Annotated[
+        Path | None,
+        typer.Argument(help="Parquet or CSV log of labelled predictions like those to come."),
+    ] = None,
+    *,
+    candidates: Annotated[
+        int | None,
+        typer.Option(
+            min=1, help="Without a pilot: subgroups times branches, summed over utilities."
+        ),
+    ] = None,
+    tree: Annotated[Path | None, typer.Option(help="Label tree of the pilot.")] = None,
+    label: Annotated[str | None, typer.Option(help="Label column of the pilot.")] = None,
+    prefix: Annotated[
+        str, typer.Option(help="What comes before the leaf's name in a probability column.")
+    ] = "",
+    utility: Annotated[list[str] | None, typer.Option(help=UTILITY_HELP)] = None,
+    subgroup: Annotated[list[str] | None, typer.Option(help=SUBGROUP_HELP)] = None,
+    size: Annotated[
+        list[float] | None, typer.Option(help="Moment to detect; repeatable. Default: 0.02 to 0.1.")
+    ] = None,
+    tolerance: Annotated[float, typer.Option(min=0, help="Largest moment accepted.")] = 0.0,
+    confidence: Annotated[
+        float, typer.Option(help="Probability with which all bounds hold together.")
+    ] = 0.95,
+    batch: Annotated[int, typer.Option(min=1, help="Labels per batch of the e-detector.")] = 250,
+    average_run_length: Annotated[
+        float, typer.Option(min=1, help="Batches between false alarms of the e-detector.")
+    ] = 100.0,
+    runs: Annotated[
+        int, typer.Option(min=0, help="Simulated streams per size; 0 leaves the e-detector out.")
+    ] = 20,
+    as_json: Annotated[
+        bool, typer.Option("--json", help="Print one JSON document instead.")
+    ] = False,
+) -> None:
+    """Say which moments n labels can show, and how many labels a moment of a given size takes.
+
+    With a pilot, numbers are those of its candidate of median size, and the e-detector is simulated
+    on its predictions. Without one, they hold for the widest branch a calibrated model can have.
+    """
+    sizes = size or [s for s in (0.02, 0.05, 0.1) if s > tolerance]
+    if pilot is None:
+        if candidates is None:
+            msg = "`plan` must have a pilot log, or the number of candidates: add --candidates."
+            raise InvalidInputError(msg)
+        case = _Case({"n_candidates": candidates})
+    else:
+        case = _read_pilot(pilot, tree, label, prefix, utility, subgroup, confidence)
+    case.settings.update(tolerance=tolerance, confidence_level=confidence)
+    table = _detectable(case)
+    needed = [
+        _needed(case, s, batch=batch, average_run_length=average_run_length, runs=runs)
+        for s in sizes
+    ]
+    if as_json:
+        document = {
+            "candidate": case.candidate,
+            "settings": case.settings,
+            "detectable": table,
+            "labels_needed": needed,
+        }
+        typer.echo(json.dumps(document, allow_nan=False))
+    else:
+        _show(case, table, needed)
+
+
+def _read_pilot(
+    path: Path,
+    tree: Path | None,
+    label: str | None,
+    prefix: str,
+    utility: Sequence[str] | None,
+    subgroup: Sequence[str] | None,
+    confidence: float,
+) -> _Case:
+    import huc_monitor as hm
+    from huc_monitor.cli.reading import read_predictions
+    from huc_monitor.cli.specs import parse_subgroups, parse_utilities
+
+    if tree is None or label is None:
+        msg = "`pilot` must come with its label tree and label column: add --tree and --label."
+        raise InvalidInputError(msg)
+    label_tree = hm.LabelTree.from_file(tree)
+    rules = parse_subgroups(subgroup or [])
+    data = read_predictions(path, tree=label_tree, label=label, prefix=prefix, features=list(rules))
+    shared: dict[str, Any] = {
+        "tree": label_tree,
+        "utilities": parse_utilities(utility or [], label_tree),
+        "subgroups": hm.Subgroups.from_reference(data.features, rules) if rules else None,
+        "features": data.features if rules else None,
+    }
+    frame = hm.pilot_candidates(
+        data.probabilities, data.labels, confidence_level=confidence, **shared
+    )
+    if frame.empty:
+        msg = "`--utility` must have a relevant branch in this tree; none of them has."
+        raise InvalidInputError(msg)
+    everyone = frame[frame["subgroup"] == "all"].sort_values("mean_square", kind="stable")
+    typical = everyone.iloc[len(everyone) // 2]
+    settings = {
+        "n_candidates": len(frame),
+        **{name: float(typical[name]) for name in ("mean_square", "spread", "quantile")},
+    }
+    candidate = (str(typical["utility"]), str(typical["subgroup"]), str(typical["node"]))
+    return _Case(settings, candidate, {"probabilities": data.probabilities, **shared})
+
+
+def _detectable(case: _Case) -> list[dict[str, Any]]:
+    import huc_monitor as hm
+
+    return [
+        {"n": n, **{b: hm.detectable_size(n, bounds=b, **case.settings) for b in METHODS}}
+        for n in ROWS
+    ]
+
+
+def _needed(
+    case: _Case, size: float, *, batch: int, average_run_length: float, runs: int
+) -> dict[str, Any]:
+    import huc_monitor as hm
+    from huc_monitor.planning import largest_moment
+
+    row: dict[str, Any] = {"size": size}
+    for bounds in METHODS:
+        row[bounds] = hm.labels_needed(size, bounds=bounds, **case.settings)
+    if case.pilot is None or case.candidate is None or not runs:
+        return row
+    row["e_detector"] = None
+    if size < largest_moment(**case.pilot, candidate=case.candidate):
+        delay = hm.simulate_alarm(
+            **case.pilot,
+            candidate=case.candidate,
+            size=size,
+            tolerance=case.settings["tolerance"],
+            average_run_length=average_run_length,
+            batch_size=batch,
+            n_runs=runs,
+        )
+        row["e_detector"] = int(delay.median) if math.isfinite(delay.median) else None
+    return row
+
+
+def _show(case: _Case, table: list[dict[str, Any]], needed: list[dict[str, Any]]) -> None:
+    level = case.settings["confidence_level"]
+    about = f"{case.settings['n_candidates']:,} candidates, confidence {level:g}"
+    if case.candidate is not None:
+        utility, _, node = case.candidate
+        about += f"; typical: branch {node!r} in {utility!r}"
+    typer.echo(f"Smallest moment that n labels show ({about})\n")
+    typer.echo(f"{'n':>9}  " + "".join(f"{name:>10}" for name in METHODS) + f"   {_scale()}")
+    for row in table:
+        numbers = "".join(f"{_size(row[name]):>10}" for name in METHODS)
+        typer.echo(f"{row['n']:>9,}  {numbers}   {_dots(row)}")
+    typer.echo(f"{'':>9}  {'':>30}   t theorem, s sharp, b bootstrap; none above 1\n")
+    columns = [name for name in (*METHODS, "e_detector") if name in needed[0]] if needed else []
+    if columns:
+        typer.echo("Labels needed to show a moment of that size")
+        typer.echo(f"{'size':>9}  " + "".join(f"{_title(name):>14}" for name in columns))
+    for row in needed:
+        numbers = "".join(f"{_count(row[name]):>14}" for name in columns)
+        typer.echo(f"{row['size']:>9g}  {numbers}")
+    if "e_detector" in columns:
+        typer.echo(
+            "e-detector: median of simulated streams, from the change to the alarm; '-' where most "
+            "raised none, or the typical branch cannot be that wrong."
+        )
+
+
+def _title(name: str) -> str:
+    return name.replace("_", "-")
+
+
+def _count(labels: int | None) -> str:
+    return "-" if labels is None else f"{labels:,}"
+
+
+def _size(value: float) -> str:
+    return f"{value:.4f}" if value <= 1 else "-"
+
+
+def _place(value: float) -> int:
+    """Place of a size on a logarithmic axis from 0.001 to 1."""
+    share = (math.log10(max(value, 10.0**-_DECADES)) + _DECADES) / _DECADES
+    return round(share * _AXIS)
+
+
+def _scale() -> str:
+    axis = [" "] * (_AXIS + 6)
+    for decade in range(_DECADES + 1):
+        text = f"{10.0 ** (decade - _DECADES):g}"
+        start = _place(10.0 ** (decade - _DECADES))
+        axis[start : start + len(text)] = text
+    return "".join(axis).rstrip()
+
+
+def _dots(row: dict[str, Any]) -> str:
+    axis = ["·"] * (_AXIS + 1)
+    for name in METHODS:
+        if row[name] <= 1:
+            axis[_place(row[name])] = name[0]
+    return "".join(axis)
