@@ -89,6 +89,7 @@ def simulate_alarm(
         Of the detector.
     features : DataFrame of n rows, optional
     batch_size, n_before, max_batches, n_runs : int
+    rng : int or numpy Generator, default 0
 
     Examples
     --------

@@ -50,8 +50,8 @@ import numpy as np
 from huc_monitor._betting import N_ARMS, Outcome, UtilityBets
 from huc_monitor._detector_step import CandidateNames, EDetectorStep
 from huc_monitor._inputs import check_labels, check_predictions, check_utilities
-from huc_monitor.decomposition import UtilityRows, decompose_utility, relevant_paths
-from huc_monitor.errors import InvalidInputError, UnknownNameError
+from huc_monitor.decomposition import UtilityRows, iter_decomposed, relevant_paths
+from huc_monitor.errors import HUCError, InvalidInputError, UnknownNameError
 from huc_monitor.hierarchy import LabelTree
 from huc_monitor.subgroups import Subgroups
 from huc_monitor.utilities import Utility
@@ -197,11 +197,8 @@ class EDetector:
         predictions = check_predictions(probabilities, tree=self._tree)
         codes = check_labels(labels, predictions.n, tree=self._tree)
         weights = _stack(self._subgroups.weights(features, predictions.n))
-        rows = [
-            decompose_utility(utility, predictions, codes, tree=self._tree)
-            for utility in self._utilities
-        ]
-        return self._eat(rows, weights)
+        rows = iter_decomposed(self._utilities, predictions, codes, tree=self._tree)
+        return self._eat(list(rows), weights)
 
     def update_rows(self, rows: Sequence[UtilityRows], groups: Groups) -> EDetectorStep:
         """Eat a batch that was decomposed before: the same utilities and subgroups, in order."""
@@ -309,6 +306,19 @@ class EDetector:
                 "Read data written by EDetector.to_dict, with the version that wrote it or newer."
             )
             raise InvalidInputError(msg)
+        try:
+            return cls._read(data)
+        except (KeyError, TypeError, ValueError) as error:
+            if isinstance(error, HUCError):
+                raise
+            msg = (
+                f"`data` must be what EDetector.to_dict wrote, unchanged; got {error!r} while "
+                "reading it. Restore the saved state, or start a new detector."
+            )
+            raise InvalidInputError(msg) from error
+
+    @classmethod
+    def _read(cls, data: Mapping[str, Any]) -> Self:
         detector = cls(
             tree=LabelTree.from_dict(data["tree"]),
             utilities=[Utility.from_dict(utility) for utility in data["utilities"]],

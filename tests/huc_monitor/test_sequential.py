@@ -399,6 +399,15 @@ def test_a_state_of_another_version_is_refused():
         hm.EDetector.from_dict(data)
 
 
+def test_a_damaged_state_is_refused():
+    data = new_detector().to_dict()
+    del data["bets"][0]["wealth"][0]
+    with pytest.raises(InvalidInputError, match="unchanged; got ValueError"):
+        hm.EDetector.from_dict(data)
+    with pytest.raises(InvalidInputError, match="unchanged; got KeyError"):
+        hm.EDetector.from_dict({"schema_version": 1})
+
+
 @pytest.mark.slow
 def test_calibrated_streams_raise_no_more_alarms_than_promised():
     bench = load_bench()
