@@ -57,7 +57,11 @@ _RESERVE = 0.2
 
 
 class Terms(NamedTuple):
-    """Contributions of one subgroup and utility, branch after branch, each in order of score."""
+    """Contributions of one subgroup and utility, branch after branch, each in order of score.
+
+    ``rows`` counts in the utility's order of score, so that multipliers brought into that order
+    are read from first to last.
+    """
 
     ptr: Ints
     rows: npt.NDArray[np.int32]
@@ -85,7 +89,7 @@ class BootstrapBound(Bound):
                 f"got {self.n_draws}."
             )
             raise InvalidInputError(msg)
-        self._terms: list[Terms] = []
+        self._gathered: list[tuple[Ints, list[Terms]]] = []
         self._scales: list[Floats] = []
         self._worst = np.zeros(-(-self.n_draws // _lanes()) * _lanes(), dtype=np.float32)
         self._repeats = np.empty(0)
@@ -97,13 +101,12 @@ class BootstrapBound(Bound):
         scales = np.sqrt(second_moments(rows, groups) + floor)
         self._scales.append(scales.ravel())
         self._repeats, self._n_rows = groups.repeats, rows.order.size
-        self._terms += list(
-            run_tasks(
-                lambda c: gather_terms(rows, groups, c, 1.0 / (scales[c] * math.sqrt(self.n))),
-                [(c,) for c in range(len(groups.weights))],
-            )
+        parts = run_tasks(
+            lambda c: gather_terms(rows, groups, c, 1.0 / (scales[c] * math.sqrt(self.n))),
+            [(c,) for c in range(len(groups.weights))],
         )
-        if sum(terms.rows.size for terms in self._terms) > _MOST_TERMS:
+        self._gathered.append((rows.order, list(parts)))
+        if sum(terms.rows.size for _, parts in self._gathered for terms in parts) > _MOST_TERMS:
             self._run()
 
     def radii(self) -> Floats:
@@ -123,13 +126,17 @@ class BootstrapBound(Bound):
             from huc_monitor import _kernels
 
             xi = multipliers(self.seed, block, self._n_rows, self._repeats)
+            by_score = np.empty_like(xi)
             worst = self._worst[block * lanes : (block + 1) * lanes]
-            for terms in self._terms:
-                _kernels.raise_to_ranges(*terms, xi, worst)
+            for order, parts in self._gathered:
+                # Clipping never happens; it spares numpy a second buffer.
+                np.take(xi, order, axis=0, out=by_score, mode="clip")
+                for terms in parts:
+                    _kernels.raise_to_ranges(*terms, by_score, worst)
 
-        if self._terms:
+        if self._gathered:
             list(run_tasks(work, [(block,) for block in range(self._worst.size // lanes)]))
-        self._terms = []
+        self._gathered = []
 
 
 def gather_terms(rows: SortedRows, groups: Groups, c: int, units: Floats) -> Terms:
@@ -152,7 +159,6 @@ def gather_terms(rows: SortedRows, groups: Groups, c: int, units: Floats) -> Ter
     )
     _kernels.gather_terms(
         rows.scores,
-        rows.order,
         rows.labels,
         mine.values,
         mine.positions,

@@ -98,10 +98,10 @@ def count_terms(labels, values, positions, paths, ptr):
 
 
 @njit(nogil=True, cache=True)
-def gather_terms(scores, order, labels, values, positions, paths, units, ptr, rows, terms, closes):
+def gather_terms(scores, labels, values, positions, paths, units, ptr, rows, terms, closes):
     """List every branch's nonzero contributions in order of score.
 
-    terms[e] is the contribution times units[branch], rows[e] the caller's row, and closes[e] says
+    terms[e] is the contribution times units[branch], rows[e] the sorted row, and closes[e] says
     that no later contribution of the branch has the same score: only there may an interval end.
     """
     cursor = ptr[:-1].copy()
@@ -118,7 +118,7 @@ def gather_terms(scores, order, labels, values, positions, paths, units, ptr, ro
                 closes[e - 1] = 0
             score_of[j] = scores[i]
             cursor[j] = e + 1
-            rows[e] = order[i]
+            rows[e] = i
             terms[e] = np.float32(values[i, d] * units[j])
             closes[e] = 1
 
