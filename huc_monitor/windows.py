@@ -199,7 +199,14 @@ class TimeWindows(_Requirements):
 
     def end_of(self, start: datetime) -> datetime:
         """Return the end of the window that starts at `start`."""
-        return Span.parse(self.length).after(start, self.zone)
+        length, stride = Span.parse(self.length), Span.parse(self.stride)
+        if not (length.by_calendar and stride.by_calendar):
+            return length.after(start, self.zone)
+        # Where clocks jump at midnight a day starts at one: count from the midnight it stands for.
+        wall = start.astimezone(self.zone).replace(tzinfo=None, fold=0)
+        midnight = MONDAY + (wall - MONDAY) // stride.nominal * stride.nominal
+        wall = midnight if from_wall(midnight, self.zone) == start else wall
+        return from_wall(wall + length.nominal, self.zone)
 
     def ranges(self, rows: Rows, after: datetime | None) -> Iterator[tuple[datetime, datetime]]:
         """Yield the windows that begin after `after`, up to the one of the last prediction."""

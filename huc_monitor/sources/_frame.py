@@ -97,7 +97,7 @@ class FrameTable:
         """Read columns of the rows whose `key` is among `values`, up to a time, inclusive."""
         wanted = self.frame[key].isin(pd.Index(values)).to_numpy()
         if time is not None and until is not None:
-            wanted &= self._read(time) <= to_column(until)
+            wanted = wanted & (self._read(time) <= to_column(until))
         return self.frame.loc[wanted, list(columns)]
 
     def _between(self, time: TimeColumn, start: datetime, end: datetime) -> NDArray[np.intp]:

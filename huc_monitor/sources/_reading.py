@@ -179,7 +179,8 @@ class Reading:
         versions = self._array("version", self.source.columns.model_version)
         if versions is None:
             return None
-        return np.array([None if pd.isna(v) else str(v) for v in versions], dtype=object)
+        codes, distinct = pd.factorize(versions)
+        return np.array([*map(_version, distinct), None], dtype=object)[codes]
 
     def _check_bad(self, n: int) -> None:
         limit = self.source.max_bad_share
@@ -210,6 +211,12 @@ class Reading:
             if name.startswith(before) and name.endswith(after) and name not in known:
                 return f" The log also has {name!r}: is a leaf missing from the tree?"
         return ""
+
+
+def _version(value: Any) -> str:
+    # Whole numbers that share a column with missing values come as 3.0.
+    whole = isinstance(value, float) and value.is_integer()
+    return str(int(value) if whole else value)
 
 
 def _order(frame: pd.DataFrame) -> NDArray[np.int64] | None:

@@ -155,7 +155,8 @@ class SQLTable:
 
         try:
             if not self._engine:
-                self._engine.append(sa.create_engine(self.url))
+                # No pool: between checks, which may be a day apart, no connection is held.
+                self._engine.append(sa.create_engine(self.url, poolclass=sa.pool.NullPool))
             with self._engine[0].connect() as connection:
                 yield connection
         except (sa.exc.SQLAlchemyError, ImportError) as error:

@@ -1,0 +1,470 @@
+from __future__ import annotations
+
+from datetime import UTC, datetime, timedelta
+from zoneinfo import ZoneInfo
+
+import numpy as np
+import pandas as pd
+import pytest
+import sqlalchemy as sa
+
+import huc_monitor as hm
+from huc_monitor.sources import (
+    Columns,
+    DuckTable,
+    FrameTable,
+    LabelTable,
+    Partition,
+    PredictionSource,
+    SQLTable,
+    TableSource,
+    TooManyBadRowsError,
+    concatenate,
+)
+
+START, END = datetime(2024, 1, 1, tzinfo=UTC), datetime(2024, 1, 2, tzinfo=UTC)
+TREE = hm.LabelTree.from_nested({"a": ["a1", "a2"], "b": None})
+KINDS = ("frame", "parquet", "csv", "duckdb", "sqlite", "postgres")
+
+
+def rows(n: int = 100, **columns) -> pd.DataFrame:
+    times = pd.Timestamp(START) + pd.to_timedelta(np.arange(n), unit="min")
+    given = {"id": np.arange(n), "at": times, "p_b": 0.5, "p_a1": 0.2, "p_a2": 0.3, "y": "b"}
+    return pd.DataFrame({**given, **columns})
+
+
+def open_frame(frame: pd.DataFrame, *, tree: hm.LabelTree = TREE, labels=None, **options):
+    names = {"time": "at", "probabilities": "p_{leaf}", "id": "id"}
+    names |= {"label": None if labels else "y"} | options.pop("columns", {})
+    return TableSource(
+        FrameTable(frame), tree=tree, columns=Columns(**names), labels=labels, **options
+    )
+
+
+def test_a_table_source_keeps_the_contract_of_a_prediction_source():
+    assert isinstance(open_frame(rows()), PredictionSource)
+
+
+def test_one_unknown_label_is_set_aside_and_counted():
+    frame = rows()
+    frame.loc[7, "y"] = "c"
+    window = open_frame(frame).labelled(START, END)
+    assert (window.n, window.n_labelled, window.n_quarantined) == (99, 100, 1)
+    assert dict(window.bad_reasons) == {"unknown label": 1}
+    (bad,) = window.bad_rows
+    assert (bad.id, bad.reason) == (7, "unknown label 'c'")
+    assert bad.time == START + timedelta(minutes=7)
+    assert 7 not in window.ids.tolist()
+
+
+def test_too_many_unknown_labels_are_an_error_that_shows_the_first():
+    frame = rows()
+    frame.loc[:5, "y"] = "c"
+    message = r"6 of 100 rows .* \(6 unknown label\), more than 0.05 .* id 0, .* unknown label 'c'"
+    with pytest.raises(TooManyBadRowsError, match=message):
+        open_frame(frame).labelled(START, END)
+    assert open_frame(frame, max_bad_share=0.06).labelled(START, END).n == 94
+
+
+@pytest.mark.parametrize(
+    ("row", "reason"),
+    [
+        ([np.nan, 0.5, 0.5], "bad probabilities: nan for 'a1'"),
+        ([0.5, -0.5, 1.0], "bad probabilities: -0.5 for 'a2'"),
+        ([0.5, 0.5, np.inf], "bad probabilities: inf for 'b'"),
+        ([0.5, 0.2, 0.2], "bad probabilities: they sum to 0.9"),
+    ],
+)
+def test_bad_probabilities_are_set_aside_with_the_reason(row, reason):
+    frame = rows()
+    frame.loc[3, ["p_a1", "p_a2", "p_b"]] = row
+    source = open_frame(frame)
+    for data in (source.labelled(START, END), source.predictions(START, END)):
+        assert data.n == 99
+        assert [bad.reason for bad in data.bad_rows] == [reason]
+
+
+def test_only_the_first_few_bad_rows_are_kept_as_examples():
+    frame = rows()
+    frame.loc[:19, "y"] = "c"
+    window = open_frame(frame, max_bad_share=1).labelled(START, END)
+    assert window.n_quarantined == 20
+    assert [bad.id for bad in window.bad_rows] == [0, 1, 2, 3, 4]
+
+
+def test_a_cell_that_is_no_number_does_not_end_the_read_of_a_csv_file(make_table):
+    frame = rows(p_b=["x"] + ["0.5"] * 99)
+    table = make_table("csv", frame, "at")
+    columns = Columns(time="at", probabilities="p_{leaf}", label="y", id="id")
+    window = TableSource(table, tree=TREE, columns=columns).labelled(START, END)
+    assert (window.n, window.n_quarantined) == (99, 1)
+
+
+def test_rounded_probabilities_are_rescaled_within_the_sum_tolerance():
+    frame = rows(p_a1=0.3333, p_a2=0.3333, p_b=0.3333)
+    with pytest.raises(TooManyBadRowsError, match=r"they sum to 0.9999"):
+        open_frame(frame).labelled(START, END)
+    window = open_frame(frame, sum_tolerance=1e-3).labelled(START, END)
+    np.testing.assert_allclose(window.probabilities, 1 / 3)
+    hm.audit(window.probabilities, window.labels, tree=TREE, utilities=[hm.TopK(1)])
+
+
+def test_exact_probabilities_are_left_alone_to_the_last_bit():
+    rng = np.random.default_rng(0)
+    p = rng.dirichlet(np.ones(3), 100)
+    frame = rows(p_a1=p[:, 0], p_a2=p[:, 1], p_b=p[:, 2])
+    window = open_frame(frame, sum_tolerance=1e-3).labelled(START, END)
+    assert (window.probabilities == p).all()
+
+
+def test_a_leaf_that_the_log_does_not_know_is_an_error_when_the_source_is_opened():
+    grown = hm.LabelTree.from_nested({"a": ["a1", "a2", "a3"], "b": None})
+    message = r"must have the column 'p_a3' \(the probability of the leaf 'a3'\). Did you mean"
+    with pytest.raises(hm.UnknownNameError, match=message):
+        open_frame(rows(), tree=grown)
+
+
+def test_a_leaf_removed_from_the_tree_is_named_when_rows_no_longer_sum_to_one():
+    pruned = hm.LabelTree.flat(["a1", "b"])
+    message = r"sum to 0.7.* The log also has 'p_a2': is a leaf missing from the tree\?"
+    with pytest.raises(TooManyBadRowsError, match=message):
+        open_frame(rows(), tree=pruned).labelled(START, END)
+
+
+def test_a_window_in_which_the_model_version_changes_says_so_and_is_not_split():
+    frame = rows(v=[3] * 60 + [4] * 39 + [None])
+    window = open_frame(frame, columns={"model_version": "v"}).labelled(START, END)
+    assert window.n == 100
+    assert window.versions == {"3": 60, "4": 39, "": 1}
+    old = window.take(window.model_versions == "3")
+    assert (old.n, len(old.features), old.labels.shape) == (60, 60, (60,))
+    assert old.versions == {"3": 60}
+    assert open_frame(frame).labelled(START, END).versions == {}
+
+
+def test_columns_can_be_named_one_by_one():
+    mapping = {"b": "p_b", "a1": "p_a1", "a2": "p_a2"}
+    window = open_frame(rows(), columns={"probabilities": mapping}).labelled(START, END)
+    assert window.probabilities[0].tolist() == [0.2, 0.3, 0.5]
+
+
+@pytest.mark.parametrize(
+    ("columns", "message"),
+    [
+        ({"probabilities": "p_leaf"}, r"must be a pattern with \{leaf\} in it"),
+        ({"probabilities": {"a1": "p_a1", "b": "p_b"}}, "it misses 'a2'"),
+        ({"probabilities": {"a1": "x", "a2": "x", "b": "x", "c": "x"}}, "it has 'c'"),
+        ({"list_column": "p", "classes": ["a1", "b"]}, "'a2' among the differences"),
+        ({"list_column": "p", "classes": ["a1", "b", "b"]}, "`classes` must name every leaf"),
+        ({"list_column": "p"}, r"must have the column 'p' \(the list of probabilities\)"),
+        ({"time": "when"}, r"must have the column 'when' \(the time\)"),
+        ({"features": ["age"]}, r"must have the column 'age' \(a feature"),
+        ({"time_zone": "Mars/Base"}, "`time_zone` must be an IANA time zone; got 'Mars/Base'"),
+        ({"time_unit": "min"}, "`time_unit` must be one of 's', 'ms', 'us', 'ns'; got 'min'"),
+        ({"label": None}, "got neither"),
+    ],
+)
+def test_wrong_columns_are_named_when_the_source_is_opened(columns, message):
+    with pytest.raises(hm.InvalidInputError, match=message):
+        open_frame(rows(), columns=columns)
+
+
+def test_rows_with_an_id_that_was_there_before_are_kept_and_counted():
+    frame = rows(id=[0] * 3 + list(range(97)))
+    window = open_frame(frame).labelled(START, END)
+    assert (window.n, window.n_duplicate_ids) == (100, 3)
+
+
+def test_rows_of_equal_time_are_ordered_by_id_whatever_their_order_in_the_log():
+    frame = rows(at=pd.Timestamp(START))
+    shuffled = frame.sample(frac=1, random_state=0)
+    window = open_frame(shuffled).labelled(START, END)
+    assert window.ids.tolist() == list(range(100))
+
+
+def test_reading_leaves_the_frame_as_it_was():
+    frame = rows()
+    before = frame.copy(deep=True)
+    open_frame(frame, sum_tolerance=0.1).labelled(START, END)
+    pd.testing.assert_frame_equal(frame, before)
+
+
+LATE = pd.Timestamp(START) + pd.Timedelta(hours=30)
+
+
+def late(table: pd.DataFrame) -> LabelTable:
+    return LabelTable(table=FrameTable(table), id="key", label="y", time="seen")
+
+
+def test_of_labels_with_equal_times_the_last_in_text_order_wins_whatever_the_row_order():
+    labels = pd.DataFrame({"key": [1, 1, 1], "y": ["a2", "b", "a1"], "seen": LATE})
+    for order in ([0, 1, 2], [1, 2, 0], [2, 0, 1]):
+        source = open_frame(rows(), labels=late(labels.iloc[order]))
+        window = source.labelled(START, END)
+        assert window.labels.tolist() == [2]
+        assert window.n_duplicate_labels == 2
+
+
+def test_labels_of_other_windows_and_missing_labels_do_not_count():
+    labels = pd.DataFrame({"key": [5, 999, 6], "y": ["b", "b", None], "seen": LATE})
+    window = open_frame(rows(), labels=late(labels)).labelled(START, END)
+    assert (window.n, window.n_labelled, window.n_predictions) == (1, 1, 100)
+    assert window.n_duplicate_labels == 0
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_ids_meet_although_one_table_stores_them_as_numbers_and_the_other_as_text(kind, make_table):
+    frame = rows(20).drop(columns="y")
+    labels = pd.DataFrame({"key": [str(i) for i in range(5)] + ["x"], "y": "a1", "seen": LATE})
+    for log, late_labels in (
+        (frame, labels),
+        (frame.assign(id=frame["id"].astype(str)), labels.iloc[:5].assign(key=range(5))),
+    ):
+        source = TableSource(
+            make_table(kind, log, "at"),
+            tree=TREE,
+            columns=Columns(time="at", probabilities="p_{leaf}", id="id"),
+            labels=LabelTable(table=make_table(kind, late_labels, "seen"), id="key", label="y"),
+        )
+        window = source.labelled(START, END)
+        assert window.labels.tolist() == [0] * 5
+        assert window.counts == source.counts(START, END)
+        assert window.label_times is None
+
+
+@pytest.mark.parametrize(
+    ("leaves", "values", "codes"),
+    [
+        (["x", "y"], ["x", "y"], [0, 1]),
+        (["x", "y"], [0, 1], [0, 1]),
+        (["x", "y"], [0.0, 1.0], [0, 1]),
+        (["x", "y"], ["0", "1"], [0, 1]),
+        (["1", "0"], [0, 1], [1, 0]),
+        (["1", "0"], ["0", "1"], [1, 0]),
+        (["x", "y"], [np.int8(1), np.float32(0)], [1, 0]),
+    ],
+)
+def test_whole_numbers_are_names_where_leaves_have_such_names_and_codes_elsewhere(
+    leaves, values, codes
+):
+    at = pd.Timestamp(START)
+    frame = pd.DataFrame({"at": at, leaves[0]: 0.5, leaves[1]: 0.5, "label": values})
+    columns = Columns(time="at", label="label")
+    source = TableSource(FrameTable(frame), tree=hm.LabelTree.flat(leaves), columns=columns)
+    assert source.labelled(START, END).labels.tolist() == codes
+
+
+@pytest.mark.parametrize("value", [2, -1, 0.5, True, "2", "", ("x",), b"x"])
+def test_what_is_no_leaf_and_no_code_is_an_unknown_label(value):
+    frame = pd.DataFrame({"at": [pd.Timestamp(START)], "x": 0.5, "z": 0.5})
+    frame["y"] = pd.Series([value], dtype=object)
+    source = TableSource(
+        FrameTable(frame),
+        tree=hm.LabelTree.flat(["x", "z"]),
+        columns=Columns(time="at", label="y"),
+        max_bad_share=1,
+    )
+    assert dict(source.labelled(START, END).bad_reasons) == {"unknown label": 1}
+
+
+def test_codes_are_positions_in_the_classes_of_a_list_column():
+    frame = pd.DataFrame({"at": pd.Timestamp(START), "p": [[0.1, 0.2, 0.7]] * 3, "y": [0, 1, 2]})
+    columns = Columns(time="at", list_column="p", classes=["b", "a2", "a1"], label="y")
+    window = TableSource(FrameTable(frame), tree=TREE, columns=columns).labelled(START, END)
+    assert window.probabilities[0].tolist() == [0.7, 0.2, 0.1]
+    assert window.labels.tolist() == [2, 1, 0]
+
+
+@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize(("day", "hours"), [("2024-03-31", 23), ("2024-10-27", 25)])
+def test_wall_times_on_the_day_the_clocks_change_are_read_in_their_zone(
+    kind, day, hours, make_table
+):
+    berlin = ZoneInfo("Europe/Berlin")
+    day = datetime.fromisoformat(day)
+    wall = [day - timedelta(hours=12) + timedelta(minutes=30 * i) for i in range(96)]
+    frame = rows(96, at=pd.Series(wall))
+    columns = Columns(
+        time="at", probabilities="p_{leaf}", label="y", id="id", time_zone="Europe/Berlin"
+    )
+    source = TableSource(make_table(kind, frame, "at"), tree=TREE, columns=columns)
+    start = day.replace(tzinfo=berlin)
+    end = (day + timedelta(days=1)).replace(tzinfo=berlin)
+    assert end.astimezone(UTC) - start.astimezone(UTC) == timedelta(hours=hours)
+    window = source.labelled(start, end)
+    # Every wall time of the day is there once, also those that the clocks skip or repeat.
+    assert window.ids.tolist() == list(range(24, 72))
+    assert window.n_predictions == source.counts(start, end).n_predictions == 48
+    moments = window.times
+    assert (np.diff(moments) >= np.timedelta64(0, "us")).all()
+    # Cutting the day anywhere loses nothing and doubles nothing.
+    for minutes in range(75, 60 * hours, 285):
+        cut = start.astimezone(UTC) + timedelta(minutes=minutes)
+        parts = source.counts(start, cut).n_predictions, source.counts(cut, end).n_predictions
+        assert sum(parts) == 48
+        assert parts[0] == (moments < np.datetime64(cut.replace(tzinfo=None))).sum()
+
+
+@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize(("unit", "per_second"), [("s", 1), ("ms", 10**3), ("ns", 10**9)])
+def test_times_can_be_numbers_since_1970(kind, unit, per_second, make_table):
+    seconds = int(START.timestamp()) + 60 * np.arange(100)
+    frame = rows(at=seconds * per_second)
+    columns = Columns(time="at", probabilities="p_{leaf}", label="y", id="id", time_unit=unit)
+    source = TableSource(make_table(kind, frame, "at"), tree=TREE, columns=columns)
+    assert source.time_range().first == START
+    window = source.labelled(START + timedelta(minutes=10), START + timedelta(minutes=20))
+    assert window.ids.tolist() == list(range(10, 20))
+    assert source.advance(START, 10) == START + timedelta(minutes=10)
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_numbers_without_a_unit_are_refused(kind, make_table):
+    frame = rows(at=range(100))
+    columns = Columns(time="at", probabilities="p_{leaf}", label="y")
+    source = TableSource(make_table(kind, frame, "at"), tree=TREE, columns=columns)
+    with pytest.raises(hm.InvalidInputError, match=r"`time_unit` must be given .* column 'at'"):
+        source.counts(START, END)
+
+
+@pytest.mark.parametrize(
+    ("form", "matches"),
+    [
+        ("%Y-%m-%d", False),
+        ("%Y-%m-%d %H:%M", True),
+        ("%Y-%m-%d %H:%M:%S", True),
+        ("%Y-%m-%dT%H:%M:%S.%f", True),
+        ("%Y-%m-%dT%H:%M:%SZ", True),
+        ("%Y-%m-%d %H:%M:%S.%f+00:00", True),
+    ],
+)
+def test_texts_in_one_iso_form_are_times_in_sqlite(form, matches, make_table):
+    frame = rows()
+    frame["at"] = frame["at"].dt.strftime(form)
+    columns = Columns(time="at", probabilities="p_{leaf}", label="y", id="id")
+    source = TableSource(make_table("sqlite", frame, "at"), tree=TREE, columns=columns)
+    ids = source.labelled(START, START + timedelta(minutes=10, microseconds=1)).ids.tolist()
+    assert ids == (list(range(11)) if matches else list(range(100)))
+
+
+def test_texts_with_another_offset_cannot_be_compared_and_are_refused(make_table):
+    frame = rows(at="2024-01-01T00:00:00+02:00")
+    columns = Columns(time="at", probabilities="p_{leaf}", label="y")
+    source = TableSource(make_table("sqlite", frame, "at"), tree=TREE, columns=columns)
+    with pytest.raises(hm.InvalidInputError, match=r"must hold ISO times .* got '2024-01-01T00:00"):
+        source.counts(START, END)
+
+
+def test_declared_times_of_sqlite_are_compared_as_they_are_stored(tmp_path):
+    url = f"sqlite:///{tmp_path / 'log.db'}"
+    engine = sa.create_engine(url)
+    frame = rows()
+    frame["at"] = frame["at"].dt.tz_localize(None)
+    frame.to_sql("log", engine, index=False)  # declares DATETIME, stores text
+    engine.dispose()
+    columns = Columns(time="at", probabilities="p_{leaf}", label="y", id="id")
+    source = TableSource(SQLTable(url, "log"), tree=TREE, columns=columns)
+    assert source.labelled(START, START + timedelta(minutes=3)).ids.tolist() == [0, 1, 2]
+
+
+def test_a_window_reads_its_own_partition_and_the_needed_columns_only(make_table):
+    frame = rows(3 * 24 * 60, at=pd.date_range(START, periods=3 * 24 * 60, freq="min"), junk="x")
+    columns = Columns(time="at", probabilities="p_{leaf}", label="y", id="id")
+    source = TableSource(make_table("hive", frame, "at"), tree=TREE, columns=columns)
+    profile = source.profile(START + timedelta(days=1), END + timedelta(days=1))
+    assert (profile.n_files_read, profile.n_files) == (1, 3)
+    assert profile.n_rows_read == 24 * 60
+    assert "junk" not in profile.plan
+    assert set(profile.columns) == {"at", "p_a1", "p_a2", "p_b", "y", "id"}
+
+
+def test_without_a_promise_about_folders_no_row_is_lost(make_table, tmp_path):
+    frame = rows(3 * 24 * 60, at=pd.date_range(START, periods=3 * 24 * 60, freq="min"))
+    make_table("hive", frame, "at")
+    columns = Columns(time="at", probabilities="p_{leaf}", label="y", id="id")
+    table = DuckTable.files(tmp_path / "hive1")
+    source = TableSource(table, tree=TREE, columns=columns)
+    start, end = START + timedelta(hours=20), START + timedelta(hours=28)
+    assert source.labelled(start, end).ids.tolist() == list(range(1200, 1680))
+    kolkata = DuckTable.files(tmp_path / "hive1", partition=Partition({"day": "%Y-%m-%d"}))
+    source = TableSource(kolkata, tree=TREE, columns=columns)
+    assert source.labelled(start, end).ids.tolist() == list(range(1200, 1680))
+
+
+def test_only_sources_read_by_duckdb_can_be_profiled():
+    with pytest.raises(hm.InvalidInputError, match="must be read by DuckDB to be profiled"):
+        open_frame(rows()).profile(START, END)
+
+
+@pytest.mark.parametrize(
+    ("make", "message"),
+    [
+        (lambda path: DuckTable.files(path / "no.parquet").columns(), "could not be read: .*no"),
+        (lambda path: DuckTable.files(path / "log.txt"), "`path` must end in one of .parquet"),
+        (lambda path: DuckTable.database(path / "no.duckdb", "t"), "must be an existing file"),
+        (lambda _: SQLTable("nonsense", "t").columns(), "its URL cannot be parsed"),
+        (lambda path: SQLTable(f"sqlite:///{path}/x.db", "t").columns(), "got 't'"),
+        (lambda _: FrameTable([1]), "must be a pandas DataFrame; got list"),
+        (lambda _: FrameTable(pd.DataFrame([[1, 2]], columns=["a", "a"])), "got 'a' more than"),
+    ],
+)
+def test_tables_that_are_not_there_are_named(make, message, tmp_path):
+    with pytest.raises(hm.InvalidInputError, match=message):
+        make(tmp_path)
+
+
+def test_an_unknown_table_of_a_duckdb_file_is_answered_with_those_there(make_table, tmp_path):
+    make_table("duckdb", rows(), "at")
+    with pytest.raises(hm.InvalidInputError, match=r"got 'logs'. There are: 'log'"):
+        DuckTable.database(tmp_path / "duckdb1", "logs")
+
+
+def test_a_password_is_never_shown():
+    url = "postgresql+psycopg://me:hunter2@/db?host=/nowhere"
+    for text in (repr(SQLTable(url, "log")), SQLTable(url, "log").name):
+        assert "hunter2" not in text
+    with pytest.raises(hm.InvalidInputError, match="SQL table 'log' could not be read") as caught:
+        SQLTable(url, "log").columns()
+    assert "hunter2" not in str(caught.value)
+    assert caught.value.__cause__ is None
+
+
+def test_adjacent_ranges_join_into_one_window():
+    frame = rows(v="1")
+    frame.loc[[3, 90], "y"] = "c"
+    source = open_frame(frame, columns={"model_version": "v"})
+    middle = START + timedelta(minutes=50)
+    whole = source.labelled(START, END)
+    joined = concatenate([source.labelled(START, middle), source.labelled(middle, END)])
+    assert joined.ids.tolist() == whole.ids.tolist()
+    assert (joined.probabilities == whole.probabilities).all()
+    assert joined.counts == whole.counts
+    assert (joined.bad_rows, joined.n_quarantined) == (whole.bad_rows, 2)
+    assert joined.versions == whole.versions
+    assert (joined.start, joined.end) == (START, END)
+    with pytest.raises(hm.InvalidInputError, match="must follow one another without a gap"):
+        concatenate([source.labelled(middle, END), source.labelled(START, middle)])
+    with pytest.raises(hm.InvalidInputError, match="must hold at least one range"):
+        concatenate([])
+
+
+@pytest.mark.parametrize(
+    ("start", "end", "message"),
+    [
+        (END, START, "`end` must not be before `start`"),
+        (START.replace(tzinfo=None), END, "`start` must be a datetime with a time zone"),
+    ],
+)
+def test_a_range_needs_an_order_and_a_zone(start, end, message):
+    with pytest.raises(hm.InvalidInputError, match=message):
+        open_frame(rows()).labelled(start, end)
+
+
+def test_an_empty_log_has_no_time_range(make_table):
+    for kind in ("frame", "parquet", "sqlite"):
+        empty = rows().iloc[:0]
+        columns = Columns(time="at", probabilities="p_{leaf}", label="y", id="id")
+        source = TableSource(make_table(kind, empty, "at"), tree=TREE, columns=columns)
+        assert source.time_range() is None
+        assert source.labelled(START, END).n == 0
+        assert source.advance(START, 1) is None
