@@ -6,9 +6,10 @@ One audited window is one step. What the window says of a candidate by itself is
 * **critical**: its lower bound does, or the e-detector names the candidate.
 
 An alert opens after `min_windows` windows in a row above the tolerance. Then a higher level takes
-effect at once, and a lower one after `resolve_after` windows in a row, so that it does not flicker. People hear of an alert when it opens, escalates, eases or is resolved, and
-again after each cool-down while it lasts. One that comes back soon after it was resolved is
-recorded, but not announced unless it is worse than before.
+effect at once, and a lower one after `resolve_after` windows in a row, so that it does not flicker.
+People hear of an alert when it opens, escalates, eases or is resolved, and again after each
+cool-down while it lasts. One that comes back soon after it was resolved is recorded, but not
+announced unless it is worse than before.
 """
 
 from __future__ import annotations
@@ -162,7 +163,7 @@ def advance(
     steps: list[AlertStep] = []
     for judgement in judgements:
         before = alerts.get(judgement.candidate)
-        if before is not None and before.level is None and end - before.last_seen > policy.pause:
+        if before is not None and _is_over(before, end, policy):
             before = None
         if before is None and judgement.level is None:
             continue
@@ -173,6 +174,11 @@ def advance(
         if step is not None:
             steps.append(step)
     return after, steps
+
+
+def _is_over(alert: AlertState, end: datetime, policy: AlertPolicy) -> bool:
+    resolved = alert.level is None and not alert.n_rising
+    return resolved and end - alert.last_seen > policy.pause
 
 
 @dataclass(frozen=True, slots=True)

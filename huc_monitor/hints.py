@@ -72,20 +72,20 @@ def rows_inside(rows: UtilityRows, weights: np.ndarray[Any, Any], low: float, hi
 
 
 def branch_frequencies(
-    tree: LabelTree, branch: int, probabilities: Floats, labels: Ints
+    tree: LabelTree, branch: int, mass: Floats, counts: Ints
 ) -> dict[str, dict[str, float]]:
     """Predicted and observed share of every child among the cases under a branch.
+
+    `mass` is the probability of every leaf summed over rows, `counts` how often it happened.
 
     Examples
     --------
     >>> import huc_monitor as hm
     >>> tree = hm.LabelTree.flat(["a", "b"])
-    >>> branch_frequencies(tree, 0, np.array([[0.5, 0.5]] * 4), np.array([0, 0, 0, 1]))["a"]
+    >>> branch_frequencies(tree, 0, np.array([2.0, 2.0]), np.array([3, 1]))["a"]
     {'predicted': 0.5, 'observed': 0.75}
     """
     names, slices = children(tree, branch)
-    counts = np.bincount(labels, minlength=tree.n_leaves)
-    mass = probabilities.sum(axis=0)
     predicted = np.array([mass[one].sum() for one in slices])
     observed = np.array([counts[one].sum() for one in slices], dtype=np.float64)
     if not observed.sum() or not predicted.sum():

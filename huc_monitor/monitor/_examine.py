@@ -1,0 +1,274 @@
+"""One window: audit it, compare it with tolerance and reference, and say what changed."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from time import perf_counter
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from huc_monitor.alerts import advance, judge
+from huc_monitor.audit import audit_rows
+from huc_monitor.curves import reliability_curve
+from huc_monitor.drift import DriftPolicy, DriftReference, compare, summarise
+from huc_monitor.hints import (
+    Cancellation,
+    branch_frequencies,
+    cancellation,
+    child_hints,
+    rows_inside,
+    shift_hints,
+)
+from huc_monitor.records import AlertTransition
+from huc_monitor.result import Candidate
+from huc_monitor.tolerance import accepted
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+
+    import pandas as pd
+
+    from huc_monitor._program import Floats
+    from huc_monitor.alerts import AlertStep, Judgement
+    from huc_monitor.monitor._parts import Parts
+    from huc_monitor.monitor._rows import Decomposed
+    from huc_monitor.records import AlertState, DriftFinding
+    from huc_monitor.result import AuditResult
+    from huc_monitor.sequential import EDetectorStep
+    from huc_monitor.subgroups import Subgroups
+    from huc_monitor.windows import Window
+
+Triple = tuple[str, str, str]
+_MOST_HINTED = 20
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Reference:
+    """The frozen window that others are compared with."""
+
+    moments: Floats
+    drift: DriftReference
+
+    def to_dict(self) -> dict[str, Any]:
+        """JSON-safe form."""
+        return {"moments": self.moments.tolist(), "drift": self.drift.to_dict()}
+
+    @classmethod
+    def from_dict(cls, data: Mapping[str, Any]) -> Reference:
+        """Read what `to_dict` wrote."""
+        return cls(np.array(data["moments"]), DriftReference.from_dict(data["drift"]))
+
+
+@dataclass(slots=True, eq=False)
+class Examination:
+    """The audit of one window and what follows from it."""
+
+    parts: Parts
+    subgroups: Subgroups
+    window: Window
+    found: Decomposed
+    result: AuditResult
+    frame: pd.DataFrame
+    tolerances: Floats
+    drift: tuple[DriftFinding, ...]
+    reference: Reference | None
+    seconds: float
+
+    @classmethod
+    def of(
+        cls,
+        parts: Parts,
+        subgroups: Subgroups,
+        window: Window,
+        found: Decomposed,
+        reference: Reference | None,
+    ) -> Examination:
+        """Audit the window's rows and measure their drift."""
+        started = perf_counter()
+        options = parts.options
+        result = audit_rows(
+            found.rows,
+            found.groups(),
+            subgroups=subgroups,
+            bounds=options.bounds,
+            confidence_level=options.confidence_level,
+            n_draws=options.n_draws,
+            rng=options.rng,
+            interiorized=found.interiorized,
+        )
+        seconds = perf_counter() - started
+        values = parts.tolerance.values(parts.tree, parts.utilities, subgroups)
+        frame = result.to_frame()
+        allowed = None
+        if parts.tolerance.relative and reference is not None:
+            allowed = reference.moments
+        drift: tuple[DriftFinding, ...] = ()
+        if parts.drift is not None and reference is not None:
+            drift = compare(
+                reference.drift,
+                found.data.probabilities,
+                found.rows,
+                found.weights,
+                tree=parts.tree,
+                subgroups=subgroups,
+                policy=parts.drift,
+            )
+        tolerances = accepted(values, frame["moment"].to_numpy(), allowed)
+        return cls(
+            parts, subgroups, window, found, result, frame, tolerances, drift, reference, seconds
+        )
+
+    def as_reference(self) -> Reference:
+        """Freeze this window as what others are compared with."""
+        data = self.found.data
+        summary = summarise(
+            data.probabilities,
+            self.found.rows,
+            self.found.weights,
+            subgroups=self.subgroups,
+            labels=data.labels,
+        )
+        return Reference(self.frame["moment"].to_numpy(), summary)
+
+    def judgements(self, step: EDetectorStep | None) -> list[Judgement]:
+        """Say of every candidate what this window by itself says."""
+        names = self.frame[["utility", "subgroup", "node"]].itertuples(index=False, name=None)
+        return judge(
+            [(str(u), str(c), str(v)) for u, c, v in names],
+            self.frame["moment"].to_numpy(),
+            self.frame["lower"].to_numpy(),
+            self.tolerances,
+            step,
+        )
+
+    def advance(
+        self, alerts: Mapping[Triple, AlertState], judgements: Sequence[Judgement]
+    ) -> tuple[dict[Triple, AlertState], list[AlertTransition]]:
+        """Take alerts through this window, and say what a message needs to know."""
+        after, steps = advance(
+            alerts,
+            judgements,
+            ordinal=self.window.ordinal,
+            start=self.window.start,
+            end=self.window.end,
+            policy=self.parts.alerts,
+        )
+        excess = sorted(
+            (step for step in steps if step.announced and step.kind != "resolved"),
+            key=lambda step: step.judgement.tolerance - abs(step.judgement.moment),
+        )
+        hinted = {step.judgement.row for step in excess[:_MOST_HINTED]}
+        return after, [self._transition(step, step.judgement.row in hinted) for step in steps]
+
+    def _transition(self, step: AlertStep, explain: bool) -> AlertTransition:  # noqa: FBT001
+        row = self.frame.iloc[step.judgement.row]
+        utility = self.parts.utilities[self._utility(row["utility"])]
+        hidden, hints = self._explain(row) if explain else (Cancellation(), [])
+        return AlertTransition(
+            kind=step.kind,
+            level=step.level,
+            utility=utility.name,
+            subgroup=row["subgroup"],
+            node=row["node"],
+            announced=step.announced,
+            moment=step.judgement.moment,
+            lower=step.judgement.lower,
+            upper=_finite(row["upper"]),
+            tolerance=step.judgement.tolerance,
+            interval_low=_finite(row["interval_low"]),
+            interval_high=_finite(row["interval_high"]),
+            units=utility.units,
+            scale=utility.scale if utility.units else 1.0,
+            reasons=step.judgement.reasons,
+            uc=self._uc(row),
+            cancels_node=hidden.node,
+            cancels_moment=hidden.moment,
+            first_seen=step.state.first_seen,
+            n_windows=step.state.n_windows,
+            hints=tuple(hints),
+            window_id=self.window.id,
+            window_end=self.window.end,
+        )
+
+    def _explain(self, row: pd.Series[Any]) -> tuple[Cancellation, list[str]]:
+        if not np.isfinite(row["interval_low"]):
+            return Cancellation(), []
+        tree, data = self.parts.tree, self.found.data
+        rows = self.found.rows[self._utility(row["utility"])]
+        weights = self.found.weights[self.subgroups.names.index(row["subgroup"])]
+        inside = rows_inside(rows, weights, row["interval_low"], row["interval_high"])
+        hidden = cancellation(rows, weights, inside, row["node"], row["moment"])
+        shares = branch_frequencies(
+            tree,
+            tree.branch_index(row["node"]),
+            data.probabilities[inside].sum(axis=0),
+            np.bincount(data.labels[inside], minlength=tree.n_leaves),
+        )
+        hints = child_hints(row["node"], shares)
+        hints += shift_hints(
+            self.drift,
+            tree=tree,
+            labels=data.labels,
+            reference=None if self.reference is None else self.reference.drift,
+            policy=self.parts.drift or DriftPolicy(),
+        )
+        return hidden, hints
+
+    def frequencies(self) -> dict[str, dict[str, dict[str, float]]]:
+        """Predicted and observed shares of every node's children in the window."""
+        tree, data = self.parts.tree, self.found.data
+        mass = data.probabilities.sum(axis=0)
+        counts = np.bincount(data.labels, minlength=tree.n_leaves)
+        return {
+            node: branch_frequencies(tree, branch, mass, counts)
+            for branch, node in enumerate(tree.branches)
+        }
+
+    def curve(self) -> dict[str, Any] | None:
+        """Summarise the candidate that exceeds its tolerance most, for a picture."""
+        if self.frame.empty:
+            return None
+        size = self.frame["moment"].abs().to_numpy()
+        row = self.frame.iloc[int(np.argmax(size / np.maximum(self.tolerances, 1e-12)))]
+        fields = Candidate.__slots__
+        candidate = Candidate(**{name: row[name] for name in fields})
+        curve = reliability_curve(
+            self.found.rows, self.found.groups(), candidate, subgroups=self.subgroups
+        )
+        return curve.to_dict()
+
+    def _utility(self, name: str) -> int:
+        return [utility.name for utility in self.parts.utilities].index(name)
+
+    def _uc(self, row: pd.Series[Any]) -> float:
+        totals = self.result.uc_frame()
+        mine = (totals["utility"] == row["utility"]) & (totals["subgroup"] == row["subgroup"])
+        return float(totals["moment"][mine].abs().max())
+
+
+def reconcile(early: Sequence[DriftFinding], judgements: Sequence[Judgement]) -> list[str]:
+    """Say what the labels made of drift that was seen before they came."""
+    if not early:
+        return []
+    confirmed, harmless = [], []
+    position = {"scores": 0, "subgroup": 1, "branch": 2}
+    for item in early:
+        mine = [j for j in judgements if j.candidate[position[item.kind]] == item.name and j.level]
+        worst = max(mine, key=lambda j: abs(j.moment), default=None)
+        if worst is None:
+            harmless.append(f"*{item.name}*")
+        else:
+            confirmed.append(f"*{item.name}* (moment {worst.moment:+.3f})")
+    notes = []
+    if confirmed:
+        text = ", ".join(confirmed)
+        notes.append(f"Drift seen before the labels came is miscalibration by now: {text}.")
+    if harmless:
+        text = ", ".join(harmless)
+        notes.append(f"Drift seen before the labels came did no harm to calibration: {text}.")
+    return notes
+
+
+def _finite(value: float) -> float | None:
+    return float(value) if np.isfinite(value) else None

@@ -1,0 +1,327 @@
+"""The monitor: what is watched, and one method that looks."""
+
+from __future__ import annotations
+
+import dataclasses
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from typing import TYPE_CHECKING, Any, overload
+
+from huc_monitor._inputs import check_utilities
+from huc_monitor._times import Span, to_utc
+from huc_monitor.alerts import AlertPolicy
+from huc_monitor.drift import DriftPolicy
+from huc_monitor.errors import InvalidInputError
+from huc_monitor.monitor._check import Check
+from huc_monitor.monitor._lock import default_path, hold
+from huc_monitor.monitor._parts import AuditOptions, Parts, identity_of
+from huc_monitor.monitor._state import MonitorState
+from huc_monitor.subgroups import Subgroups
+from huc_monitor.tolerance import Tolerance
+from huc_monitor.tracking import MemoryTracker
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator, Mapping, Sequence
+
+    import pandas as pd
+
+    from huc_monitor.hierarchy import LabelTree
+    from huc_monitor.notifying import Message, Notifier
+    from huc_monitor.records import AlertState, WindowRecord
+    from huc_monitor.retraining import Retrainer, RetrainingPolicy
+    from huc_monitor.sources import PredictionSource
+    from huc_monitor.tracking import Tracker
+    from huc_monitor.utilities import Utility
+    from huc_monitor.windows import WindowSpec
+
+__all__ = ["CheckResult", "Monitor"]
+
+
+@dataclass(frozen=True, slots=True, repr=False)
+class CheckResult:
+    """What one check did: a sequence of the new records, with the message and the status.
+
+    Attributes
+    ----------
+    records : tuple of WindowRecord
+        New ones, in the order in which they were made.
+    message : Message or None
+        What there was to tell, whether or not anyone is listening.
+    status : {"ok", "warning", "critical"}
+        Of all alerts that are open now.
+    alerts : tuple of AlertState
+        These alerts.
+    n_unsent : int
+        Messages that could not be delivered and will be sent again.
+    """
+
+    records: tuple[WindowRecord, ...]
+    message: Message | None
+    status: str
+    alerts: tuple[AlertState, ...]
+    n_unsent: int = 0
+
+    @property
+    def failed(self) -> tuple[WindowRecord, ...]:
+        """Windows that could not be audited because too much of their data is unusable."""
+        return tuple(record for record in self.records if record.status == "failed")
+
+    def __len__(self) -> int:
+        return len(self.records)
+
+    def __iter__(self) -> Iterator[WindowRecord]:
+        return iter(self.records)
+
+    @overload
+    def __getitem__(self, index: int) -> WindowRecord: ...
+    @overload
+    def __getitem__(self, index: slice) -> tuple[WindowRecord, ...]: ...
+    def __getitem__(self, index: int | slice) -> WindowRecord | tuple[WindowRecord, ...]:
+        return self.records[index]
+
+    def __repr__(self) -> str:
+        """One line."""
+        return f"CheckResult({self.status}, {len(self.records)} new records)"
+
+
+class Monitor:
+    """Audits every window of a prediction log once its labels have matured, and raises alerts.
+
+    A monitor is its configuration; what it remembers lies with its tracker. `check` may be
+    interrupted at any point and run again: records and state come out as if it had not been.
+
+    Parameters
+    ----------
+    source : PredictionSource
+    windows : TimeWindows or CountWindows
+    tree : LabelTree
+    utilities : list of Utility, with distinct names
+    tolerance : float or Tolerance, default 0.02
+    subgroups : Subgroups or callable, optional
+        A callable gets the features of the reference and returns subgroups, which are frozen then.
+    tracker : Tracker, optional
+        Where records and state are kept; in memory when left out.
+    name, model : str
+        Of the monitor, and of the model it watches.
+    identity : str, optional
+        What its results depend on; a hash of the arguments when left out. State of another
+        identity is refused: a changed tree or utility is another monitor.
+    reference : (datetime, datetime), optional
+        The frozen past that tolerance and drift refer to; the first audited window when left out.
+    bounds, confidence_level, n_draws, rng
+        As in `audit`.
+    average_run_length : float or None, default 100
+        Of the e-detector, in windows; None leaves it out.
+    detector_tolerance : float, optional
+        One tolerance for the e-detector, if not that of the alerts.
+    alerts : AlertPolicy, optional
+    drift : DriftPolicy or None
+        None: no drift is measured.
+    retraining : RetrainingPolicy, optional
+    retrain : callable, optional
+        Gets the policy's trigger.
+    notifiers : dict of str to Notifier, optional
+    artifacts : callable, optional
+        Gets a record and returns files to store with it, by name.
+    revisit : str, default "0s"
+        How long after its end a window is asked for late labels; each change is a new revision.
+
+    Examples
+    --------
+    >>> import numpy as np, pandas as pd, huc_monitor as hm
+    >>> from huc_monitor.sources import Columns, FrameTable, TableSource
+    >>> from huc_monitor.windows import TimeWindows
+    >>> tree = hm.LabelTree.flat(["a", "b"])
+    >>> log = pd.DataFrame(
+    ...     {"at": pd.date_range("2024-01-01", periods=2000, freq="2min", tz="UTC")}
+    ... )
+    >>> log["a"], log["b"], log["y"] = 0.5, 0.5, ["a", "a", "b", "a"] * 500
+    >>> source = TableSource(FrameTable(log), tree=tree, columns=Columns(time="at", label="y"))
+    >>> monitor = Monitor(
+    ...     source=source,
+    ...     windows=TimeWindows(length="1d"),
+    ...     tree=tree,
+    ...     utilities=[hm.Payoff("a", {"a": 1})],
+    ... )
+    >>> result = monitor.check(now="2024-01-04T00:00Z")
+    >>> result, [record.status for record in result]
+    (CheckResult(critical, 3 new records), ['audited', 'audited', 'audited'])
+    >>> monitor.check(now="2024-01-04T00:00Z").records
+    ()
+    """
+
+    def __init__(
+        self,
+        *,
+        source: PredictionSource,
+        windows: WindowSpec,
+        tree: LabelTree,
+        utilities: Sequence[Utility] | Utility,
+        tolerance: Tolerance | float = 0.02,
+        subgroups: Subgroups | Callable[[pd.DataFrame], Subgroups] | None = None,
+        tracker: Tracker | None = None,
+        name: str = "monitor",
+        model: str | None = None,
+        identity: str | None = None,
+        reference: tuple[datetime, datetime] | None = None,
+        bounds: str | None = "bootstrap",
+        confidence_level: float = 0.95,
+        n_draws: int = 1000,
+        rng: int = 0,
+        average_run_length: float | None = 100.0,
+        detector_tolerance: float | None = None,
+        alerts: AlertPolicy | None = None,
+        drift: DriftPolicy | None = DriftPolicy(),  # noqa: B008 - frozen
+        retraining: RetrainingPolicy | None = None,
+        retrain: Retrainer | None = None,
+        notifiers: Mapping[str, Notifier] | None = None,
+        artifacts: Callable[[WindowRecord], Mapping[str, bytes]] | None = None,
+        revisit: str = "0s",
+    ) -> None:
+        chosen = check_utilities(utilities)
+        groups = Subgroups.whole() if subgroups is None else subgroups
+        options = AuditOptions(bounds, confidence_level, n_draws, rng)
+        if isinstance(groups, Subgroups):
+            allowed = tolerance if isinstance(tolerance, Tolerance) else Tolerance(value=tolerance)
+            allowed.values(tree, chosen, groups)  # names in its rules are known from here on
+        if identity is None:
+            identity = identity_of(
+                tree=tree.fingerprint,
+                utilities=[utility.to_dict() for utility in chosen],
+                subgroups=groups.to_dict() if isinstance(groups, Subgroups) else "frozen later",
+                windows=repr(windows),
+                reference=reference,
+                options=[bounds, confidence_level, n_draws, rng],
+            )
+        self._parts = Parts(
+            name=name,
+            identity=identity,
+            model=model,
+            source=source,
+            windows=windows,
+            tree=tree,
+            utilities=chosen,
+            subgroups=groups,
+            reference=reference,
+            tolerance=tolerance if isinstance(tolerance, Tolerance) else Tolerance(value=tolerance),
+            options=options,
+            average_run_length=average_run_length,
+            detector_tolerance=detector_tolerance,
+            alerts=alerts or AlertPolicy(),
+            drift=drift,
+            retraining=retraining,
+            retrain=retrain,
+            notifiers=dict(notifiers or {}),
+            artifacts=artifacts,
+            revisit=Span.parse(revisit, argument="revisit"),
+        )
+        self.tracker: Tracker = MemoryTracker() if tracker is None else tracker
+
+    @property
+    def identity(self) -> str:
+        """Hash of what the results depend on."""
+        return self._parts.identity
+
+    @property
+    def name(self) -> str:
+        """The monitor's name."""
+        return self._parts.name
+
+    def check(
+        self,
+        now: datetime | str | None = None,
+        *,
+        since: datetime | str | None = None,
+        until: datetime | str | None = None,
+        dry_run: bool = False,
+        wait: float = 0.0,
+        progress: Callable[[int, int, str], None] | None = None,
+    ) -> CheckResult:
+        """Audit every window that is due, oldest first, and say what changed.
+
+        Parameters
+        ----------
+        now : datetime, optional
+            The time of asking; that of the clock when left out.
+        since, until : datetime, optional
+            Leave out windows that start before, for good, or end after, for now.
+        dry_run : bool, default False
+            Do everything but save, record, send or retrain.
+        wait : float, default 0
+            Seconds to wait for another check of the same monitor to finish.
+        progress : callable, optional
+            Gets the number of windows done, their total, and what comes next.
+
+        Raises
+        ------
+        CheckInProgressError
+            If another check is still running after `wait` seconds.
+        """
+        moment = datetime.now(UTC) if now is None else to_utc(now, argument="now")
+        first = None if since is None else to_utc(since, argument="since")
+        last = None if until is None else to_utc(until, argument="until")
+        if dry_run:
+            return self._dry(moment, first, last, progress)
+        with hold(self.lock_path, wait=wait):
+            check = Check(self._parts, self.tracker, self._load(), moment, progress)
+            check.run(first, last)
+        return _result(check)
+
+    @property
+    def lock_path(self) -> Any:
+        """The file that a check holds while it runs."""
+        own = getattr(self.tracker, "lock_path", None)
+        return default_path(self.identity) if own is None else own
+
+    def _dry(
+        self,
+        now: datetime,
+        since: datetime | None,
+        until: datetime | None,
+        progress: Callable[[int, int, str], None] | None,
+    ) -> CheckResult:
+        deaf = dataclasses.replace(self._parts, notifiers={}, retrain=None, artifacts=None)
+        state = self._load()
+        state.record = None
+        check = Check(deaf, MemoryTracker(), state, now, progress)
+        check.run(since, until)
+        return _result(check)
+
+    def _load(self) -> MonitorState:
+        data = self.tracker.load_state()
+        if data is None:
+            return MonitorState(self.identity)
+        state = MonitorState.from_dict(data)
+        if state.identity != self.identity:
+            msg = (
+                f"`tracker` must hold the state of this monitor; got that of {state.identity!r}, "
+                f"this is {self.identity!r}. The tree, utilities or other settings that change "
+                "results have changed: use a tracker of its own for the new monitor."
+            )
+            raise InvalidInputError(msg)
+        return state
+
+    @property
+    def status(self) -> str:
+        """The highest level of any open alert: "ok", "warning" or "critical"."""
+        return self._load().status
+
+    @property
+    def alerts(self) -> tuple[AlertState, ...]:
+        """Alerts that are open."""
+        return self._load().open_alerts
+
+    def records(self) -> Sequence[WindowRecord]:
+        """Return all records so far, in order."""
+        return self.tracker.records()
+
+    def __repr__(self) -> str:
+        """One line."""
+        return f"Monitor({self.name!r}, identity={self.identity!r})"
+
+
+def _result(check: Check) -> CheckResult:
+    state = check.state
+    return CheckResult(
+        tuple(check.records), check.message, state.status, state.open_alerts, len(state.messages)
+    )

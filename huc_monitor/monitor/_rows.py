@@ -1,0 +1,198 @@
+"""Decomposed rows of windows: every row is decomposed once, however many windows it lies in.
+
+Time is cut where any window begins or ends. Each piece is read and decomposed once and kept while
+windows need it. A later window may see labels that an earlier one did not, so a piece that is used
+again is counted again, and read again if the counts differ; rows it already had are not decomposed
+a second time. What a row's scores and contributions are depends on that row alone, never on which
+others it was read with: a run that is interrupted and repeated gets the same numbers.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+from dataclasses import dataclass
+from itertools import pairwise
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import pandas as pd
+
+from huc_monitor._inputs import INTERIOR_MIX, Predictions
+from huc_monitor.decomposition import UtilityRows, iter_decomposed
+from huc_monitor.intervals import Groups
+from huc_monitor.sources import concatenate
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+    from datetime import datetime
+
+    from huc_monitor._program import Floats, Ints
+    from huc_monitor.hierarchy import LabelTree
+    from huc_monitor.sources import PredictionSource, WindowData
+    from huc_monitor.subgroups import Subgroups
+    from huc_monitor.utilities import Utility
+    from huc_monitor.windows import Window
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Decomposed:
+    """The labelled rows of a range with their scores, contributions and subgroup weights."""
+
+    data: WindowData
+    rows: tuple[UtilityRows, ...]
+    weights: tuple[np.ndarray[Any, Any], ...]
+
+    @property
+    def interiorized(self) -> bool:
+        """Whether any row had a zero probability, and was mixed with a little of the uniform."""
+        return bool((self.data.probabilities == 0).any())
+
+    def groups(self) -> Groups:
+        """Subgroup weights as an audit takes them."""
+        return Groups.of(list(self.weights), None)
+
+    def take(self, chosen: Ints) -> tuple[list[UtilityRows], Groups]:
+        """Return some rows, in the given order, as the e-detector takes them."""
+        rows = [item.take(chosen) for item in self.rows]
+        return rows, Groups.of([weights[chosen] for weights in self.weights], None)
+
+
+class RowCache:
+    """Reads and decomposes the rows of windows, and keeps what the next windows need."""
+
+    def __init__(
+        self,
+        source: PredictionSource,
+        *,
+        tree: LabelTree,
+        utilities: Sequence[Utility],
+        subgroups: Subgroups,
+    ) -> None:
+        self._source = source
+        self._tree = tree
+        self._utilities = tuple(utilities)
+        self._subgroups = subgroups
+        self._pieces: dict[tuple[datetime, datetime], tuple[datetime | None, Decomposed]] = {}
+        self._cuts: list[datetime] = []
+        self.n_decomposed = 0
+
+    def plan(self, windows: Sequence[Window]) -> None:
+        """Say which windows will be asked for, so that pieces can be shared."""
+        self._cuts = sorted({time for window in windows for time in (window.start, window.end)})
+
+    def window(self, start: datetime, end: datetime, as_of: datetime | None) -> Decomposed:
+        """Return the labelled rows of a range, with the labels known at a time."""
+        inner = [cut for cut in self._cuts if start < cut < end]
+        edges = [start, *inner, end]
+        pieces = [self._piece(lo, hi, as_of) for lo, hi in pairwise(edges)]
+        return pieces[0] if len(pieces) == 1 else _join(pieces)
+
+    def forget(self, before: datetime) -> None:
+        """Drop pieces that end by a time: no later window reaches back to them."""
+        self._pieces = {key: kept for key, kept in self._pieces.items() if key[1] > before}
+
+    def _piece(self, start: datetime, end: datetime, as_of: datetime | None) -> Decomposed:
+        kept = self._pieces.get((start, end))
+        if kept is not None:
+            known, piece = kept
+            if known == as_of or self._unchanged(piece, as_of):
+                return piece
+        data = self._source.labelled(start, end, as_of=as_of)
+        old = kept[1] if kept is not None else None
+        piece = self._decompose(data, old)
+        self._pieces[start, end] = as_of, piece
+        return piece
+
+    def _unchanged(self, piece: Decomposed, as_of: datetime | None) -> bool:
+        data = piece.data
+        return self._source.counts(data.start, data.end, as_of=as_of) == data.counts
+
+    def _decompose(self, data: WindowData, old: Decomposed | None) -> Decomposed:
+        weights = tuple(self._subgroups.weights(data.features, data.n))
+        at = _same_rows(old, data)
+        fresh = np.flatnonzero(at < 0)
+        self.n_decomposed += fresh.size
+        new = decompose_each(
+            self._utilities, data.probabilities[fresh], data.labels[fresh], tree=self._tree
+        )
+        if old is None or fresh.size == data.n:
+            return Decomposed(data, new, weights)
+        known = np.flatnonzero(at >= 0)
+        rows = []
+        for before, after in zip(old.rows, new, strict=True):
+            scores = np.empty(data.n)
+            contributions = np.empty((data.n, before.contributions.shape[1]))
+            scores[known], scores[fresh] = before.scores[at[known]], after.scores
+            contributions[known] = before.contributions[at[known]]
+            contributions[fresh] = after.contributions
+            rows.append(
+                dataclasses.replace(
+                    before, scores=scores, contributions=contributions, labels=data.labels
+                )
+            )
+        return Decomposed(data, tuple(rows), weights)
+
+
+def decompose_each(
+    utilities: Sequence[Utility], probabilities: Floats, labels: Ints, *, tree: LabelTree
+) -> tuple[UtilityRows, ...]:
+    """Decompose rows so that the result of each depends on that row alone.
+
+    Only rows with a zero probability are mixed with the uniform distribution; an audit of one
+    data set mixes all rows or none, which moves a contribution by less than 1e-9.
+    """
+    zero = (probabilities == 0).any(axis=1)
+    if not zero.any() or zero.all():
+        mix = INTERIOR_MIX if zero.any() else 0.0
+        return tuple(iter_decomposed(utilities, Predictions(probabilities, mix), labels, tree=tree))
+    parts = [
+        (chosen, decompose_each(utilities, probabilities[chosen], labels[chosen], tree=tree))
+        for chosen in (np.flatnonzero(~zero), np.flatnonzero(zero))
+    ]
+    out = []
+    for position in range(len(utilities)):
+        first = parts[0][1][position]
+        scores = np.empty(labels.size)
+        contributions = np.empty((labels.size, first.contributions.shape[1]))
+        for chosen, rows in parts:
+            scores[chosen] = rows[position].scores
+            contributions[chosen] = rows[position].contributions
+        out.append(
+            dataclasses.replace(first, scores=scores, contributions=contributions, labels=labels)
+        )
+    return tuple(out)
+
+
+def _same_rows(old: Decomposed | None, data: WindowData) -> Ints:
+    """Where each row was before, -1 if it is new or has another label."""
+    at = np.full(data.n, -1, dtype=np.int64)
+    if old is None or old.data.ids is None or data.ids is None or not old.data.n:
+        return at
+    index = pd.Index(old.data.ids)
+    if not index.is_unique:
+        return at
+    at = index.get_indexer(pd.Index(data.ids)).astype(np.int64)
+    before = old.data
+    same = (
+        (at >= 0)
+        & (before.labels[at] == data.labels)
+        & (before.times[at] == data.times)
+        & (before.probabilities[at] == data.probabilities).all(axis=1)
+    )
+    return np.where(same, at, -1)
+
+
+def _join(pieces: Sequence[Decomposed]) -> Decomposed:
+    rows = tuple(
+        dataclasses.replace(
+            items[0],
+            scores=np.concatenate([item.scores for item in items]),
+            contributions=np.concatenate([item.contributions for item in items]),
+            labels=np.concatenate([item.labels for item in items]),
+        )
+        for items in zip(*(piece.rows for piece in pieces), strict=True)
+    )
+    weights = tuple(
+        np.concatenate(parts) for parts in zip(*(p.weights for p in pieces), strict=True)
+    )
+    return Decomposed(concatenate([piece.data for piece in pieces]), rows, weights)
