@@ -2,8 +2,16 @@
 
 from __future__ import annotations
 
-from huc_monitor.monitor._lock import CheckInProgressError
+from huc_monitor.monitor._lock import CheckInProgressError, watch_lock
 from huc_monitor.monitor._monitor import CheckResult, Monitor
 from huc_monitor.monitor._state import MonitorState
+from huc_monitor.monitor._watch import Watch
 
-__all__ = ["CheckInProgressError", "CheckResult", "Monitor", "MonitorState"]
+__all__ = [
+    "CheckInProgressError",
+    "CheckResult",
+    "Monitor",
+    "MonitorState",
+    "Watch",
+    "watch_lock",
+]

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import getpass
+import hashlib
 import os
 import tempfile
 import time
@@ -25,7 +26,7 @@ class CheckInProgressError(HUCError, RuntimeError):
 
 
 @contextlib.contextmanager
-def hold(path: Path, *, wait: float = 0.0) -> Iterator[None]:
+def hold(path: Path, *, wait: float = 0.0, what: str = "check") -> Iterator[None]:
     """Hold a lock file, waiting for at most some seconds.
 
     The file stays behind, which is harmless: what counts is the lock on it, and that ends with the
@@ -36,13 +37,19 @@ def hold(path: Path, *, wait: float = 0.0) -> Iterator[None]:
         deadline = time.monotonic() + wait
         while not _try_lock(file):
             if time.monotonic() >= deadline:
-                raise CheckInProgressError(_busy(file, path, wait))
+                raise CheckInProgressError(_busy(file, path, wait, what))
             time.sleep(_PAUSE)
         file.seek(0)
         file.truncate()
         file.write(f"{os.getpid()}\n")
         file.flush()
         yield
+
+
+def watch_lock(config: Path) -> contextlib.AbstractContextManager[None]:
+    """Let one watch run per configuration file."""
+    name = hashlib.sha256(str(Path(config).resolve()).encode()).hexdigest()[:16]
+    return hold(default_path(f"watch-{name}"), what="watch")
 
 
 def default_path(identity: str) -> Path:
@@ -58,14 +65,14 @@ def _user() -> str:
         return str(os.getuid()) if hasattr(os, "getuid") else "user"
 
 
-def _busy(file: IO[str], path: Path, wait: float) -> str:
+def _busy(file: IO[str], path: Path, wait: float, what: str) -> str:
     file.seek(0)
     holder = file.read().strip()
     who = f"process {holder}" if holder.isdigit() else "another process"
     after = f" for {wait:g} seconds" if wait else ""
     return (
-        f"`check` must run once at a time for a monitor; {who} has held {str(path)!r}{after}. "
-        "Let it finish, or pass a time to wait (--wait 10m)."
+        f"`{what}` must run once at a time for a monitor; {who} has held {str(path)!r}{after}. "
+        + ("Let it finish, or pass a time to wait (--wait 10m)." if what == "check" else "Stop it.")
     )
 
 

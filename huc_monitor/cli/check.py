@@ -1,0 +1,145 @@
+"""``huc-monitor check``: audit every window that is due, once."""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import sys
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Literal
+
+import typer
+
+from huc_monitor.cli.logs import LogFormat, start_logging
+
+if TYPE_CHECKING:
+    from datetime import datetime
+
+    from huc_monitor.config import Config
+    from huc_monitor.monitor import CheckResult
+
+FINE, ALERT, ERROR = 0, 1, 2
+FailOn = Literal["warning", "critical", "never"]
+
+ConfigOption = Annotated[Path, typer.Option(help="The configuration file.")]
+LogOption = Annotated[LogFormat, typer.Option(help="Form of the log on standard error.")]
+FailOption = Annotated[FailOn, typer.Option(help="Exit with 1 if an alert of this level is open.")]
+
+
+def run(
+    *,
+    config: ConfigOption = Path("huc.yaml"),
+    now: Annotated[
+        str | None, typer.Option(help="Look as if it were this time: 2024-03-31T06:00.")
+    ] = None,
+    since: Annotated[
+        str | None, typer.Option(help="Skip windows that start before, for good.")
+    ] = None,
+    until: Annotated[
+        str | None, typer.Option(help="Leave windows that end later for the next time.")
+    ] = None,
+    dry_run: Annotated[
+        bool, typer.Option("--dry-run", help="Save nothing and tell nobody.")
+    ] = False,
+    fail_on: FailOption = "critical",
+    wait: Annotated[
+        str, typer.Option(help="How long to wait for another check to finish: 30s, 10m.")
+    ] = "0s",
+    as_json: Annotated[
+        bool, typer.Option("--json", help="Print one JSON document instead.")
+    ] = False,
+    log_format: LogOption = "text",
+) -> None:
+    """Audit the windows whose labels have matured, and say what changed.
+
+    Without a terminal, as in cron, it prints only what there is to tell. Exit code 1: an alert is
+    open; 2: something is wrong with the configuration or with the data of a window.
+    """
+    from huc_monitor._times import Span
+    from huc_monitor.config import load_config
+    from huc_monitor.opening import open_monitor
+
+    start_logging(log_format)
+    settings = load_config(config)
+    times = {
+        name: _time(settings, name, text) for name, text in (("since", since), ("until", until))
+    }
+    monitor = open_monitor(settings)
+    try:
+        with progress_bar(quiet=as_json) as progress:
+            result = monitor.check(
+                _time(settings, "now", now),
+                dry_run=dry_run,
+                wait=Span.parse(wait, argument="wait").nominal.total_seconds(),
+                progress=progress,
+                **times,
+            )
+    finally:
+        monitor.tracker.close()
+    if as_json:
+        typer.echo(json.dumps(as_document(result), allow_nan=False))
+    else:
+        show(result)
+    raise typer.Exit(exit_code(result, fail_on))
+
+
+def _time(config: Config, name: str, text: str | None) -> datetime | None:
+    from huc_monitor._times import get_zone, to_utc
+
+    if text is None:
+        return None
+    return to_utc(text, argument=name, zone=get_zone(config.settings.windows.time_zone))
+
+
+def exit_code(result: CheckResult, fail_on: FailOn) -> int:
+    """1 for an open alert, 2 for a window that could not be audited, else 0."""
+    failing = {"warning": {"warning", "critical"}, "critical": {"critical"}, "never": set[str]()}
+    if result.status in failing[fail_on]:
+        return ALERT
+    return ERROR if result.failed and fail_on != "never" else FINE
+
+
+def as_document(result: CheckResult) -> dict[str, object]:
+    """Everything a check found, as JSON-safe data."""
+    return {
+        "status": result.status,
+        "message": None if result.message is None else result.message.to_dict(),
+        "alerts": [alert.to_dict() for alert in result.alerts],
+        "records": [record.to_dict() for record in result.records],
+        "n_unsent": result.n_unsent,
+    }
+
+
+def show(result: CheckResult) -> None:
+    """Print the message; on a terminal also what was done when there is nothing to tell."""
+    if sys.stdout.isatty() or result.message is not None:
+        counts: dict[str, int] = {}
+        for record in result.records:
+            counts[record.status] = counts.get(record.status, 0) + 1
+        done = ", ".join(f"{n} {status}" for status, n in counts.items()) or "no new window"
+        typer.echo(f"Status {result.status}; {done}.")
+    if result.message is not None:
+        typer.echo(f"\n{result.message.text}")
+    if result.n_unsent:
+        typer.echo(f"{result.n_unsent} messages could not be sent and are kept.", err=True)
+
+
+@contextlib.contextmanager
+def progress_bar(*, quiet: bool) -> Iterator[Callable[[int, int, str], None] | None]:
+    """Show windows on standard error while they are audited, on a terminal only."""
+    if quiet or not sys.stderr.isatty():
+        yield None
+        return
+    from rich.console import Console
+    from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
+
+    columns = (TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn())
+    bar = Progress(*columns, TimeElapsedColumn(), console=Console(stderr=True), transient=True)
+    with bar:
+        task = bar.add_task("windows", total=None)
+
+        def progress(done: int, total: int, text: str) -> None:
+            bar.update(task, completed=done, total=total, description=f"window {text}".rstrip())
+
+        yield progress

@@ -1,0 +1,146 @@
+"""``huc-monitor status``: what the monitor has found so far."""
+
+from __future__ import annotations
+
+import json
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from huc_monitor.cli.check import ConfigOption
+
+if TYPE_CHECKING:
+    from huc_monitor.records import AlertState, WindowRecord
+
+
+def run(
+    *,
+    config: ConfigOption = Path("huc.yaml"),
+    last: Annotated[int, typer.Option(min=1, help="Number of records in the table.")] = 10,
+    as_json: Annotated[
+        bool, typer.Option("--json", help="Print one JSON document instead.")
+    ] = False,
+) -> None:
+    """Show the newest windows and all open alerts; reads no predictions."""
+    from huc_monitor.config import load_config
+    from huc_monitor.monitor import MonitorState
+    from huc_monitor.opening import open_tracker
+
+    settings = load_config(config)
+    tracker = open_tracker(settings)
+    try:
+        data = tracker.load_state()
+        records = list(tracker.records())[-last:]
+    finally:
+        tracker.close()
+    state = MonitorState(settings.identity) if data is None else MonitorState.from_dict(data)
+    if as_json:
+        typer.echo(json.dumps(_document(state, records), allow_nan=False))
+        return
+    _show(state, records)
+
+
+def _document(state: Any, records: Sequence[WindowRecord]) -> dict[str, Any]:
+    return {
+        "status": state.status,
+        "identity": state.identity,
+        "model_version": state.model_version,
+        "last_window": None if state.last is None else state.last.to_dict(),
+        "alerts": [alert.to_dict() for alert in state.open_alerts],
+        "windows": [_row(record) for record in records],
+        "n_unsent": len(state.messages),
+    }
+
+
+def _row(record: WindowRecord) -> dict[str, Any]:
+    audit = record.audit or {}
+    return {
+        "ordinal": record.ordinal,
+        "start": record.start.isoformat(),
+        "end": record.end.isoformat(),
+        "revision": record.revision,
+        "status": record.status,
+        "reason": record.reason,
+        "n_predictions": record.n_predictions,
+        "n_labelled": record.n_labelled,
+        "n_quarantined": record.n_quarantined,
+        "coverage": record.coverage,
+        "huc": audit.get("huc"),
+        "huc_lower": audit.get("huc_lower"),
+        "uc": audit.get("uc"),
+        "detector": None if record.detector is None else record.detector["value"],
+        "level": record.level,
+    }
+
+
+def _show(state: Any, records: Sequence[WindowRecord]) -> None:
+    from rich.console import Console
+
+    console = Console(width=None if sys.stdout.isatty() else 200, highlight=False)
+    if not records:
+        console.print("No window was checked yet. Run: huc-monitor check")
+        return
+    console.print(f"Status {state.status}; {len(state.open_alerts)} open alerts.")
+    console.print(_windows(records))
+    if state.open_alerts:
+        console.print(_alerts(state.open_alerts))
+
+
+def _windows(records: Sequence[WindowRecord]) -> Any:
+    titles = ("window", "from", "to (UTC)", "status", "labels", "coverage", "HUC", "UC", "alert")
+    rows = []
+    for record in records:
+        row = _row(record)
+        revision = f" r{record.revision}" if record.revision else ""
+        rows.append(
+            (
+                f"{record.ordinal}{revision}",
+                f"{record.start:%Y-%m-%d %H:%M}",
+                f"{record.end:%Y-%m-%d %H:%M}",
+                record.status,
+                f"{record.n_labelled:,}",
+                f"{record.coverage:.0%}",
+                _number(row["huc"]),
+                _number(row["uc"]),
+                record.level or "",
+            )
+        )
+    return _table(titles, rows)
+
+
+def _alerts(alerts: Sequence[AlertState]) -> Any:
+    titles = ("level", "branch", "subgroup", "utility", "moment", "tolerance", "since", "windows")
+    rows = [
+        (
+            str(alert.level),
+            alert.node,
+            alert.subgroup,
+            alert.utility,
+            f"{alert.moment:+.4f}",
+            f"{alert.tolerance:.4g}",
+            f"{alert.first_seen:%Y-%m-%d %H:%M}",
+            str(alert.n_windows),
+        )
+        for alert in alerts
+    ]
+    return _table(titles, rows)
+
+
+def _table(titles: Sequence[str], rows: Sequence[Sequence[str]]) -> Any:
+    from rich import box
+    from rich.table import Table
+    from rich.text import Text
+
+    table = Table(box=box.SIMPLE_HEAD, pad_edge=False)
+    for title in titles:
+        table.add_column(title, overflow="fold")
+    for row in rows:
+        table.add_row(*(Text(cell) for cell in row))  # Text: a name is no markup
+    return table
+
+
+def _number(value: float | None) -> str:
+    return "" if value is None else f"{value:.4f}"

@@ -1,0 +1,125 @@
+"""From a configuration file to a monitor that is ready to check."""
+
+from __future__ import annotations
+
+from importlib.metadata import entry_points
+from typing import TYPE_CHECKING, Any
+
+from huc_monitor.alerts import AlertPolicy
+from huc_monitor.config import Config, load_config
+from huc_monitor.monitor import Monitor
+from huc_monitor.notifying import make_notifier
+from huc_monitor.retraining import RetrainingPolicy
+from huc_monitor.tolerance import Tolerance, ToleranceRule
+from huc_monitor.tracking import MonitorInfo, make_tracker
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping
+    from pathlib import Path
+
+    from huc_monitor.records import WindowRecord
+    from huc_monitor.retraining import Retrainer
+    from huc_monitor.tracking import Tracker
+
+__all__ = ["open_monitor", "open_tracker"]
+
+RETRAINERS = "huc_monitor.retrainers"
+
+
+def open_monitor(
+    config: Config | str | Path = "huc.yaml",
+    *,
+    tracker: Tracker | None = None,
+    retrain: Retrainer | None = None,
+    artifacts: Callable[[WindowRecord], Mapping[str, bytes]] | None = None,
+) -> Monitor:
+    """Make the monitor that a configuration file describes.
+
+    Parameters
+    ----------
+    config : Config or path, default "huc.yaml"
+    tracker : Tracker, optional
+        Instead of the one the file names.
+    retrain : callable, optional
+        Instead of what the tracker's package registered in the entry point group
+        ``huc_monitor.retrainers``: a factory called as ``factory(config, tracker)``.
+    artifacts : callable, optional
+        As in `Monitor`.
+    """
+    given = config if isinstance(config, Config) else load_config(config)
+    settings = given.settings
+    chosen = open_tracker(given) if tracker is None else tracker
+    retraining = None
+    if settings.retraining.enabled:
+        retraining = RetrainingPolicy(
+            critical_windows=settings.retraining.critical_windows,
+            on_alarm=settings.retraining.on_sequential_alarm,
+            cool_down=settings.retraining.cool_down,
+        )
+        retrain = retrain or _retrainer(given, chosen)
+    channels = {name: settings.channels[name] for name in settings.alerts.channels}
+    bounds, sequential = settings.bounds, settings.sequential
+    return Monitor(
+        source=given.open_source(),
+        windows=given.windows,
+        tree=given.tree,
+        utilities=given.utilities,
+        tolerance=_tolerance(given),
+        subgroups=given.make_subgroups if given.feature_columns else None,
+        tracker=chosen,
+        name=settings.model.name,
+        model=settings.model.name,
+        identity=given.identity,
+        reference=given.reference,
+        bounds=bounds.method,
+        confidence_level=bounds.confidence_level,
+        n_draws=bounds.draws,
+        rng=bounds.seed,
+        average_run_length=sequential.average_run_length if sequential.enabled else None,
+        detector_tolerance=sequential.tolerance,
+        alerts=AlertPolicy(
+            cool_down=settings.alerts.cool_down, min_windows=settings.alerts.min_windows
+        ),
+        retraining=retraining,
+        retrain=retrain,
+        notifiers={name: make_notifier(c.name, c.options()) for name, c in channels.items()},
+        artifacts=artifacts,
+        revisit=settings.windows.revisit,
+    )
+
+
+def open_tracker(config: Config) -> Tracker:
+    """Open the tracker that a configuration names; ``files`` uses the folder `state`."""
+    host = config.settings.tracker
+    info = MonitorInfo(
+        name=config.settings.model.name,
+        identity=config.identity,
+        model=config.settings.model.name,
+        settings=config.to_dict() | {"tree_content": config.tree.to_dict()},
+    )
+    options: dict[str, Any] = host.options()
+    if host.name == "files":
+        folder = options.get("folder")
+        options["folder"] = config.state_folder if folder is None else config.folder / folder
+    return make_tracker(host.name, info, options)
+
+
+def _tolerance(config: Config) -> Tolerance:
+    given = config.settings.tolerance
+    return Tolerance(
+        value=given.value,
+        rules=[
+            ToleranceRule(value=o.value, utility=o.utility, subgroup=o.subgroup, node=o.node)
+            for o in given.overrides
+        ],
+        in_units=given.unit == "money",
+        relative=given.relative_to == "reference",
+    )
+
+
+def _retrainer(config: Config, tracker: Tracker) -> Retrainer | None:
+    for entry in entry_points(group=RETRAINERS):
+        if entry.name == config.settings.tracker.name:
+            found: Retrainer = entry.load()(config, tracker)
+            return found
+    return None
