@@ -6,12 +6,39 @@ from importlib import import_module
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
+    from huc_monitor.recalibration._boost import HUCBoost, UCBoost
+    from huc_monitor.recalibration._classifier import HUCCalibratedClassifier
     from huc_monitor.recalibration._contract import Scaling
+    from huc_monitor.recalibration._history import Checks
+    from huc_monitor.recalibration._scalings import (
+        DirichletScaling,
+        TemperatureScaling,
+        VectorScaling,
+    )
+    from huc_monitor.recalibration._updates import Update
 
-__all__ = ["Scaling"]
+__all__ = [
+    "Checks",
+    "DirichletScaling",
+    "HUCBoost",
+    "HUCCalibratedClassifier",
+    "Scaling",
+    "TemperatureScaling",
+    "UCBoost",
+    "Update",
+    "VectorScaling",
+]
 
 _HOME = {
+    "Checks": "_history",
+    "DirichletScaling": "_scalings",
+    "HUCBoost": "_boost",
+    "HUCCalibratedClassifier": "_classifier",
     "Scaling": "_contract",
+    "TemperatureScaling": "_scalings",
+    "UCBoost": "_boost",
+    "Update": "_updates",
+    "VectorScaling": "_scalings",
 }
 
 if not TYPE_CHECKING:  # loaded on first use, as in the package above

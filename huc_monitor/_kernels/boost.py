@@ -1,0 +1,540 @@
+"""Fitting: branch probabilities of a window, kept with sorted scores and contributions.
+
+The state is one flat array, sixteen rows at a time: edge e of row i lies at
+`_place(i, E) + 16 e`. Sixteen rows are thus one stretch of memory, already turned into lanes.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+from numba import njit
+
+from huc_monitor._kernels.branches import (
+    assess,
+    branch_direction,
+    descend,
+    leaf_direction,
+    reports_node,
+    split,
+    tilt,
+    tilt_leaves,
+)
+from huc_monitor._kernels.decompose import (
+    BETWEEN,
+    HI,
+    INNER,
+    INNER_MASS,
+    INSIDE,
+    LANES,
+    LO,
+    MASS,
+    OUTSIDE,
+    _mass,
+    _slice,
+    load_lanes,
+    reach,
+)
+
+# A record is one row as the scans read it: its subgroups as bits, its label, its contributions.
+MEMBERS, LABEL, VALUES = range(3)
+
+
+@njit(nogil=True, cache=True, error_model="numpy")
+def _place(i, n_edges):
+    return np.uintp((i // LANES) * n_edges * LANES + i % LANES)
+
+
+@njit(nogil=True, cache=True, error_model="numpy")
+def start_state(block, mix, tree, state, at):
+    """Branch probabilities of a block of rows, written as rows at.. of the state."""
+    n_leaves = block.shape[1]
+    n_edges = tree.child_code.shape[0]
+    p = np.empty((n_leaves, LANES))
+    pi = np.empty((tree.start.shape[0], LANES))
+    q = np.empty((n_edges, LANES))
+    for lo in range(0, block.shape[0], LANES):
+        load_lanes(block, lo, mix, p)
+        reach(p, tree, pi)
+        split(p, pi, tree, q)
+        for b in range(min(LANES, block.shape[0] - lo)):
+            place = _place(at + lo + b, n_edges)
+            for e in range(n_edges):
+                state[place + np.uintp(e * LANES)] = q[e, b]
+
+
+@njit(nogil=True, cache=True, error_model="numpy")
+def _gather(state, rows, lo, tree, branches, at, q):
+    """Load the edges of some branches for rows lo..lo+15; a short group repeats its last row."""
+    last = rows.shape[0] - 1
+    n_edges = tree.child_code.shape[0]
+    for b in range(LANES):
+        at[b] = _place(rows[min(lo + b, last)], n_edges)
+    for t in range(branches.shape[0]):
+        v = branches[t]
+        for e in range(tree.child_ptr[v], tree.child_ptr[v + 1]):
+            shift = np.uintp(e * LANES)
+            for b in range(LANES):
+                q[e, b] = state[at[b] + shift]
+
+
+@njit(nogil=True, cache=True, error_model="numpy")
+def leaf_rows(state, rows, tree, branches, out):
+    """Leaf probabilities of some rows, shape (len(rows), K)."""
+    n_leaves = out.shape[1]
+    p = np.empty((n_leaves, LANES))
+    pi = np.ones((tree.start.shape[0], LANES))
+    q = np.empty((tree.child_code.shape[0], LANES))
+    at = np.empty(LANES, dtype=np.uintp)
+    for lo in range(0, rows.shape[0], LANES):
+        _gather(state, rows, lo, tree, branches, at, q)
+        descend(q, tree, branches, p, pi)
+        for b in range(min(LANES, rows.shape[0] - lo)):
+            for k in range(n_leaves):
+                out[lo + b, k] = p[k, b]
+
+
+@njit(nogil=True, cache=True, error_model="numpy")
+def _report_mean_at(start, stop, mass, places, amounts, b):
+    """One lane of `report_means`, without branches that a processor would guess wrong."""
+    lo = places[LO, b]
+    hi = places[HI, b]
+    inner = places[INNER, b]
+    outside = amounts[OUTSIDE, b]
+    between = amounts[BETWEEN, b]
+    inside = amounts[INSIDE, b]
+    apart = (stop <= lo) | (hi <= start)
+    within = (lo <= start) & (stop <= hi)
+    names = (start <= inner) & (inner < stop)
+    covered = amounts[MASS, b] if (start <= lo) & (hi <= stop) else mass
+    named = amounts[INNER_MASS, b] if names else 0.0
+    mean = (outside * (mass - covered) + between * (covered - named) + inside * named) / mass
+    mean = between if within & (not names) else mean
+    mean = inside if names & (stop - start == 1) else mean
+    return outside if apart else mean
+
+
+@njit(nogil=True, cache=True, error_model="numpy")
+def refresh_rows(state, rows, dense, tree, program, branches, paths, scale, scores, records):
+    """Compute scores and integer path contributions of some rows again.
+
+    `branches` are those that the utility can read. Entry VALUES + d of a record belongs to the
+    d-th relevant branch on the path of the label, in units of 1/scale (eq:tree-decomp-note).
+    """
+    n_leaves = tree.stop[0]
+    n_branches = tree.start.shape[0]
+    reports = reports_node(program.kind)
+    p = np.ones((n_leaves, LANES))
+    pi = np.ones((n_branches, LANES))
+    q = np.empty((tree.child_code.shape[0], LANES))
+    at = np.empty(LANES, dtype=np.uintp)
+    leaf_values = np.empty((1 if reports else n_leaves, LANES))
+    sums = np.empty((1 if reports else n_branches, LANES))
+    chosen = np.empty(LANES, dtype=np.int64)
+    amounts = np.empty((5, LANES))
+    places = np.empty((3, LANES), dtype=np.int64)
+    score = np.empty(LANES)
+    for lo in range(0, rows.shape[0], LANES):
+        _gather(state, rows, lo, tree, branches, at, q)
+        descend(q, tree, branches, p, pi)
+        assess(program, dense, lo, tree, p, pi, leaf_values, sums, chosen, amounts, places, score)
+        for b in range(min(LANES, rows.shape[0] - lo)):
+            i = rows[lo + b]
+            # Adding zero turns -0.0 into 0.0, which would compare equal but sort by bits.
+            scores[i] = score[b] + 0.0
+            y = np.uintp(records[i, LABEL])
+            first = paths.ptr[y]
+            at_branch = 0
+            parent = score[b]
+            for t in range(first, paths.ptr[y + np.uintp(1)]):
+                v = paths.branch[t]
+                code = paths.child[t]
+                if reports:
+                    if v != at_branch:
+                        parent = _report_mean_at(
+                            tree.start[v], tree.stop[v], pi[v, b], places, amounts, b
+                        )
+                    start, stop = _slice(code, tree)
+                    child = _report_mean_at(start, stop, _mass(code, p, pi, b), places, amounts, b)
+                else:
+                    if v != at_branch:
+                        parent = sums[v, b] / pi[v, b]
+                    child = sums[code, b] / pi[code, b] if code >= 0 else leaf_values[-1 - code, b]
+                records[i, VALUES + t - first] = np.int64(np.rint((child - parent) * scale))
+                # The next branch on the path is usually this child.
+                at_branch = code
+                parent = child
+
+
+@njit(nogil=True, cache=True, error_model="numpy")
+def affected_rows(scores, weights, low, high, out):
+    """Rows with a nonzero weight and a score in the closed interval; return how many."""
+    count = 0
+    for i in range(scores.shape[0]):
+        out[count] = i
+        count += (scores[i] >= low) & (scores[i] <= high) & (weights[i] != 0.0)
+    return count
+
+
+@njit(nogil=True, cache=True, error_model="numpy")
+def directions(state, rows, dense, weights, tree, program, branches, node, out):
+    """Logit directions of some rows at a branch, or of all leaves when node is -1.
+
+    Rows whose directions are all equal would not move: they are left out of `rows` and `out`.
+    Return how many remain.
+    """
+    count = 0
+    n_leaves = tree.stop[0]
+    n_branches = tree.start.shape[0]
+    reports = reports_node(program.kind)
+    p = np.ones((n_leaves, LANES))
+    pi = np.ones((n_branches, LANES))
+    q = np.empty((tree.child_code.shape[0], LANES))
+    at = np.empty(LANES, dtype=np.uintp)
+    leaf_values = np.empty((1 if reports else n_leaves, LANES))
+    sums = np.empty((1 if reports else n_branches, LANES))
+    chosen = np.empty(LANES, dtype=np.int64)
+    amounts = np.empty((5, LANES))
+    places = np.empty((3, LANES), dtype=np.int64)
+    score = np.empty(LANES)
+    weight = np.empty(LANES)
+    h = np.empty((out.shape[1] + 1, LANES))
+    for lo in range(0, rows.shape[0], LANES):
+        _gather(state, rows, lo, tree, branches, at, q)
+        descend(q, tree, branches, p, pi)
+        assess(program, dense, lo, tree, p, pi, leaf_values, sums, chosen, amounts, places, score)
+        for b in range(LANES):
+            weight[b] = weights[rows[min(lo + b, rows.shape[0] - 1)]]
+        if node < 0:
+            leaf_direction(
+                program.kind, tree, p, pi, leaf_values, sums, amounts, places, score, weight, h
+            )
+        else:
+            branch_direction(
+                program.kind,
+                node,
+                tree,
+                p,
+                pi,
+                leaf_values,
+                sums,
+                amounts,
+                places,
+                score,
+                weight,
+                h,
+            )
+        for b in range(min(LANES, rows.shape[0] - lo)):
+            # Rows before lo + b are read already, so the list can shrink in place.
+            rows[count] = rows[lo + b]
+            moves = False
+            for j in range(out.shape[1]):
+                out[count, j] = h[j, b]
+                moves |= h[j, b] != h[0, b]
+            count += moves
+    return count
+
+
+@njit(nogil=True, cache=True, error_model="numpy")
+def curvature(h, rows, labels, repeats, start, stop, scale):
+    """Sum of J_v(Y) (max h - min h)^2 / 4 over rows, as an integer of 1/scale.
+
+    eq:general-direction-lambda; whole numbers, so that the step does not depend on row order.
+    """
+    total = 0
+    for m in range(rows.shape[0]):
+        i = rows[m]
+        if labels[i] < start or labels[i] >= stop:
+            continue
+        high = h[m, 0]
+        low = h[m, 0]
+        for j in range(1, h.shape[1]):
+            high = max(high, h[m, j])
+            low = min(low, h[m, j])
+        times = repeats[i] if repeats.shape[0] > 0 else 1.0
+        total += np.int64(np.rint(0.25 * (high - low) * (high - low) * times * scale))
+    return total
+
+
+@njit(nogil=True, cache=True, error_model="numpy")
+def apply_step(state, rows, h, tree, branches, node, step):
+    """Tilt some rows by step times their directions, at a branch or (node -1) at all leaves."""
+    n_parts = h.shape[1]
+    p = np.empty((tree.stop[0], LANES))
+    pi = np.ones((tree.start.shape[0], LANES))
+    q = np.empty((tree.child_code.shape[0], LANES))
+    at = np.empty(LANES, dtype=np.uintp)
+    x = np.empty((n_parts, LANES))
+    active = np.ones(LANES, dtype=np.bool_)
+    top = np.empty(LANES)
+    total = np.empty(LANES)
+    shifted = np.empty(LANES)
+    bits = shifted.view(np.int64)
+    first = 0 if node < 0 else tree.child_ptr[node]
+    n_edges = tree.child_code.shape[0]
+    count = n_edges if node < 0 else n_parts
+    for lo in range(0, rows.shape[0], LANES):
+        here = min(LANES, rows.shape[0] - lo)
+        for b in range(LANES):
+            for j in range(n_parts):
+                x[j, b] = h[min(lo + b, rows.shape[0] - 1), j]
+        if node < 0:
+            _gather(state, rows, lo, tree, branches, at, q)
+            descend(q, tree, branches, p, pi)
+            tilt_leaves(q, x, step, active, tree, p, pi, top, total, shifted, bits)
+        else:
+            for b in range(LANES):
+                at[b] = _place(rows[min(lo + b, rows.shape[0] - 1)], n_edges)
+            for j in range(n_parts):
+                for b in range(LANES):
+                    q[first + j, b] = state[at[b] + np.uintp((first + j) * LANES)]
+            tilt(q[first : first + n_parts], x, n_parts, step, active, top, total, shifted, bits)
+        for e in range(first, first + count):
+            for b in range(here):
+                state[at[b] + np.uintp(e * LANES)] = q[e, b]
+
+
+@njit(nogil=True, cache=True, error_model="numpy")
+def label_edges_log(state, rows, labels, n_edges, edge_ptr, edges, out):
+    """Log probability of the label of some rows: the sum over its path."""
+    for m in range(rows.shape[0]):
+        i = rows[m]
+        place = _place(i, n_edges)
+        total = 0.0
+        for t in range(edge_ptr[labels[i]], edge_ptr[labels[i] + 1]):
+            total += np.log(state[place + np.uintp(edges[t] * LANES)])
+        out[i] = total
+
+
+@njit(nogil=True, cache=True, error_model="numpy")
+def reorder(order, moved, fresh, scores, out):
+    """Merge rows with new scores, sorted in `fresh`, back among those whose score is unchanged."""
+    i = 0
+    n = order.shape[0]
+    m = fresh.shape[0]
+    j = 0
+    for k in range(n):
+        while i < n and moved[order[i]]:
+            i += 1
+        if j == m or (i < n and scores[order[i]] <= scores[fresh[j]]):
+            out[k] = order[i]
+            i += 1
+        else:
+            out[k] = fresh[j]
+            j += 1
+
+
+@njit(nogil=True, cache=True, error_model="numpy")
+def measure(order, scores, records, factors, paths, slot_ptr, scale, work, size, squares):
+    """Largest absolute interval sum of every subgroup, relevant branch and (last column) UC.
+
+    The exact scan of alg:exact-interval-scan without the intervals: `locate` finds the one that is
+    asked for. Rows are first dealt out to the branches on their label's path, in sorted order, so
+    that a scan is a loop over consecutive integers that runs four subgroups in registers. Where
+    `factors` (C, n) is given, it multiplies contributions, one subgroup at a time.
+    """
+    plain = factors.shape[0] == 0
+    _deal(order, scores, records, paths, slot_ptr, work, plain)
+    values = work[0]
+    tags = work[1]
+    n_groups, n_slots = size.shape
+    four = np.empty(4, dtype=np.int64)
+    for j in range(n_slots):
+        lo = slot_ptr[j]
+        hi = slot_ptr[j + 1]
+        if plain:
+            for c in range(0, n_groups, 4):
+                _scan_four(values, tags, lo, hi, c + 1, four)
+                for g in range(min(4, n_groups - c)):
+                    size[c + g, j] = four[g]
+        else:
+            for c in range(n_groups):
+                size[c, j] = _scan_weighed(values, tags, lo, hi, factors[c])
+    if squares.shape[1] > 0:
+        _square_sums(records, factors, paths, scale, squares)
+
+
+@njit(nogil=True, cache=True, error_model="numpy")
+def _deal(order, scores, records, paths, slot_ptr, work, plain):
+    """Give every branch its rows' contributions in sorted order, and the last column their sum.
+
+    A tag holds the row's subgroups as bits (its index when contributions are weighed), shifted
+    left by one; the lowest bit is set at the end of a tie block.
+    """
+    values = work[0]
+    tags = work[1]
+    n_slots = slot_ptr.shape[0] - 1
+    last = np.uintp(n_slots - 1)
+    fill = slot_ptr[:-1].copy()
+    last_score = np.full(n_slots, np.nan)
+    for m in range(order.shape[0]):
+        i = np.uintp(order[m])
+        score = scores[i]
+        y = np.uintp(records[i, LABEL])
+        first = paths.ptr[y]
+        tag = (records[i, MEMBERS] << 1) | 1 if plain else (order[m] << 1) | 1
+        residual = 0
+        for d in range(paths.ptr[y + np.uintp(1)] - first):
+            value = records[i, VALUES + d]
+            residual += value
+            j = np.uintp(paths.slot[np.uintp(first + d)])
+            at = fill[j]
+            if score == last_score[j]:
+                tags[np.uintp(at - 1)] &= -2
+            last_score[j] = score
+            values[np.uintp(at)] = value
+            tags[np.uintp(at)] = tag
+            fill[j] = at + 1
+        at = fill[last]
+        if score == last_score[last]:
+            tags[np.uintp(at - 1)] &= -2
+        last_score[last] = score
+        values[np.uintp(at)] = residual
+        tags[np.uintp(at)] = tag
+        fill[last] = at + 1
+
+
+@njit(nogil=True, cache=True, error_model="numpy")
+def _scan_four(values, tags, lo, hi, bit, out):
+    """Largest absolute interval sums of four subgroups over entries lo..hi-1.
+
+    Lines 6-18 of alg:exact-interval-scan: running sum t, its least and greatest value so far (a
+    and z), and the largest rise r and fall f.
+    """
+    t0 = t1 = t2 = t3 = 0
+    a0 = a1 = a2 = a3 = 0
+    z0 = z1 = z2 = z3 = 0
+    r0 = r1 = r2 = r3 = 0
+    f0 = f1 = f2 = f3 = 0
+    for m in range(np.uintp(lo), np.uintp(hi)):
+        value = values[m]
+        tag = tags[m]
+        x = tag >> bit
+        t0 += value & -(x & 1)
+        t1 += value & -((x >> 1) & 1)
+        t2 += value & -((x >> 2) & 1)
+        t3 += value & -((x >> 3) & 1)
+        if tag & 1:
+            a0 = min(a0, t0)
+            a1 = min(a1, t1)
+            a2 = min(a2, t2)
+            a3 = min(a3, t3)
+            z0 = max(z0, t0)
+            z1 = max(z1, t1)
+            z2 = max(z2, t2)
+            z3 = max(z3, t3)
+            r0 = max(r0, t0 - a0)
+            r1 = max(r1, t1 - a1)
+            r2 = max(r2, t2 - a2)
+            r3 = max(r3, t3 - a3)
+            f0 = max(f0, z0 - t0)
+            f1 = max(f1, z1 - t1)
+            f2 = max(f2, z2 - t2)
+            f3 = max(f3, z3 - t3)
+    out[0] = max(r0, f0)
+    out[1] = max(r1, f1)
+    out[2] = max(r2, f2)
+    out[3] = max(r3, f3)
+
+
+@njit(nogil=True, cache=True, error_model="numpy")
+def _scan_weighed(values, tags, lo, hi, factors):
+    """Largest absolute interval sum of one subgroup whose rows carry weights."""
+    total = 0
+    low = 0
+    high = 0
+    best = 0
+    for m in range(lo, hi):
+        tag = tags[m]
+        total += np.int64(np.rint(values[m] * factors[tag >> 1]))
+        if tag & 1:
+            low = min(low, total)
+            high = max(high, total)
+            best = max(best, total - low, high - total)
+    return best
+
+
+@njit(nogil=True, cache=True, error_model="numpy")
+def _square_sums(records, factors, paths, scale, squares):
+    """Add up squared contributions in units of 2/scale; a repeated row counts as many rows."""
+    squares[:] = 0
+    for i in range(records.shape[0]):
+        y = records[i, LABEL]
+        first = paths.ptr[y]
+        for d in range(paths.ptr[y + 1] - first):
+            value = records[i, VALUES + d] / scale
+            square = value * value * (0.5 * scale)
+            j = paths.slot[first + d]
+            for c in range(squares.shape[0]):
+                if factors.shape[0] == 0:
+                    squares[c, j] += np.int64(np.rint(square)) & -((records[i, MEMBERS] >> c) & 1)
+                else:
+                    squares[c, j] += np.int64(np.rint(square * abs(factors[c, i])))
+
+
+@njit(nogil=True, cache=True, error_model="numpy")
+def locate(order, scores, records, weights, factors, paths, start, stop, depth):
+    """Signed largest sum of one subgroup and branch, and its closed interval of scores.
+
+    `depth` is the branch's place on the paths of its leaves start..stop-1; -1 adds the whole path
+    up (UC). Ties and the first of equal maxima are handled as in alg:exact-interval-scan.
+    """
+    total = 0
+    low = 0
+    high = 0
+    size = 0
+    sign = 1
+    low_at = -np.inf
+    high_at = -np.inf
+    best_after = -np.inf
+    best_until = -np.inf
+    m = 0
+    n = order.shape[0]
+    while m < n:
+        score = scores[order[m]]
+        while m < n and scores[order[m]] == score:
+            i = order[m]
+            m += 1
+            y = records[i, LABEL]
+            if weights[i] == 0.0 or y < start or y >= stop:
+                continue
+            value = 0
+            if depth >= 0:
+                value = records[i, VALUES + depth]
+                if factors.shape[0] > 0:
+                    value = np.int64(np.rint(value * factors[i]))
+            else:
+                for d in range(paths.ptr[y + 1] - paths.ptr[y]):
+                    if factors.shape[0] > 0:
+                        value += np.int64(np.rint(records[i, VALUES + d] * factors[i]))
+                    else:
+                        value += records[i, VALUES + d]
+            total += value
+        rise = total - low
+        fall = high - total
+        if rise > size:
+            size = rise
+            sign = 1
+            best_after = low_at
+            best_until = score
+        if fall > size:
+            size = fall
+            sign = -1
+            best_after = high_at
+            best_until = score
+        if rise < 0:
+            low = total
+            low_at = score
+        if fall < 0:
+            high = total
+            high_at = score
+    # The interval starts at the first score of the window beyond the excluded prefix.
+    lo = 0
+    hi = n
+    while lo < hi:
+        mid = (lo + hi) // 2
+        if scores[order[mid]] > best_after:
+            hi = mid
+        else:
+            lo = mid + 1
+    from_score = scores[order[min(lo, n - 1)]]
+    return sign * size, from_score, best_until

@@ -1,0 +1,250 @@
+"""Sixteen rows at a time, stored as branch probabilities: what boosting and its replay share.
+
+The state of a row is q[e], the conditional probability of every edge of the tree. An update at a
+branch writes the edges of that branch and nothing else, so the reach of the branch, the
+distributions inside its children and all leaves outside keep every bit. Fitting and replay call
+the functions below on the same state, so they agree bit for bit; even the exponential is plain
+arithmetic, the same on every machine.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+from numba import njit
+
+from huc_monitor._kernels.decompose import (
+    BETWEEN,
+    HI,
+    INNER,
+    INNER_MASS,
+    INSIDE,
+    LANES,
+    LO,
+    MASS,
+    OUTSIDE,
+    _fill_values,
+    _report,
+    _slice,
+    subtree_sums,
+)
+from huc_monitor._program import GREEDY, LEVEL, SELECTIVE
+
+# Far below any probability that matters, far above the smallest normal number.
+TINY = 1e-300
+
+_SHIFTER = 6755399441055744.0  # 1.5 * 2**52: adding it rounds to a whole number
+_LOG2_E = 1.4426950408889634
+_LN2_HIGH = 0.6931471803691238
+_LN2_LOW = 1.9082149292705877e-10
+
+
+@njit(nogil=True, cache=True, error_model="numpy")
+def exp_lanes(x, shifted, bits):
+    """Replace x, at most 0, by its exponential; `bits` views `shifted` as integers.
+
+    2**k times a Taylor polynomial on |r| <= ln(2) / 2, within two units in the last place. No call
+    into a maths library: those differ between machines and between vector and scalar loops.
+    """
+    for b in range(LANES):
+        shifted[b] = max(x[b], -700.0) * _LOG2_E + _SHIFTER
+    for b in range(LANES):
+        k = shifted[b] - _SHIFTER
+        r = (max(x[b], -700.0) - k * _LN2_HIGH) - k * _LN2_LOW
+        s = 1.0 / 6227020800.0
+        s = s * r + 1.0 / 479001600.0
+        s = s * r + 1.0 / 39916800.0
+        s = s * r + 1.0 / 3628800.0
+        s = s * r + 1.0 / 362880.0
+        s = s * r + 1.0 / 40320.0
+        s = s * r + 1.0 / 5040.0
+        s = s * r + 1.0 / 720.0
+        s = s * r + 1.0 / 120.0
+        s = s * r + 1.0 / 24.0
+        s = s * r + 1.0 / 6.0
+        s = s * r + 0.5
+        s = s * r + 1.0
+        x[b] = s * r + 1.0
+    for b in range(LANES):
+        bits[b] = (bits[b] + 1023) << 52
+    for b in range(LANES):
+        x[b] *= shifted[b]
+
+
+@njit(nogil=True, cache=True, error_model="numpy")
+def split(p, pi, tree, q):
+    """Branch probabilities from leaf probabilities p and reaches pi (eq:branch-conditional)."""
+    for v in range(tree.start.shape[0]):
+        whole = pi[v]
+        for e in range(tree.child_ptr[v], tree.child_ptr[v + 1]):
+            code = tree.child_code[e]
+            part = pi[code] if code >= 0 else p[-1 - code]
+            for b in range(LANES):
+                q[e, b] = max(part[b] / whole[b], TINY)
+
+
+@njit(nogil=True, cache=True, error_model="numpy")
+def descend(q, tree, branches, p, pi):
+    """Reach of every child of `branches`, parents first (eq:softmax-leaf-product).
+
+    Only these branches are read and only their children written; pi[0] is one.
+    """
+    for t in range(branches.shape[0]):
+        v = branches[t]
+        whole = pi[v]
+        for e in range(tree.child_ptr[v], tree.child_ptr[v + 1]):
+            code = tree.child_code[e]
+            part = pi[code] if code >= 0 else p[-1 - code]
+            for b in range(LANES):
+                part[b] = max(whole[b] * q[e, b], TINY)
+
+
+@njit(nogil=True, cache=True, error_model="numpy")
+def reports_node(kind):
+    """Say whether a utility pays for a reported node; such payoffs need no values per leaf."""
+    return kind in (LEVEL, GREEDY, SELECTIVE)
+
+
+@njit(nogil=True, cache=True, error_model="numpy")
+def report_means(start, stop, mass, places, amounts, out):
+    """Mean payoff of every lane's report over leaves start..stop-1 of total probability mass."""
+    for b in range(LANES):
+        lo = places[LO, b]
+        hi = places[HI, b]
+        inner = places[INNER, b]
+        apart = stop <= lo or hi <= start
+        within = lo <= start and stop <= hi
+        names = start <= inner < stop
+        covered = amounts[MASS, b] if (start <= lo and hi <= stop) else mass[b]
+        named = amounts[INNER_MASS, b] if names else 0.0
+        total = (
+            amounts[OUTSIDE, b] * (mass[b] - covered)
+            + amounts[BETWEEN, b] * (covered - named)
+            + amounts[INSIDE, b] * named
+        )
+        mean = total / mass[b]
+        mean = amounts[BETWEEN, b] if (within and not names) else mean
+        mean = amounts[INSIDE, b] if (names and stop - start == 1) else mean
+        out[b] = amounts[OUTSIDE, b] if apart else mean
+
+
+@njit(nogil=True, cache=True, error_model="numpy")
+def assess(program, dense, lo, tree, p, pi, values, sums, chosen, amounts, places, score):
+    """Scores of sixteen rows, and what `branch_means` needs; rows lo.. of `dense` are theirs."""
+    if reports_node(program.kind):
+        _report(program, tree, p, pi, places, amounts, chosen)
+        report_means(0, p.shape[0], pi[0], places, amounts, score)
+    else:
+        _fill_values(program, dense, lo, tree, p, pi, values, chosen, amounts, places)
+        subtree_sums(p, values, tree, sums)
+        for b in range(LANES):
+            score[b] = sums[0, b]
+
+
+@njit(nogil=True, cache=True, error_model="numpy")
+def node_mean(kind, code, tree, p, pi, values, sums, amounts, places, out):
+    """Mean utility below a branch (code >= 0) or of the leaf -1 - code (eq:subtree-utility)."""
+    if reports_node(kind):
+        start, stop = _slice(code, tree)
+        mass = pi[code] if code >= 0 else p[-1 - code]
+        report_means(start, stop, mass, places, amounts, out)
+    elif code >= 0:
+        for b in range(LANES):
+            out[b] = sums[code, b] / pi[code, b]
+    else:
+        for b in range(LANES):
+            out[b] = values[-1 - code, b]
+
+
+@njit(nogil=True, cache=True, error_model="numpy")
+def branch_direction(kind, v, tree, p, pi, values, sums, amounts, places, score, weight, h):
+    """Logit direction c(x) Delta_{u,v}(p) of every child of v (eq:huc-boost-frozen-direction)."""
+    own = h[h.shape[0] - 1]
+    if v == 0:
+        for b in range(LANES):
+            own[b] = score[b]
+    else:
+        node_mean(kind, v, tree, p, pi, values, sums, amounts, places, own)
+    first = tree.child_ptr[v]
+    for e in range(first, tree.child_ptr[v + 1]):
+        part = h[e - first]
+        code = tree.child_code[e]
+        node_mean(kind, code, tree, p, pi, values, sums, amounts, places, part)
+        for b in range(LANES):
+            part[b] = weight[b] * (part[b] - own[b])
+
+
+@njit(nogil=True, cache=True, error_model="numpy")
+def leaf_direction(kind, tree, p, pi, values, sums, amounts, places, score, weight, h):
+    """Leaf-logit direction c(x) (u(p, y) - mu_u(p)) (eq:toy8-empirical-uc-coefficients)."""
+    for k in range(p.shape[0]):
+        part = h[k]
+        node_mean(kind, -1 - k, tree, p, pi, values, sums, amounts, places, part)
+        for b in range(LANES):
+            part[b] = weight[b] * (part[b] - score[b])
+
+
+@njit(nogil=True, cache=True, error_model="numpy")
+def drop_still(h, n_parts, active):
+    """Deactivate lanes whose directions are all equal: dividing by their sum would move bits."""
+    for b in range(LANES):
+        moves = False
+        for j in range(1, n_parts):
+            moves |= h[j, b] != h[0, b]
+        active[b] &= moves
+
+
+@njit(nogil=True, cache=True, error_model="numpy")
+def tilt(parts, h, n_parts, step, active, top, total, shifted, bits):
+    """Multiply parts by e^{step h} and normalise (eq:one-node-multiplicative-branch-update).
+
+    Lanes that are not active keep every bit. `h` is used up.
+    """
+    for b in range(LANES):
+        top[b] = -np.inf
+        total[b] = 0.0
+    for j in range(n_parts):
+        x = h[j]
+        for b in range(LANES):
+            x[b] *= step
+            top[b] = max(top[b], x[b])
+    for j in range(n_parts):
+        x = h[j]
+        for b in range(LANES):
+            x[b] -= top[b]
+        exp_lanes(x, shifted, bits)
+        for b in range(LANES):
+            x[b] *= parts[j, b]
+            total[b] += x[b]
+    for j in range(n_parts):
+        x = h[j]
+        for b in range(LANES):
+            new = max(x[b] / total[b], TINY)
+            parts[j, b] = new if active[b] else parts[j, b]
+
+
+@njit(nogil=True, cache=True, error_model="numpy")
+def tilt_leaves(q, h, step, active, tree, p, pi, top, total, shifted, bits):
+    """Tilt all leaf logits at once, and split the result over the branches again.
+
+    Leaves pi ready for `descend`.
+    """
+    tilt(p, h, p.shape[0], step, active, top, total, shifted, bits)
+    for v in range(tree.start.shape[0] - 1, -1, -1):
+        whole = pi[v]
+        for b in range(LANES):
+            whole[b] = 0.0
+        for e in range(tree.child_ptr[v], tree.child_ptr[v + 1]):
+            code = tree.child_code[e]
+            part = pi[code] if code >= 0 else p[-1 - code]
+            for b in range(LANES):
+                whole[b] += part[b]
+    for v in range(tree.start.shape[0]):
+        whole = pi[v]
+        for e in range(tree.child_ptr[v], tree.child_ptr[v + 1]):
+            code = tree.child_code[e]
+            part = pi[code] if code >= 0 else p[-1 - code]
+            for b in range(LANES):
+                new = max(part[b] / whole[b], TINY)
+                q[e, b] = new if active[b] else q[e, b]
+    for b in range(LANES):
+        pi[0, b] = 1.0

@@ -1,0 +1,556 @@
+"""HUC-Boost and UC-Boost: corrections of the violations that an audit finds, one at a time."""
+
+from __future__ import annotations
+
+import sys
+from abc import abstractmethod
+from collections.abc import Mapping, Sequence
+from contextlib import contextmanager
+from typing import TYPE_CHECKING, Any, ClassVar, Self
+
+import numpy as np
+
+from huc_monitor._inputs import (
+    INTERIOR_MIX,
+    check_confidence_level,
+    check_labels,
+    check_predictions,
+    check_utilities,
+    check_weights,
+)
+from huc_monitor.errors import InvalidInputError, UnknownNameError
+from huc_monitor.hierarchy import LabelTree
+from huc_monitor.recalibration._contract import Scaling, scaling_class, scaling_from_dict
+from huc_monitor.recalibration._estimator import Parametrised
+from huc_monitor.recalibration._history import Recorder, sample_of
+from huc_monitor.recalibration._pack import CompiledTree, CompiledUtility
+from huc_monitor.recalibration._replay import Replayer, check_interior
+from huc_monitor.recalibration._rules import PlainRule, by_passes, by_size, evidence_rule
+from huc_monitor.recalibration._updates import Update
+from huc_monitor.recalibration._window import Window, make_window
+from huc_monitor.subgroups import Subgroups
+from huc_monitor.utilities import Utility
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
+
+    import pandas as pd
+
+    from huc_monitor._inputs import Predictions
+    from huc_monitor._program import Floats
+    from huc_monitor.recalibration._history import Checks
+    from huc_monitor.recalibration._rules import Pick, Rule
+
+SCHEMA_VERSION = 1
+
+
+class _Boost(Parametrised):
+    """Fit, replay and JSON, shared by both boosters; a subclass says which violation is next."""
+
+    tree: LabelTree
+    utilities: Sequence[Utility]
+    subgroups: Subgroups | None
+    initial: str | Scaling | None
+    step: str | float
+    tolerance: float
+    max_updates: int | None
+    perturbation: float | None
+    selection: str
+    early_stopping: int | None
+    interior: float
+    rng: int
+    progress: bool
+
+    updates_: list[Update]
+    initial_: Scaling | None
+    history_: pd.DataFrame
+    checks_: Checks
+
+    _weighs_evidence: ClassVar[bool] = False
+
+    @abstractmethod
+    def _path(self, window: Window) -> Iterator[tuple[int, Pick]]:
+        """Yield violations until none is left; each is corrected before the next is asked for."""
+
+    def _check(self) -> None:
+        """Refuse settings that make no sense, before anything is computed."""
+        if not isinstance(self.tree, LabelTree) or self.tree.arrays.n_branches == 0:
+            msg = f"`tree` must be a LabelTree with at least two leaves; got {self.tree!r}."
+            raise InvalidInputError(msg)
+        check_utilities(self.utilities)
+        check_interior(self.interior)
+        _check_number("tolerance", self.tolerance, low=0.0)
+        if self.step != "adaptive":
+            _check_number("step", self.step, low=0.0, strict=True, also="'adaptive'")
+        if self.perturbation is not None:
+            _check_number("perturbation", self.perturbation, low=0.0, strict=True, also="None")
+        _check_count("max_updates", self.max_updates)
+        _check_count("early_stopping", self.early_stopping)
+        _check_choice("selection", self.selection, ("huc", "uc", "log_loss", "last"))
+
+    def fit(
+        self,
+        probabilities: Any,
+        labels: Any,
+        *,
+        features: Any = None,
+        weights: Any = None,
+        validation: tuple[Any, ...] | None = None,
+    ) -> Self:
+        """Correct the violations found on calibration rows.
+
+        Parameters
+        ----------
+        probabilities : (n, K) array in the order of ``tree.leaves``, or DataFrame with leaf columns
+        labels : (n,) leaf names or codes
+        features : DataFrame of n rows, optional
+            Columns that the subgroups read.
+        weights : (n,) non-negative numbers, optional
+            How often each row counts.
+        validation : tuple (probabilities, labels) or (probabilities, labels, features), optional
+            Rows that decide how many updates are kept, by ``selection``.
+        """
+        self._check()
+        predictions = self._predictions(probabilities, "probabilities")
+        codes = check_labels(labels, predictions.n, tree=self.tree)
+        repeats = check_weights(weights, predictions.n)
+        held_out = self._held_out(validation)
+        self.initial_ = self._fit_initial(predictions, codes, repeats, held_out)
+        compiled = CompiledTree.of(self.tree)
+        chosen = [CompiledUtility.of(u, self.tree) for u in check_utilities(self.utilities)]
+        start = self._replayer([])
+
+        def window(rows: Predictions, y: Any, x: Any, times: Any, *, squares: bool) -> Window:
+            groups = self._groups.weights(x, rows.n)
+            matrix, mix = start.start(rows)
+            return make_window(
+                matrix, mix, y, groups, times, tree=compiled, utilities=chosen, squares=squares
+            )
+
+        train = window(predictions, codes, features, repeats, squares=self._weighs_evidence)
+        held = None if held_out is None else window(*held_out, None, squares=False)
+        self._boost(train, held)
+        return self
+
+    def _boost(self, train: Window, held: Window | None) -> None:
+        fixed = None if self.step == "adaptive" else float(self.step)
+        recorder = Recorder(self.tolerance, fixed)
+        recorder.start(train, held)
+        updates: list[Update] = []
+        with _progress(self.progress, type(self).__name__) as advance:
+            for number, pick in self._path(train):
+                if self.max_updates is not None and len(updates) >= self.max_updates:
+                    break
+                updates.append(self._apply(pick, number, train, held, recorder))
+                advance(len(updates), recorder.lines[-1]["huc"])
+                if self._is_stale(recorder, held):
+                    break
+        kept = self._n_kept(recorder, held)
+        self.updates_ = updates[:kept]
+        self.history_ = recorder.frame(kept)
+        self.checks_ = recorder.checks()
+        self._ready = self._replayer(self.updates_)
+
+    def _apply(
+        self, pick: Pick, number: int, train: Window, held: Window | None, recorder: Recorder
+    ) -> Update:
+        found = pick.found
+        rows = train.affected(found.utility, found.subgroup, found.low, found.high)
+        rows, h = train.directions(rows, found.utility, found.subgroup, found.node)
+        curvature = train.curvature(rows, h, found.node)
+        if self.step == "adaptive":
+            step = found.moment / curvature * pick.share
+        else:
+            step = float(np.copysign(float(self.step), found.moment)) * pick.share
+        some = sample_of(rows)
+        before = train.leaf_probabilities(some) if found.node >= 0 else None
+        train.apply(rows, h, found.node, step)
+        if before is not None:
+            recorder.note_locality(before, train.leaf_probabilities(some), train, found.node)
+        if held is not None:
+            moved = held.affected(found.utility, found.subgroup, found.low, found.high)
+            moved, h = held.directions(moved, found.utility, found.subgroup, found.node)
+            held.apply(moved, h, found.node, step)
+        update = Update(
+            subgroup=self._groups.names[found.subgroup],
+            utility=check_utilities(self.utilities)[found.utility].name,
+            interval_low=found.low,
+            interval_high=found.high,
+            node=self.tree.branches[found.node] if found.node >= 0 else None,
+            step=step,
+        )
+        recorder.add(
+            update,
+            pick,
+            number=number,
+            n_rows=rows.size,
+            curvature=curvature,
+            train=train,
+            validation=held,
+        )
+        return update
+
+    def _n_kept(self, recorder: Recorder, held: Window | None) -> int:
+        """Length of the best prefix on validation rows; the shortest of equals."""
+        if held is None or self.selection == "last":
+            return len(recorder.lines) - 1
+        return int(np.argmin([line[f"validation_{self.selection}"] for line in recorder.lines]))
+
+    def _is_stale(self, recorder: Recorder, held: Window | None) -> bool:
+        if self.early_stopping is None or held is None:
+            return False
+        return len(recorder.lines) - 1 - self._n_kept(recorder, held) >= self.early_stopping
+
+    @property
+    def _groups(self) -> Subgroups:
+        return Subgroups.whole() if self.subgroups is None else self.subgroups
+
+    def _predictions(self, probabilities: Any, argument: str) -> Predictions:
+        predictions = check_predictions(probabilities, tree=self.tree, argument=argument)
+        if predictions.mix and not self.interior:
+            msg = (
+                f"`{argument}` must be positive when `interior` is 0; got a zero. "
+                "Keep the default `interior` to mix in a little of the uniform distribution."
+            )
+            raise InvalidInputError(msg)
+        return predictions
+
+    def _held_out(self, validation: tuple[Any, ...] | None) -> tuple[Any, Any, Any] | None:
+        if validation is None:
+            return None
+        if not isinstance(validation, tuple | list) or len(validation) not in {2, 3}:
+            msg = (
+                "`validation` must be (probabilities, labels) or (probabilities, labels, "
+                f"features); got {type(validation).__name__}."
+            )
+            raise InvalidInputError(msg)
+        rows = self._predictions(validation[0], "validation[0]")
+        codes = check_labels(validation[1], rows.n, tree=self.tree)
+        return rows, codes, validation[2] if len(validation) == 3 else None
+
+    def _fit_initial(
+        self, predictions: Predictions, codes: Any, repeats: Any, held_out: Any
+    ) -> Scaling | None:
+        """Fit the scaling that boosting starts from, and perturb it once if asked."""
+        if self.initial is None:
+            if self.perturbation is not None:
+                msg = (
+                    "`perturbation` must be None without an `initial` scaling: it moves the "
+                    "scaling's parameters (alg:randomized-boost)."
+                )
+                raise InvalidInputError(msg)
+            return None
+        if isinstance(self.initial, Scaling):
+            scaling = self.initial
+        else:
+
+            def mixed(rows: Predictions) -> Floats:
+                matrix: Floats = np.asarray(rows.matrix, dtype=np.float64)
+                matrix = matrix * (1.0 - self.interior)
+                return matrix + self.interior / matrix.shape[1]
+
+            validation = None if held_out is None else (mixed(held_out[0]), held_out[1])
+            scaling = scaling_class(self.initial)().fit(
+                mixed(predictions), codes, tree=self.tree, weights=repeats, validation=validation
+            )
+        if self.perturbation is not None:
+            noise = np.random.default_rng(self.rng)
+            scaling = scaling.perturbed(float(self.perturbation), rng=noise)
+        return scaling
+
+    def _replayer(self, updates: list[Update]) -> Replayer:
+        return Replayer(
+            updates,
+            tree=self.tree,
+            utilities=check_utilities(self.utilities),
+            subgroups=self._groups,
+            initial=self.initial_,
+            interior=self.interior,
+        )
+
+    def predict_proba(self, probabilities: Any, *, features: Any = None) -> Floats:
+        """Recalibrate new predictions.
+
+        Parameters
+        ----------
+        probabilities : (n, K) array in the order of ``tree.leaves``, or DataFrame with leaf columns
+        features : DataFrame of n rows or mapping of columns, optional
+            Needed when an update concerns a subgroup.
+
+        Returns
+        -------
+        (n, K) array of positive rows that sum to 1; the input is not modified.
+        """
+        ready: Replayer | None = getattr(self, "_ready", None)
+        if ready is None:
+            msg = f"`predict_proba` needs a fitted {type(self).__name__}. Call `fit` first."
+            raise InvalidInputError(msg)
+        return ready.run(self._predictions(probabilities, "probabilities"), features)
+
+    def to_dict(self) -> dict[str, Any]:
+        """Write the fitted recalibrator as JSON-safe data; floats keep every bit."""
+        if getattr(self, "_ready", None) is None:
+            msg = f"`to_dict` needs a fitted {type(self).__name__}. Call `fit` first."
+            raise InvalidInputError(msg)
+        apart = {"tree", "utilities", "subgroups", "initial"}
+        return {
+            "schema_version": SCHEMA_VERSION,
+            "type": type(self).__name__,
+            "tree": self.tree.to_dict(),
+            "utilities": [u.to_dict() for u in check_utilities(self.utilities)],
+            "subgroups": self._groups.to_dict(),
+            "initial": None if self.initial_ is None else self.initial_.to_dict(),
+            "settings": {k: v for k, v in self.get_params().items() if k not in apart},
+            "updates": [update.to_dict() for update in self.updates_],
+            "checks": self.checks_.to_dict() if hasattr(self, "checks_") else None,
+        }
+
+    @classmethod
+    def from_dict(cls, data: Mapping[str, Any]) -> Self:
+        """Read what `to_dict` wrote; the same input gives the same bits, in any process."""
+        version = data.get("schema_version") if isinstance(data, Mapping) else None
+        if version != SCHEMA_VERSION or data.get("type") != cls.__name__:
+            kind = data.get("type") if isinstance(data, Mapping) else type(data).__name__
+            msg = (
+                f"`data` must be a {cls.__name__} of schema version {SCHEMA_VERSION}; got "
+                f"{kind!r}, version {version!r}."
+            )
+            raise InvalidInputError(msg)
+        initial = None if data["initial"] is None else scaling_from_dict(data["initial"])
+        settings: dict[str, Any] = {
+            **data["settings"],
+            "tree": LabelTree.from_dict(data["tree"]),
+            "utilities": [Utility.from_dict(item) for item in data["utilities"]],
+            "subgroups": Subgroups.from_dict(data["subgroups"]),
+            "initial": initial,
+        }
+        boost = cls(**settings)
+        boost.initial_ = initial
+        boost.updates_ = [Update.from_dict(item) for item in data["updates"]]
+        boost._ready = boost._replayer(boost.updates_)
+        return boost
+
+    _ready: Replayer
+
+
+class HUCBoost(_Boost):
+    """Recalibrate branch by branch until no branch misstates utility.
+
+    Each update tilts the choice at one node, for one subgroup and one interval of predicted
+    utility (alg:empirical-huc-boost); the reach of the node, the distributions inside its children
+    and all other leaves stay as they were. Calibration log loss falls with every update.
+
+    Parameters
+    ----------
+    tree : LabelTree
+    utilities : list of Utility
+    subgroups : Subgroups, optional
+        The whole population when left out.
+    initial : {None, "temperature", "vector", "dirichlet"} or fitted scaling, default None
+        Map of the whole distribution to start from; a name is fitted on the calibration rows.
+    mode : {"noise_aware", "paper"}, default "noise_aware"
+        ``"noise_aware"`` corrects a branch only when its moment exceeds the tolerance by more than
+        noise explains, at ``confidence_level`` for all candidates together, and shortens the step
+        by ``shrinkage``; it stops by itself and needs no validation rows. ``"paper"`` corrects
+        everything above the tolerance and leaves the rest to validation.
+    step : "adaptive" or float, default "adaptive"
+        Moment over curvature, or a fixed magnitude.
+    traversal : {"passes", "largest"}, default "passes"
+        Visit the branches top down, one update each, pass after pass; or always correct the
+        largest violation of all.
+    tolerance : float, default 1e-3
+        Largest absolute moment that is left alone.
+    max_passes : int, default 100
+    max_updates : int, optional
+    confidence_level : float, default 0.95
+    shrinkage : {"james_stein", "lower", "none"}, default "james_stein"
+    perturbation : float, optional
+        Epsilon of the one-time uniform noise on the parameters of ``initial``
+        (alg:randomized-boost); the experiments use 1e-3.
+    selection : {"huc", "uc", "log_loss", "last"}, default "huc"
+        With validation rows, keep the prefix of updates that is best by this measure there.
+    early_stopping : int, optional
+        Stop after so many updates without a better validation measure.
+    interior : float, default 1e-10
+        Share of the uniform distribution mixed into every row (eq:experimental-interiorization-v16)
+    rng : int, default 0
+        Seed of the perturbation and of the bootstrap behind the noise-aware gate.
+    progress : bool, default False
+        Show a progress bar where standard error is a terminal.
+
+    Attributes
+    ----------
+    updates_ : list of Update, those kept
+    history_ : DataFrame, a row per step: what was corrected, and HUC, UC and log loss after it
+    checks_ : Checks, whether the theorems' guarantees held
+    initial_ : fitted scaling or None
+
+    Examples
+    --------
+    >>> import numpy as np, huc_monitor as hm
+    >>> tree = hm.LabelTree.from_nested({"cat": ["lion", "lynx"], "dog": None})
+    >>> rng = np.random.default_rng(0)
+    >>> labels = rng.choice(["lion", "lynx", "dog"], size=2000, p=[0.6, 0.1, 0.3])
+    >>> p = rng.dirichlet([5, 5, 5], size=2000)
+    >>> boost = hm.HUCBoost(tree=tree, utilities=[hm.LevelCorrectness(level=2)]).fit(p, labels)
+    >>> boost.updates_[0].node, boost.checks_.hold
+    ('root', True)
+    >>> boost.predict_proba(p[:1]).shape
+    (1, 3)
+    """
+
+    def __init__(
+        self,
+        *,
+        tree: LabelTree,
+        utilities: Sequence[Utility],
+        subgroups: Subgroups | None = None,
+        initial: str | Scaling | None = None,
+        mode: str = "noise_aware",
+        step: str | float = "adaptive",
+        traversal: str = "passes",
+        tolerance: float = 1e-3,
+        max_passes: int = 100,
+        max_updates: int | None = None,
+        confidence_level: float = 0.95,
+        shrinkage: str = "james_stein",
+        perturbation: float | None = None,
+        selection: str = "huc",
+        early_stopping: int | None = None,
+        interior: float = INTERIOR_MIX,
+        rng: int = 0,
+        progress: bool = False,
+    ) -> None:
+        self.tree = tree
+        self.utilities = utilities
+        self.subgroups = subgroups
+        self.initial = initial
+        self.mode = mode
+        self.step = step
+        self.traversal = traversal
+        self.tolerance = tolerance
+        self.max_passes = max_passes
+        self.max_updates = max_updates
+        self.confidence_level = confidence_level
+        self.shrinkage = shrinkage
+        self.perturbation = perturbation
+        self.selection = selection
+        self.early_stopping = early_stopping
+        self.interior = interior
+        self.rng = rng
+        self.progress = progress
+
+    @property
+    def _weighs_evidence(self) -> bool:  # type: ignore[override]
+        return self.mode == "noise_aware"
+
+    def _check(self) -> None:
+        super()._check()
+        _check_choice("mode", self.mode, ("noise_aware", "paper"))
+        _check_choice("traversal", self.traversal, ("passes", "largest"))
+        _check_choice("shrinkage", self.shrinkage, ("james_stein", "lower", "none"))
+        _check_count("max_passes", self.max_passes)
+        check_confidence_level(self.confidence_level)
+
+    def _path(self, window: Window) -> Iterator[tuple[int, Pick]]:
+        rule: Rule = PlainRule(self.tolerance)
+        if self._weighs_evidence:
+            rule = evidence_rule(
+                window,
+                tolerance=self.tolerance,
+                confidence_level=self.confidence_level,
+                shrinkage=self.shrinkage,
+                n_draws=_N_DRAWS,
+                seed=self.rng,
+            )
+        if self.traversal == "largest":
+            return by_size(window, rule, None)
+        return by_passes(window, rule, self.max_passes)
+
+
+class UCBoost(_Boost):
+    """Recalibrate the sum over branches only: the paper's comparison.
+
+    Each update moves all leaf logits along u(p, y) - mu_u(p) for one subgroup and interval
+    (eq:toy8-empirical-uc-update). UC falls; errors of opposite sign in two branches stay.
+
+    Parameters are those of `HUCBoost` where they apply; at most 100 updates by default.
+    """
+
+    def __init__(
+        self,
+        *,
+        tree: LabelTree,
+        utilities: Sequence[Utility],
+        subgroups: Subgroups | None = None,
+        initial: str | Scaling | None = None,
+        step: str | float = "adaptive",
+        tolerance: float = 1e-3,
+        max_updates: int | None = 100,
+        perturbation: float | None = None,
+        selection: str = "uc",
+        early_stopping: int | None = None,
+        interior: float = INTERIOR_MIX,
+        rng: int = 0,
+        progress: bool = False,
+    ) -> None:
+        self.tree = tree
+        self.utilities = utilities
+        self.subgroups = subgroups
+        self.initial = initial
+        self.step = step
+        self.tolerance = tolerance
+        self.max_updates = max_updates
+        self.perturbation = perturbation
+        self.selection = selection
+        self.early_stopping = early_stopping
+        self.interior = interior
+        self.rng = rng
+        self.progress = progress
+
+    def _path(self, window: Window) -> Iterator[tuple[int, Pick]]:
+        return by_size(window, PlainRule(self.tolerance), -1)
+
+
+# Enough for the 95 % quantile of a supremum; the gate needs no third digit.
+_N_DRAWS = 400
+
+
+@contextmanager
+def _progress(wanted: bool, title: str) -> Iterator[Callable[[int, float], None]]:  # noqa: FBT001
+    if not wanted or not sys.stderr.isatty():
+        yield lambda _count, _huc: None
+        return
+    from rich.console import Console
+    from rich.progress import Progress, SpinnerColumn, TextColumn, TimeElapsedColumn
+
+    columns = (SpinnerColumn(), TextColumn("{task.description}"), TimeElapsedColumn())
+    with Progress(*columns, console=Console(stderr=True), transient=True) as bar:
+        task = bar.add_task(title, total=None)
+        yield lambda count, huc: bar.update(
+            task, description=f"{title}: {count} updates, HUC {huc:.4f}"
+        )
+
+
+def _check_choice(argument: str, value: Any, choices: tuple[str, ...]) -> None:
+    if value not in choices:
+        msg = f"`{argument}` must be one of {', '.join(map(repr, choices))}; got {value!r}."
+        raise UnknownNameError(msg)
+
+
+def _check_count(argument: str, value: Any) -> None:
+    whole = isinstance(value, int | np.integer) and not isinstance(value, bool)
+    if value is not None and not (whole and value >= 1):
+        msg = f"`{argument}` must be a positive whole number or None; got {value!r}."
+        raise InvalidInputError(msg)
+
+
+def _check_number(
+    argument: str, value: Any, *, low: float, strict: bool = False, also: str = ""
+) -> None:
+    number = isinstance(value, int | float | np.number) and not isinstance(value, bool)
+    if number and np.isfinite(value) and (value > low if strict else value >= low):
+        return
+    rule = f"a number {'above' if strict else 'of at least'} {low:g}" + (also and f" or {also}")
+    msg = f"`{argument}` must be {rule}; got {value!r}."
+    raise InvalidInputError(msg)

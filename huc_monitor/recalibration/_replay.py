@@ -1,0 +1,225 @@
+"""Applying a fitted recalibrator to new rows: the serving path."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+import numpy as np
+
+from huc_monitor._inputs import INTERIOR_MIX, Predictions, block_spans
+from huc_monitor._threads import run_tasks
+from huc_monitor.errors import InvalidInputError, UnknownNameError
+from huc_monitor.recalibration._pack import CompiledTree, CompiledUtility, pack_programs
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from huc_monitor._program import Floats, Ints
+    from huc_monitor.hierarchy import LabelTree
+    from huc_monitor.recalibration._contract import Scaling
+    from huc_monitor.recalibration._updates import Update
+    from huc_monitor.subgroups import Subgroups
+    from huc_monitor.utilities import Utility
+
+
+class Steps(NamedTuple):
+    """Updates as the kernel reads them; ``width`` is the most parts any of them moves."""
+
+    subgroup: Ints
+    utility: Ints
+    low: Floats
+    high: Floats
+    node: Ints
+    step: Floats
+    width: int
+
+
+class Replayer:
+    """An initial scaling and an ordered list of updates, compiled for one tree.
+
+    Every row is treated by itself: its result has the same bits alone, in a batch, or during the
+    fit. The input is not modified.
+    """
+
+    def __init__(
+        self,
+        updates: Sequence[Update],
+        *,
+        tree: LabelTree,
+        utilities: Sequence[Utility],
+        subgroups: Subgroups,
+        initial: Scaling | None,
+        interior: float = INTERIOR_MIX,
+    ) -> None:
+        used = [u for u in utilities if any(update.utility == u.name for update in updates)]
+        self.tree = CompiledTree.of(tree)
+        self.utilities = [CompiledUtility.of(utility, tree) for utility in used]
+        self.subgroups = subgroups
+        self.initial = initial
+        self.interior = interior
+        names = subgroups.names
+        self._groups = [c for c, name in enumerate(names) if _names(updates, name)]
+        self.steps = _compile_steps(
+            updates, tree, [u.name for u in used], [names[c] for c in self._groups]
+        )
+        self._needs_features = any(c > 0 for c in self._groups)
+        self._pack = pack_programs(self.utilities, tree.n_leaves)
+        self._is_dense = any(item.is_dense for item in self.utilities)
+
+    def start(self, predictions: Predictions) -> tuple[Floats, float]:
+        """Probabilities before the first update, and the share of uniform still to be mixed in."""
+        matrix = np.ascontiguousarray(predictions.matrix, dtype=np.float64)
+        if self.initial is None:
+            return matrix, self.interior
+        mixed = matrix * (1.0 - self.interior) + self.interior / matrix.shape[1]
+        return np.ascontiguousarray(self.initial.predict_proba(mixed), dtype=np.float64), 0.0
+
+    def run(self, predictions: Predictions, features: Any) -> Floats:
+        """Recalibrated probabilities of checked predictions, a new array."""
+        matrix, mix = self.start(predictions)
+        n = matrix.shape[0]
+        weights = np.ones((len(self._groups), n))
+        if self._needs_features:
+            found = self.subgroups.weights(features, n)
+            for g, c in enumerate(self._groups):
+                weights[g] = found[c]
+        out = np.empty_like(matrix)
+        if n <= _ONE_CALL_ROWS:
+            self._replay(matrix, mix, weights, out)
+        else:
+
+            def work(lo: int, hi: int) -> None:
+                self._replay(
+                    matrix[lo:hi], mix, np.ascontiguousarray(weights[:, lo:hi]), out[lo:hi]
+                )
+
+            list(run_tasks(work, _pieces(n, matrix.shape[1])))
+        return out
+
+    def _replay(self, matrix: Floats, mix: float, weights: Floats, out: Floats) -> None:
+        if self._is_dense:
+            self._replay_by_step(matrix, mix, weights, out)
+            return
+        from huc_monitor._kernels.replay import replay_rows
+
+        tree = self.tree
+        replay_rows(
+            matrix, mix, _NO_VALUES, weights, tree.tables, tree.below, self._pack, self.steps, out
+        )
+
+    def _replay_by_step(self, matrix: Floats, mix: float, weights: Floats, out: Floats) -> None:
+        """Replay with utilities that only Python can evaluate: one update at a time."""
+        from huc_monitor._kernels import boost
+
+        n = matrix.shape[0]
+        tables, every = self.tree.tables, self.tree.branches
+        state = np.empty(-(-n // 16) * 16 * self.tree.n_edges)
+        boost.start_state(matrix, mix, tables, state, 0)
+        rows = np.arange(n)
+        scores = np.empty(n)
+        steps = self.steps
+        for t in range(steps.node.size):
+            item = self.utilities[steps.utility[t]]
+            node = int(steps.node[t])
+            records = np.zeros((n, 2 + np.diff(item.paths.ptr).max(initial=0)), dtype=np.int64)
+            values = self._values(item, state, rows)
+            boost.refresh_rows(
+                state,
+                rows,
+                values,
+                tables,
+                item.program,
+                item.reads,
+                item.paths,
+                1.0,
+                scores,
+                records,
+            )
+            moving = np.empty(n, dtype=np.int64)
+            mine = weights[steps.subgroup[t]]
+            count = boost.affected_rows(scores, mine, steps.low[t], steps.high[t], moving)
+            moving = moving[:count]
+            if item.is_dense:
+                values = values[moving]
+            parts = self.tree.n_children(node) if node >= 0 else self.tree.tree.n_leaves
+            h = np.empty((count, parts))
+            count = boost.directions(
+                state,
+                moving,
+                values,
+                mine,
+                tables,
+                item.program,
+                every if node < 0 else item.reads,
+                node,
+                h,
+            )
+            boost.apply_step(state, moving[:count], h[:count], tables, every, node, steps.step[t])
+        boost.leaf_rows(state, rows, tables, every, out)
+
+    def _values(self, item: CompiledUtility, state: Floats, rows: Ints) -> Floats:
+        from huc_monitor._kernels import boost
+
+        if not item.is_dense:
+            return _NO_VALUES
+        p = np.empty((rows.size, self.tree.tree.n_leaves))
+        boost.leaf_rows(state, rows, self.tree.tables, self.tree.branches, p)
+        values = item.utility.dense_values(p, self.tree.tree)
+        assert values is not None  # noqa: S101 - a dense program comes with values
+        return values
+
+
+_NO_VALUES = np.zeros((1, 1))
+_ONE_CALL_ROWS = 512
+
+
+def _pieces(n: int, n_columns: int) -> list[tuple[int, int]]:
+    """Row ranges that stay in cache, at least two so that two threads can share a small batch."""
+    spans = list(block_spans(n, n_columns))
+    if len(spans) > 1:
+        return spans
+    middle = n // 2 // 16 * 16
+    return [(0, middle), (middle, n)]
+
+
+def _names(updates: Sequence[Update], name: str) -> bool:
+    return any(update.subgroup == name for update in updates)
+
+
+def _compile_steps(
+    updates: Sequence[Update], tree: LabelTree, utilities: list[str], groups: list[str]
+) -> Steps:
+    for position, update in enumerate(updates):
+        for what, name, known in (
+            ("utility", update.utility, utilities),
+            ("subgroup", update.subgroup, groups),
+        ):
+            if name not in known:
+                msg = (
+                    f"`updates` must name a known {what}; got {name!r} (update {position}). "
+                    f"Known: {', '.join(map(repr, known))}."
+                )
+                raise UnknownNameError(msg)
+    nodes = [-1 if u.node is None else tree.branch_index(u.node) for u in updates]
+    arrays = tree.arrays
+    width = int(np.diff(arrays.child_ptr).max(initial=1))
+    if -1 in nodes:
+        width = max(width, tree.n_leaves)
+    return Steps(
+        np.array([groups.index(u.subgroup) for u in updates], dtype=np.int64),
+        np.array([utilities.index(u.utility) for u in updates], dtype=np.int64),
+        np.array([u.interval_low for u in updates], dtype=np.float64),
+        np.array([u.interval_high for u in updates], dtype=np.float64),
+        np.array(nodes, dtype=np.int64),
+        np.array([u.step for u in updates], dtype=np.float64),
+        width,
+    )
+
+
+def check_interior(interior: Any) -> float:
+    """Check the share of the uniform distribution mixed into every row."""
+    number = isinstance(interior, int | float | np.number) and not isinstance(interior, bool)
+    if not number or not 0 <= interior < 1:
+        msg = f"`interior` must be at least 0 and below 1; got {interior!r}."
+        raise InvalidInputError(msg)
+    return float(interior)

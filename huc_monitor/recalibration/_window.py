@@ -1,0 +1,341 @@
+"""Rows under repair: their branch probabilities, and every moment kept current after updates."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from huc_monitor._threads import run_tasks
+from huc_monitor.decomposition import SortedRows
+from huc_monitor.intervals import Groups
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from huc_monitor._program import Floats, Ints
+    from huc_monitor.recalibration._pack import CompiledTree, CompiledUtility
+
+_PARALLEL_ROWS = 20_000
+_MAX_BITS = 62
+
+
+@dataclass(frozen=True, slots=True)
+class Found:
+    """A candidate by index: its moment on its closed interval; ``node`` is -1 for UC."""
+
+    utility: int
+    subgroup: int
+    node: int
+    moment: float
+    low: float
+    high: float
+
+
+class _UtilityState:
+    """Scores, contributions and sorted order of one utility."""
+
+    def __init__(
+        self, compiled: CompiledUtility, labels: Ints, members: Ints, n_groups: int, m: int
+    ) -> None:
+        paths = compiled.paths
+        on_path = np.diff(paths.ptr)
+        place = np.arange(paths.slot.size) - np.repeat(paths.ptr[:-1], on_path)
+        width = int(on_path.max(initial=0))
+        self.compiled = compiled
+        self.scores = np.zeros(labels.size)
+        self.records = np.zeros((labels.size, width + 2), dtype=np.int64)
+        self.records[:, 0] = members
+        self.records[:, 1] = labels
+        self.order = np.arange(labels.size)
+        self.spare = np.empty(labels.size, dtype=np.int64)
+        self.size = np.zeros((n_groups, compiled.relevant.size + 1), dtype=np.int64)
+        self.slots = np.append(compiled.relevant, m)
+        held = np.zeros(self.slots.size, dtype=np.int64)
+        by_label = np.bincount(labels, minlength=on_path.size)
+        np.add.at(held, paths.slot, np.repeat(by_label, on_path))
+        held[-1] = labels.size
+        self.slot_ptr = np.concatenate([[0], np.cumsum(held)]).astype(np.int64)
+        self.work = tuple(np.empty(self.slot_ptr[-1], dtype=np.int64) for _ in range(2))
+        self.depth = dict(zip(paths.branch.tolist(), place.tolist(), strict=True))
+
+
+class Window:
+    """Labelled rows whose predictions are updated step by step.
+
+    ``sizes`` (U, C, M + 1) holds every candidate's largest absolute moment, zero where a branch is
+    irrelevant; the last column is UC. After an update only the rows it changed are scored again,
+    only for utilities that can see the branch, and they are merged back into the sorted order.
+    """
+
+    def __init__(
+        self,
+        probabilities: Floats,
+        mix: float,
+        labels: Ints,
+        *,
+        tree: CompiledTree,
+        utilities: Sequence[CompiledUtility],
+        groups: Groups,
+        squares: bool = False,
+    ) -> None:
+        from huc_monitor._kernels import boost
+
+        n = labels.size
+        n_groups = len(groups.weights)
+        self.tree = tree
+        self.labels = labels
+        self.groups = groups
+        self.scale = groups.scale
+        self.total = groups.total
+        self.state = np.empty(-(-n // 16) * 16 * tree.n_edges)
+        boost.start_state(probabilities, mix, tree.tables, self.state, 0)
+        self.weights = np.vstack([w.astype(np.float64)[None, :] for w in groups.weights])
+        self._factors = self._make_factors()
+        members = self._make_members()
+        self._squares = squares
+        m = tree.branches.size
+        self.utilities = [_UtilityState(item, labels, members, n_groups, m) for item in utilities]
+        self.sizes = np.zeros((len(utilities), n_groups, m + 1))
+        self.second = np.zeros(self.sizes.shape)
+        self._moved = np.zeros(n, dtype=np.uint8)
+        self._scratch = np.empty(n, dtype=np.int64)
+        self.log_probability = np.empty(n)
+        everything = np.arange(n)
+        self._update_log(everything)
+        self._refresh(everything, range(len(utilities)))
+
+    def _make_factors(self) -> Floats:
+        """Multipliers of contributions, empty when all are one."""
+        plain = all(w.dtype == np.uint8 for w in self.groups.weights)
+        if plain and not self.groups.repeats.size and len(self.groups.weights) <= _MAX_BITS:
+            return np.empty((0, 0))
+        return self.weights * self.groups.repeats if self.groups.repeats.size else self.weights
+
+    def _make_members(self) -> Ints:
+        """Subgroups of every row as bits, where contributions need no multiplier."""
+        members = np.zeros(self.labels.size, dtype=np.int64)
+        if not self._factors.size:
+            for c, weights in enumerate(self.groups.weights):
+                members |= weights.astype(np.int64) << c
+        return members
+
+    @property
+    def n(self) -> int:
+        """Number of rows."""
+        return int(self.labels.size)
+
+    @property
+    def huc(self) -> float:
+        """Largest absolute moment of any branch."""
+        return float(self.sizes[:, :, :-1].max(initial=0.0))
+
+    @property
+    def uc(self) -> float:
+        """Largest absolute moment after summing over branches."""
+        return float(self.sizes[:, :, -1].max(initial=0.0))
+
+    @property
+    def log_loss(self) -> float:
+        """Mean negative log probability of the label (eq:empirical-log-loss)."""
+        if self.groups.repeats.size:
+            return float(-np.dot(self.log_probability, self.groups.repeats) / self.total)
+        return float(-self.log_probability.mean())
+
+    def found(self, utility: int, subgroup: int, node: int) -> Found:
+        """Find the interval of a candidate's largest moment; node -1 is UC."""
+        from huc_monitor._kernels import boost
+
+        item = self.utilities[utility]
+        v = max(node, 0)
+        total, low, high = boost.locate(
+            item.order,
+            item.scores,
+            item.records,
+            self.weights[subgroup],
+            self._factors[subgroup] if self._factors.size else np.empty(0),
+            item.compiled.paths,
+            self.tree.tables.start[v],
+            self.tree.tables.stop[v],
+            item.depth[node] if node >= 0 else -1,
+        )
+        moment = float(total / (self.scale * self.total))
+        return Found(utility, subgroup, node, moment, float(low), float(high))
+
+    def sorted_rows(self, utility: int, rows: Ints) -> SortedRows:
+        """Return some rows of a utility, numbered anew, in order of score as the audit has them."""
+        item = self.utilities[utility]
+        number = np.full(self.n, -1, dtype=np.int64)
+        number[rows] = np.arange(rows.size)
+        chosen = item.order[number[item.order] >= 0]
+        return SortedRows(
+            item.compiled.utility,
+            item.compiled.relevant,
+            number[chosen],
+            item.scores[chosen],
+            np.ascontiguousarray(item.records[chosen, 2:]),
+            self.labels[chosen],
+            item.compiled.paths,
+            self.scale,
+        )
+
+    def affected(self, utility: int, subgroup: int, low: float, high: float) -> Ints:
+        """Rows of a subgroup whose score lies in the closed interval, in row order."""
+        from huc_monitor._kernels import boost
+
+        count = boost.affected_rows(
+            self.utilities[utility].scores, self.weights[subgroup], low, high, self._scratch
+        )
+        return self._scratch[:count].copy()
+
+    def directions(self, rows: Ints, utility: int, subgroup: int, node: int) -> tuple[Ints, Floats]:
+        """Rows that would move, and their logit directions at a branch or (node -1) all leaves."""
+        from huc_monitor._kernels import boost
+
+        compiled = self.utilities[utility].compiled
+        parts = self.tree.n_children(node) if node >= 0 else self.tree.tree.n_leaves
+        out = np.empty((rows.size, parts))
+        moving = rows.copy()
+        count = boost.directions(
+            self.state,
+            moving,
+            self._dense(compiled, rows),
+            self.weights[subgroup],
+            self.tree.tables,
+            compiled.program,
+            self.tree.branches if node < 0 else compiled.reads,
+            node,
+            out,
+        )
+        return moving[:count], out[:count]
+
+    def curvature(self, rows: Ints, directions: Floats, node: int) -> float:
+        """Curvature bound Lambda of the log loss along the directions."""
+        from huc_monitor._kernels import boost
+
+        v = max(node, 0)
+        total = boost.curvature(
+            directions,
+            rows,
+            self.labels,
+            self.groups.repeats,
+            self.tree.tables.start[v],
+            self.tree.tables.stop[v],
+            self.scale,
+        )
+        return float(total / (self.scale * self.total))
+
+    def apply(self, rows: Ints, directions: Floats, node: int, step: float) -> None:
+        """Tilt the rows and bring every moment up to date."""
+        from huc_monitor._kernels import boost
+
+        boost.apply_step(
+            self.state, rows, directions, self.tree.tables, self.tree.branches, node, step
+        )
+        self._update_log(rows)
+        seen = [
+            u
+            for u, item in enumerate(self.utilities)
+            if node < 0 or (item.compiled.reads == node).any()
+        ]
+        self._refresh(rows, seen)
+
+    def leaf_probabilities(self, rows: Ints | None = None) -> Floats:
+        """Return the current probabilities of the leaves."""
+        from huc_monitor._kernels import boost
+
+        chosen = np.arange(self.n) if rows is None else rows
+        out = np.empty((chosen.size, self.tree.tree.n_leaves))
+        boost.leaf_rows(self.state, chosen, self.tree.tables, self.tree.branches, out)
+        return out
+
+    def _update_log(self, rows: Ints) -> None:
+        from huc_monitor._kernels import boost
+
+        boost.label_edges_log(
+            self.state,
+            rows,
+            self.labels,
+            self.tree.n_edges,
+            self.tree.edge_ptr,
+            self.tree.edges,
+            self.log_probability,
+        )
+
+    def _dense(self, compiled: CompiledUtility, rows: Ints) -> Floats:
+        if not compiled.is_dense:
+            return np.zeros((1, 1))
+        values = compiled.utility.dense_values(self.leaf_probabilities(rows), self.tree.tree)
+        assert values is not None  # noqa: S101 - a dense program comes with values
+        return values
+
+    def _refresh(self, rows: Ints, utilities: Sequence[int]) -> None:
+        self._moved[rows] = 1
+        if self.n < _PARALLEL_ROWS or any(self.utilities[u].compiled.is_dense for u in utilities):
+            for u in utilities:
+                self._refresh_utility(u, rows)
+        else:
+            list(run_tasks(self._refresh_utility, [(u, rows) for u in utilities]))
+        self._moved[rows] = 0
+
+    def _refresh_utility(self, u: int, rows: Ints) -> None:
+        from huc_monitor._kernels import boost
+
+        item = self.utilities[u]
+        compiled = item.compiled
+        boost.refresh_rows(
+            self.state,
+            rows,
+            self._dense(compiled, rows),
+            self.tree.tables,
+            compiled.program,
+            compiled.reads,
+            compiled.paths,
+            self.scale,
+            item.scores,
+            item.records,
+        )
+        fresh = rows[np.argsort(item.scores[rows])]
+        boost.reorder(item.order, self._moved, fresh, item.scores, item.spare)
+        item.order, item.spare = item.spare, item.order
+        squares = np.zeros((len(self.weights), compiled.relevant.size if self._squares else 0))
+        squares = squares.astype(np.int64)
+        boost.measure(
+            item.order,
+            item.scores,
+            item.records,
+            self._factors,
+            compiled.paths,
+            item.slot_ptr,
+            self.scale,
+            item.work,
+            item.size,
+            squares,
+        )
+        self.sizes[u][:, item.slots] = item.size / (self.scale * self.total)
+        if self._squares:
+            self.second[u][:, compiled.relevant] = squares / (0.5 * self.scale * self.total)
+
+
+def make_window(
+    probabilities: Floats,
+    mix: float,
+    labels: Ints,
+    weights: list[np.ndarray[Any, Any]],
+    repeats: Floats | None,
+    *,
+    tree: CompiledTree,
+    utilities: Sequence[CompiledUtility],
+    squares: bool = False,
+) -> Window:
+    """Bundle checked rows into a window."""
+    return Window(
+        np.ascontiguousarray(probabilities, dtype=np.float64),
+        mix,
+        labels,
+        tree=tree,
+        utilities=utilities,
+        groups=Groups.of(weights, repeats),
+        squares=squares,
+    )
