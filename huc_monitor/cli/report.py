@@ -1,0 +1,103 @@
+"""``huc-monitor report``: what was found, as one HTML page for people."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+
+from huc_monitor.errors import InvalidInputError
+
+
+def run(
+    audit: Annotated[
+        Path | None,
+        typer.Argument(help="What `huc-monitor audit --json` printed; the monitor if left out."),
+    ] = None,
+    *,
+    config: Annotated[
+        Path, typer.Option(help="Configuration of the monitor whose records are shown.")
+    ] = Path("huc.yaml"),
+    out: Annotated[Path, typer.Option(help="Where to write the page.")] = Path("report.html"),
+    tree: Annotated[
+        Path | None, typer.Option(help="Label tree, if the audit's file does not hold it.")
+    ] = None,
+    tolerance: Annotated[
+        float | None, typer.Option(min=0, help="Compare moments with this instead.")
+    ] = None,
+    open_page: Annotated[bool, typer.Option("--open", help="Show it in the browser.")] = False,
+    as_json: Annotated[
+        bool, typer.Option("--json", help="Print one JSON document instead.")
+    ] = False,
+) -> None:
+    """Write one HTML page that says what is wrong, where, for whom, and how surely.
+
+    The page needs no network and no other file.
+    """
+    from huc_monitor.hierarchy import LabelTree
+    from huc_monitor.reporting import write_report
+
+    given = None if tree is None else LabelTree.from_file(tree)
+    source, found_tree, found_tolerance = _from_config(config) if audit is None else _read(audit)
+    path = write_report(
+        source,
+        out,
+        tree=given or found_tree,
+        tolerance=found_tolerance if tolerance is None else tolerance,
+    )
+    if as_json:
+        typer.echo(json.dumps({"path": str(path.resolve()), "bytes": path.stat().st_size}))
+    else:
+        typer.echo(f"Wrote {path} ({path.stat().st_size / 1e6:.1f} MB).")
+    if open_page:
+        import webbrowser
+
+        webbrowser.open(path.resolve().as_uri())
+
+
+def _from_config(config: Path) -> tuple[Any, Any, float | None]:
+    from huc_monitor.config import load_config
+    from huc_monitor.opening import open_tracker
+
+    settings = load_config(config)
+    tracker = open_tracker(settings)
+    try:
+        records = list(tracker.records())
+    finally:
+        tracker.close()
+    if not records:
+        msg = (
+            f"`config` must be of a monitor that has checked a window; {str(config)!r} has no "
+            "records. Run: huc-monitor check"
+        )
+        raise InvalidInputError(msg)
+    return records, settings.tree, None
+
+
+def _read(path: Path) -> tuple[Any, Any, float | None]:
+    """Read the output of `audit --json`, an AuditResult's dict, or one record."""
+    from huc_monitor.hierarchy import LabelTree
+    from huc_monitor.records import WindowRecord
+
+    try:
+        content = json.loads(path.read_text("utf-8"))
+    except ValueError as error:
+        msg = f"`audit` must be a JSON file; {str(path)!r} is not ({error})."
+        raise InvalidInputError(msg) from error
+    if not isinstance(content, Mapping) or not {"audit", "candidates"} & set(content):
+        msg = (
+            f"`audit` must hold what `huc-monitor audit --json` prints; {str(path)!r} does not. "
+            "For the records of a monitor, use --config."
+        )
+        raise InvalidInputError(msg)
+    if "window_id" in content:
+        return WindowRecord.from_dict(content), None, None
+    tree = content.get("label_tree")
+    return (
+        content.get("audit", content),
+        None if tree is None else LabelTree.from_dict(tree),
+        content.get("tolerance"),
+    )

@@ -1,0 +1,137 @@
+"""Pictures and the HTML report of an audit, or of a monitor's records. Nothing is computed here."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from huc_monitor.errors import InvalidInputError
+from huc_monitor.reporting._charts import moment_bars, reliability, waterfall
+from huc_monitor.reporting._drawing import Picture
+from huc_monitor.reporting._history import heat_map, timeline
+from huc_monitor.reporting._icicle import icicle
+from huc_monitor.reporting._reading import Source, read
+
+if TYPE_CHECKING:
+    import os
+
+    from huc_monitor.curves import ReliabilityCurve
+    from huc_monitor.hierarchy import LabelTree
+
+__all__ = ["Picture", "draw_pictures", "render_report", "save_picture", "write_report"]
+
+
+def render_report(
+    source: Source,
+    *,
+    tree: LabelTree | None = None,
+    tolerance: float | None = None,
+    title: str | None = None,
+    curve: ReliabilityCurve | None = None,
+) -> str:
+    """Return the report as one self-contained HTML page; see :func:`write_report`."""
+    from huc_monitor.reporting._page import render
+
+    _check_tolerance(tolerance)
+    return render(read(source, tree=tree, tolerance=tolerance, title=title, curve=curve))
+
+
+def write_report(
+    source: Source,
+    path: str | os.PathLike[str],
+    *,
+    tree: LabelTree | None = None,
+    tolerance: float | None = None,
+    title: str | None = None,
+    curve: ReliabilityCurve | None = None,
+) -> Path:
+    """Write one self-contained HTML page: what is wrong, where, for whom and how surely.
+
+    The page makes no request, works offline, follows the reader's light or dark setting, and can
+    be read by keyboard and screen reader. The same input gives the same bytes.
+
+    Parameters
+    ----------
+    source : AuditResult, its ``to_dict()``, a WindowRecord, or several in any order
+        Of several revisions of a window the last one is shown.
+    path : path
+        Where to write; an existing file is replaced.
+    tree : LabelTree, optional
+        Needed for the picture of the tree, unless `source` is an AuditResult, which knows it.
+    tolerance : float, optional
+        Largest absolute moment that is accepted. Records bring their own tolerances.
+    title : str, optional
+    curve : ReliabilityCurve, optional
+        Of the worst candidate (:func:`huc_monitor.curves.reliability_curve`). Records bring
+        theirs.
+
+    Examples
+    --------
+    >>> import tempfile, huc_monitor as hm
+    >>> tree = hm.LabelTree.from_nested({"left": ["a", "b"], "right": ["c", "d"]})
+    >>> pay = hm.Payoff("pay", {"a": -1, "b": 1, "c": 1, "d": 1})
+    >>> result = hm.audit([[0.25] * 4] * 8, list("aacccddd"), tree=tree, utilities=[pay])
+    >>> path = write_report(result, tempfile.mkdtemp() + "/report.html", tolerance=0.02)
+    >>> "2 branches are above tolerance, but it may be chance." in path.read_text("utf-8")
+    True
+    """
+    page = render_report(source, tree=tree, tolerance=tolerance, title=title, curve=curve)
+    target = Path(path)
+    target.write_text(page, "utf-8", newline="\n")
+    return target
+
+
+def draw_pictures(
+    source: Source,
+    *,
+    tree: LabelTree | None = None,
+    tolerance: float | None = None,
+    curve: ReliabilityCurve | None = None,
+) -> dict[str, Picture]:
+    """Draw the report's pictures, for logs and artifact stores.
+
+    Keys are ``moments``; ``icicle`` when the tree is known; ``waterfall`` when a moment is not
+    zero; ``reliability`` when there is a curve; ``heat_map`` and ``timeline`` when there are
+    several windows. Parameters are those of :func:`write_report`.
+    """
+    _check_tolerance(tolerance)
+    report = read(source, tree=tree, tolerance=tolerance, curve=curve)
+    pictures: dict[str, Picture] = {}
+    window = report.latest
+    worst = None if window is None else window.worst
+    if window is not None and worst is not None:
+        pictures["moments"] = moment_bars(window)
+        if report.tree is not None:
+            pictures["icicle"] = icicle(window, report.tree)
+        if worst.moment != 0:
+            pictures["waterfall"] = waterfall(window, worst)
+            if window.curve is not None and window.curve.predicted:
+                pictures["reliability"] = reliability(window.curve, worst)
+    if len(report.windows) > 1:
+        pictures["heat_map"] = heat_map(report)
+        pictures["timeline"] = timeline(report)
+    return pictures
+
+
+def save_picture(picture: Picture, path: str | os.PathLike[str]) -> Path:
+    """Write a picture as ``.svg``, or as ``.png`` (which needs matplotlib)."""
+    target = Path(path)
+    match target.suffix.lower():
+        case ".svg":
+            target.write_text(picture.to_svg(), "utf-8", newline="\n")
+        case ".png":
+            from huc_monitor.reporting._png import to_png
+
+            target.write_bytes(to_png(picture))
+        case other:
+            msg = f"`path` must end in .svg or .png; got {other!r}."
+            raise InvalidInputError(msg)
+    return target
+
+
+def _check_tolerance(tolerance: object) -> None:
+    if tolerance is None:
+        return
+    if not isinstance(tolerance, int | float) or isinstance(tolerance, bool) or not tolerance >= 0:
+        msg = f"`tolerance` must be a number of at least 0; got {tolerance!r}."
+        raise InvalidInputError(msg)

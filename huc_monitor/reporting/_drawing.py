@@ -1,0 +1,269 @@
+"""Pictures as lists of marks, written out as SVG.
+
+Every text passes through :func:`escape`, so a name is a name whatever it holds.
+"""
+
+from __future__ import annotations
+
+import html
+import math
+import unicodedata
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Final, Literal
+
+from huc_monitor.reporting._looks import DARK, FONT, LIGHT, LOOKS, MARK_CLASS, mark_rules
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+
+__all__ = ["Group", "Line", "Mark", "Path", "Picture", "Rect", "Text"]
+
+Anchor = Literal["start", "middle", "end"]
+_WIDE: Final = set("mwMWGOQ%@—")
+_NARROW: Final = set("ijltfrI.,:;'!|()[]{}/\\ -")
+_REPLACEMENT: Final = "\ufffd"
+
+
+@dataclass(frozen=True, slots=True)
+class Rect:
+    """A box."""
+
+    x: float
+    y: float
+    width: float
+    height: float
+    look: str
+    radius: float = 0.0
+
+
+@dataclass(frozen=True, slots=True)
+class Line:
+    """A straight line."""
+
+    x1: float
+    y1: float
+    x2: float
+    y2: float
+    look: str
+
+
+@dataclass(frozen=True, slots=True)
+class Path:
+    """A line through points; with `closed`, an area."""
+
+    points: tuple[tuple[float, float], ...]
+    look: str
+    closed: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Text:
+    """One line of text, `y` at its baseline."""
+
+    x: float
+    y: float
+    text: str
+    look: str
+    anchor: Anchor = "start"
+
+
+@dataclass(frozen=True, slots=True)
+class Group:
+    """Marks that belong together, with what a page says about them."""
+
+    marks: tuple[Mark, ...]
+    title: str = ""
+    attributes: Mapping[str, str] = field(default_factory=dict)
+
+
+Mark = Rect | Line | Path | Text | Group
+
+
+@dataclass(frozen=True, slots=True)
+class Picture:
+    """A drawing with a title and a description in words for who cannot see it.
+
+    ``to_svg()`` is a complete file that follows the reader's light or dark setting;
+    :func:`huc_monitor.reporting.save_picture` writes SVG or PNG.
+    """
+
+    width: float
+    height: float
+    marks: tuple[Mark, ...]
+    title: str
+    description: str
+
+    def to_svg(self) -> str:
+        """Return a self-contained SVG document."""
+        style = (
+            f"text{{font-family:{FONT};font-variant-numeric:tabular-nums}}"
+            f"{mark_rules(LIGHT)}@media (prefers-color-scheme:dark){{{mark_rules(DARK)}}}"
+        )
+        names = f"<title>{escape(self.title)}</title><desc>{escape(self.description)}</desc>"
+        paper = Rect(0, 0, self.width, self.height, "paper")
+        return (
+            f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {self.width:g} {self.height:g}" '
+            f'width="{self.width:g}" height="{self.height:g}" role="img">{names}'
+            f"<style>{style}</style>{_svg(paper)}{self.body()}</svg>\n"
+        )
+
+    def inline(self, *, role: str = "img") -> str:
+        """Return the SVG element for a page that brings its own style."""
+        label = escape(f"{self.title}. {self.description}")
+        return (
+            f'<svg viewBox="0 0 {self.width:g} {self.height:g}" width="{self.width:g}" '
+            f'height="{self.height:g}" role="{role}" aria-label="{label}">{self.body()}</svg>'
+        )
+
+    def body(self) -> str:
+        """Return the marks alone."""
+        return "".join(map(_svg, self.marks))
+
+
+def _svg(mark: Mark) -> str:
+    match mark:
+        case Group():
+            given = "".join(f' {key}="{escape(v)}"' for key, v in mark.attributes.items())
+            title = f"<title>{escape(mark.title)}</title>" if mark.title else ""
+            return f"<g{given}>{title}{''.join(map(_svg, mark.marks))}</g>"
+        case Rect():
+            corner = f' rx="{mark.radius:g}"' if mark.radius else ""
+            return (
+                f'<rect class="{MARK_CLASS}{mark.look}" x="{short(mark.x)}" y="{short(mark.y)}" '
+                f'width="{short(mark.width)}" height="{short(mark.height)}"{corner}/>'
+            )
+        case Line():
+            return (
+                f'<line class="{MARK_CLASS}{mark.look}" x1="{short(mark.x1)}" '
+                f'y1="{short(mark.y1)}" x2="{short(mark.x2)}" y2="{short(mark.y2)}"/>'
+            )
+        case Path():
+            points = "L".join(f"{short(x)},{short(y)}" for x, y in mark.points)
+            return f'<path class="{MARK_CLASS}{mark.look}" d="M{points}{"Z" * mark.closed}"/>'
+        case Text():
+            anchor = f' text-anchor="{mark.anchor}"' if mark.anchor != "start" else ""
+            return (
+                f'<text class="{MARK_CLASS}{mark.look}" x="{short(mark.x)}" '
+                f'y="{short(mark.y)}"{anchor}>{escape(mark.text)}</text>'
+            )
+
+
+def escape(text: object) -> str:
+    """Return text that is safe in HTML and XML, between tags and in quoted attributes.
+
+    Characters that XML forbids, and lone surrogates, become U+FFFD.
+    """
+    return html.escape(clean(text))
+
+
+def clean(text: object) -> str:
+    """Replace characters that no XML or UTF-8 file can hold."""
+    return "".join(
+        character if _allowed(ord(character)) else _REPLACEMENT for character in str(text)
+    )
+
+
+def _allowed(code: int) -> bool:
+    if code < 0x20:
+        return code in {0x9, 0xA, 0xD}
+    return not (0x7F <= code < 0xA0 or 0xD800 <= code <= 0xDFFF or code & 0xFFFE == 0xFFFE)
+
+
+def short(value: float) -> str:
+    """Return a coordinate with at most two decimals.
+
+    Examples
+    --------
+    >>> short(3.14159), short(2.0), short(-0.001)
+    ('3.14', '2', '0')
+    """
+    text = f"{value:.2f}".rstrip("0").rstrip(".")
+    return "0" if text == "-0" else text
+
+
+def text_width(text: str, look: str) -> float:
+    """Estimate the width of a line of sans-serif text, a little on the wide side."""
+    return _em(look) * sum(map(_advance, text))
+
+
+def _em(look: str) -> float:
+    return LOOKS[look].size * (1.2 if LOOKS[look].bold else 1.0)
+
+
+def _advance(character: str) -> float:
+    if unicodedata.east_asian_width(character) in {"W", "F"}:
+        return 1.0
+    if character in _WIDE:
+        return 0.9
+    if character in _NARROW:
+        return 0.34
+    return 0.7 if character.isupper() else 0.6
+
+
+def fitted(text: object, width: float, look: str) -> str:
+    """Shorten a text to a width, keeping its beginning and end.
+
+    Examples
+    --------
+    >>> fitted("a_very_long_name_of_a_node", 100, "label")
+    'a_very_…a_node'
+    """
+    plain = " ".join(clean(text).split())
+    if text_width(plain, look) <= width:
+        return plain
+    room = width - text_width("…", look)
+    head, tail = 0, len(plain)
+    used = 0.0
+    while True:
+        from_head = head <= len(plain) - tail
+        step = _advance(plain[head] if from_head else plain[tail - 1]) * _em(look)
+        if used + step > room or head + 1 >= tail:
+            break
+        used += step
+        head, tail = (head + 1, tail) if from_head else (head, tail - 1)
+    return f"{plain[:head]}…{plain[tail:]}" if head else ""
+
+
+def ticks(low: float, high: float, about: int = 5) -> list[float]:
+    """Return round numbers that divide a range.
+
+    Examples
+    --------
+    >>> ticks(0, 1), ticks(-0.03, 0.05, 4)
+    ([0.0, 0.2, 0.4, 0.6, 0.8, 1.0], [-0.02, 0.0, 0.02, 0.04])
+    """
+    span = high - low
+    if not (math.isfinite(span) and span > 0):
+        return [low] if math.isfinite(low) else []
+    power = 10.0 ** math.floor(math.log10(span / about))
+    step = min(
+        (power * factor for factor in (1, 2, 5, 10)), key=lambda s: abs(math.log(span / s / about))
+    )
+    first, last = math.ceil(low / step - 1e-9), math.floor(high / step + 1e-9)
+    decimals = max(0, -math.floor(math.log10(step)))
+    return [round(k * step, decimals) + 0.0 for k in range(first, last + 1)]
+
+
+def scale(low: float, high: float, start: float, stop: float) -> Scale:
+    """Return the map from a range of data to a range of the picture."""
+    return Scale(low, high if high > low else low + 1.0, start, stop)
+
+
+@dataclass(frozen=True, slots=True)
+class Scale:
+    """Where a number lies in the picture."""
+
+    low: float
+    high: float
+    start: float
+    stop: float
+
+    def __call__(self, value: float) -> float:
+        """Return the coordinate of a value."""
+        share = (value - self.low) / (self.high - self.low)
+        return self.start + share * (self.stop - self.start)
+
+
+def points(xs: Sequence[float], ys: Sequence[float]) -> tuple[tuple[float, float], ...]:
+    """Pair coordinates."""
+    return tuple(zip(xs, ys, strict=True))

@@ -1,0 +1,182 @@
+"""Pictures over windows: the heat map of branches, and the time line of HUC and alerts."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from huc_monitor.reporting import _words
+from huc_monitor.reporting._drawing import (
+    Group,
+    Line,
+    Mark,
+    Path,
+    Picture,
+    Rect,
+    Scale,
+    Text,
+    fitted,
+    points,
+    scale,
+    ticks,
+)
+from huc_monitor.reporting._looks import shade
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from huc_monitor.reporting._model import AlertView, Finding, Report, WindowView
+
+_NAMES = 190.0
+
+
+def heat_map_rows(report: Report, max_nodes: int) -> list[tuple[str, list[Finding | None]]]:
+    """Return the worst finding of each branch in each window, for the branches that matter most."""
+    by_window = [window.worst_by("node") for window in report.windows]
+    rank: dict[str, float] = {}
+    for found in (f for cells in by_window for f in cells.values()):
+        size = abs(found.moment) / found.scale if found.scale > 0 else abs(found.moment)
+        rank[found.node] = max(rank.get(found.node, 0.0), size)
+    kept = set(sorted(rank, key=lambda name: -rank[name])[:max_nodes])
+    return [(n, [cells.get(n) for cells in by_window]) for n in report.nodes if n in kept]
+
+
+def heat_map(report: Report, *, max_nodes: int = 40) -> Picture:
+    """Draw branches against windows."""
+    rows = heat_map_rows(report, max_nodes)
+    windows = report.windows
+    cell = min(64.0, max(22.0, 760.0 / max(1, len(windows))))
+    step, high = _label_step(windows, cell), 24.0
+    marks: list[Mark] = []
+    for j, window in enumerate(windows):
+        if j % step == 0:
+            marks.append(Text(_NAMES + (j + 0.5) * cell, 12, window.tick, "note", "middle"))
+    for i, (name, cells) in enumerate(rows):
+        y = 20 + i * high
+        marks.append(Text(_NAMES - 10, y + 16, fitted(name, 174, "label"), "label", "end"))
+        for j, found in enumerate(cells):
+            marks.append(_cell(found, windows[j], _NAMES + j * cell, y, cell, high))
+    return Picture(
+        _NAMES + cell * len(windows) + 2,
+        24 + high * len(rows),
+        tuple(marks),
+        "Worst moment of each branch in each window",
+        f"{len(rows)} branches in {len(windows)} windows.",
+    )
+
+
+def _cell(
+    found: Finding | None, window: WindowView, x: float, y: float, width: float, height: float
+) -> Mark:
+    if found is None:
+        return Rect(x, y, width, height, "empty")
+    tone = shade(found.moment, found.scale)
+    marks: list[Mark] = [Rect(x, y, width, height, tone)]
+    if found.status != "within":
+        marks.append(Rect(x + 2, y + 2, width - 4, height - 4, f"{found.status}-{tone}", 2))
+    if width >= 44:
+        number = _words.compact(found.moment)
+        marks.append(Text(x + width / 2, y + 16, number, f"on-{tone}", "middle"))
+    return Group(tuple(marks), title=f"{window.name}: {_words.one_line(found)}")
+
+
+def _label_step(windows: Sequence[WindowView], width: float) -> int:
+    longest = max((len(window.tick) for window in windows), default=1)
+    return max(1, -(-int(longest * 7) // int(width)))
+
+
+def timeline(report: Report, *, max_alerts: int = 12) -> Picture:
+    """Draw HUC with its bounds and UC over windows, and below it the alerts that were open."""
+    windows = report.windows
+    left, right, top, bottom = 58.0, 944.0, 24.0, 184.0
+    x = scale(-0.5, len(windows) - 0.5, left, right)
+    high = max([w.huc_upper or w.huc or 0.0 for w in windows] + [1e-6])
+    y = scale(0.0, high * 1.05, bottom, top)
+    marks = _levels(y, left, right)
+    limit = _common_tolerance(report)
+    if limit is not None and limit <= y.high:
+        marks.append(Line(left, y(limit), right, y(limit), "limit"))
+        marks.append(Text(right, y(limit) - 5, f"tolerance {limit:g}", "note", "end"))
+    marks += _tracks(windows, x, y)
+    step = _label_step(windows, max(1.0, x(1) - x(0)))
+    for j, window in enumerate(windows):
+        if j % step == 0:
+            marks.append(Text(x(j), bottom + 18, window.tick, "note", "middle"))
+    marks += [
+        Line(left, 10, left + 22, 10, "strong"),
+        Text(left + 28, 14, "HUC with bounds", "note"),
+        Line(left + 146, 10, left + 168, 10, "quiet"),
+        Text(left + 174, 14, "UC, over the whole tree", "note"),
+    ]
+    shown = report.alerts[:max_alerts]
+    for i, alert in enumerate(shown):
+        marks += _lane(alert, x, bottom + 34 + 30 * i)
+    return Picture(
+        960,
+        bottom + 28 + 30 * len(shown),
+        tuple(marks),
+        "HUC, UC and alerts over windows",
+        _describe(report),
+    )
+
+
+def _describe(report: Report) -> str:
+    audited = [window for window in report.windows if window.huc is not None]
+    said = [f"{w.name}: HUC {_words.plain(w.huc)}, UC {_words.plain(w.uc)}" for w in audited[-3:]]
+    count = sum(alert.is_open for alert in report.alerts)
+    return f"{len(audited)} audited windows; the last: {'; '.join(said)}. {count} alerts are open."
+
+
+def _levels(y: Scale, left: float, right: float) -> list[Mark]:
+    marks: list[Mark] = []
+    for value in ticks(y.low, y.high, 4):
+        marks.append(Line(left, y(value), right, y(value), "zero" if value == 0 else "grid"))
+        marks.append(Text(left - 8, y(value) + 4, f"{value:g}", "note", "end"))
+    return marks
+
+
+def _common_tolerance(report: Report) -> float | None:
+    found = {float(t) for w in report.windows for t in w.candidates["tolerance"].dropna()}
+    return found.pop() if len(found) == 1 else None
+
+
+def _tracks(windows: Sequence[WindowView], x: Scale, y: Scale) -> list[Mark]:
+    marks: list[Mark] = []
+    known = [(j, window) for j, window in enumerate(windows) if window.huc is not None]
+    bounded = [(j, w.huc_lower, w.huc_upper) for j, w in known if w.huc_lower is not None]
+    if len(bounded) > 1:
+        above = [(x(j), y(up or 0.0)) for j, _, up in bounded]
+        below = [(x(j), y(max(0.0, low or 0.0))) for j, low, _ in reversed(bounded)]
+        marks.append(Path((*above, *below), "band", closed=True))
+    elif bounded:
+        (j, low, up) = bounded[0]
+        marks.append(Line(x(j), y(max(0.0, low or 0.0)), x(j), y(up or 0.0), "whisker"))
+    for key, look, dot in (("uc", "quiet", "quiet-dot"), ("huc", "strong", "dot")):
+        xs = [x(j) for j, _ in known]
+        ys = [y(getattr(window, key)) for _, window in known]
+        if len(xs) > 1:
+            marks.append(Path(points(xs, ys), look))
+        marks += [
+            Group(
+                (Rect(px - 3, py - 3, 6, 6, dot, 3),),
+                title=f"{w.name}: {key.upper()} {_words.plain(getattr(w, key))}",
+            )
+            for px, py, (_, w) in zip(xs, ys, known, strict=True)
+        ]
+    return marks
+
+
+def _lane(alert: AlertView, x: Scale, y: float) -> list[Mark]:
+    """Draw one alert: a solid bar where it was critical, a dashed one where it was a warning."""
+    name = f"{alert.node}, {_words.whom(alert.subgroup)}, {alert.utility}"
+    marks: list[Mark] = [Rect(x.start, y + 14, x.stop - x.start, 9, "panel", 3)]
+    start = 0
+    for stop in range(1, len(alert.levels) + 1):
+        if stop < len(alert.levels) and alert.levels[stop] == alert.levels[start]:
+            continue
+        level = alert.levels[start]
+        if level is not None:
+            left, right = x(start - 0.5) + 1, x(stop - 0.5) - 1
+            marks.append(Rect(left, y + 14, right - left, 9, level, 3))
+        start = stop
+    marks.append(Text(x.start, y + 9, fitted(f"{name}: {alert.now}", 880, "note"), "note"))
+    return [Group(tuple(marks), title=f"{name}: {alert.words}")]

@@ -1,0 +1,258 @@
+"""What a report shows, in one shape whatever it came from: windows of candidates, and alerts.
+
+Nothing statistical is computed here. Candidates are compared with their tolerance, and the worst
+of a node, a subgroup or a window is looked up.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any, Final, Literal
+
+import numpy as np
+import pandas as pd
+
+from huc_monitor.errors import InvalidInputError
+from huc_monitor.result import AuditResult
+
+if TYPE_CHECKING:
+    from huc_monitor.curves import ReliabilityCurve
+    from huc_monitor.hierarchy import LabelTree
+
+Status = Literal["sure", "possible", "within"]
+GLYPH: Final[dict[str, str]] = {"sure": "◆", "possible": "◇", "within": ""}
+CONFIDENCE: Final = "Confidence, all bounds together"
+_KEYS: Final = ("node", "subgroup", "utility")
+_NUMBERS: Final = (
+    "moment",
+    "lower",
+    "upper",
+    "interval_low",
+    "interval_high",
+    "n_in_interval",
+    "on_uc_interval",
+    "on_worst_interval",
+    "moment_in_units",
+    "n_in_subgroup",
+)
+Tolerance = float | Sequence[float] | None
+_ENDLESS: Final = 1e6  # a moment against a tolerance of zero
+
+
+@dataclass(frozen=True, slots=True)
+class Finding:
+    """One candidate of one window next to its tolerance; ``tolerance`` is None if none was set."""
+
+    node: str
+    subgroup: str
+    utility: str
+    moment: float
+    lower: float | None
+    upper: float | None
+    low: float | None
+    high: float | None
+    n: float
+    tolerance: float | None
+    scale: float
+    in_units: float | None
+    units: str | None
+    status: Status
+
+    @property
+    def direction(self) -> str:
+        """What predictions do to utility, as a verb."""
+        return "understate" if self.moment > 0 else "overstate"
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class WindowView:
+    """One audited window: a frame of candidates, with ``tolerance``, ``ratio`` and ``status``."""
+
+    name: str
+    n: float
+    candidates: pd.DataFrame
+    totals: pd.DataFrame
+    huc: float | None
+    huc_lower: float | None
+    huc_upper: float | None
+    uc: float | None
+    tick: str = ""
+    facts: Mapping[str, str] = field(default_factory=dict)
+    curve: ReliabilityCurve | None = None
+    frequencies: Mapping[str, Any] = field(default_factory=dict)
+    notes: tuple[str, ...] = ()
+    reason: str = ""
+
+    @property
+    def audited(self) -> bool:
+        """False for a window that is there but was not audited; ``reason`` says why."""
+        return self.huc is not None
+
+    @property
+    def worst(self) -> Finding | None:
+        """The candidate that exceeds its tolerance most; None where there is no candidate."""
+        if self.candidates.empty:
+            return None
+        return finding(self.candidates.iloc[int(self.candidates["rank"].argmax())])
+
+    def worst_by(self, column: str) -> dict[str, Finding]:
+        """Return the worst candidate for each value of a column, in the column's order."""
+        if self.candidates.empty:
+            return {}
+        rows = self.candidates.groupby(column, sort=False)["rank"].idxmax()
+        records = self.candidates.loc[rows].to_dict(orient="records")
+        return {str(record[column]): finding(record) for record in records}
+
+
+@dataclass(frozen=True, slots=True)
+class AlertView:
+    """The life of one alert: its level in every window of the report, and what was said last."""
+
+    node: str
+    subgroup: str
+    utility: str
+    levels: tuple[str | None, ...]
+    since: str
+    now: str
+    words: str
+
+    @property
+    def is_open(self) -> bool:
+        """Whether it is open after the last window."""
+        return self.levels[-1] is not None
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Report:
+    """Everything on the page. Windows are in order of time; the last audited is the headline."""
+
+    title: str
+    windows: tuple[WindowView, ...]
+    tree: LabelTree | None = None
+    alerts: tuple[AlertView, ...] = ()
+    notices: tuple[str, ...] = ()
+    facts: Mapping[str, str] = field(default_factory=dict)
+
+    @property
+    def latest(self) -> WindowView | None:
+        """The newest audited window, None when there is none."""
+        return next((window for window in reversed(self.windows) if window.audited), None)
+
+    @property
+    def nodes(self) -> list[str]:
+        """The tree's internal nodes, then names that only the windows know."""
+        known = dict.fromkeys(self.tree.nodes if self.tree is not None else ())
+        for window in reversed(self.windows):
+            known.update(dict.fromkeys(map(str, window.candidates["node"].unique())))
+        return list(known)
+
+
+def view(
+    audit: AuditResult | Mapping[str, Any],
+    *,
+    name: str = "this audit",
+    tolerance: Tolerance = None,
+    levels: Sequence[str | None] = (),
+    **more: Any,
+) -> WindowView:
+    """Bring an audit, or its ``to_dict()``, into the report's shape.
+
+    `tolerance` is one number, or one for each row of the audit's candidates. `levels`, if there
+    are any, are what a monitor said of each candidate.
+    """
+    plain = audit.to_dict() if isinstance(audit, AuditResult) else audit
+    for key in ("candidates", "totals", "n", "huc", "uc"):
+        if key not in plain:
+            msg = f"`audit` must be an AuditResult or its to_dict(); {key!r} is missing."
+            raise InvalidInputError(msg)
+    frame = _frame(plain["candidates"], [*_KEYS, *_NUMBERS, "units"])
+    _compare(frame, tolerance, plain["huc"] / 4.5, levels)
+    totals = _frame(
+        plain["totals"], ["utility", "subgroup", "moment", "interval_low", "interval_high"]
+    )
+    return WindowView(
+        name=name,
+        n=float(plain["n"]),
+        candidates=frame,
+        totals=totals,
+        huc=float(plain["huc"]),
+        huc_lower=_number(plain.get("huc_lower")),
+        huc_upper=_number(plain.get("huc_upper")),
+        uc=float(plain["uc"]),
+        facts=method_facts(plain),
+        **more,
+    )
+
+
+def method_facts(plain: Mapping[str, Any]) -> dict[str, str]:
+    """Return how the bounds were made, in words."""
+    level = plain.get("confidence_level")
+    found = {
+        "Labelled rows": f"{plain['n']:,.0f}",
+        "Bounds": str(plain.get("method") or "none"),
+        CONFIDENCE: "" if level is None else f"{level:.4g}",
+        "Bootstrap draws": "" if not plain.get("n_draws") else f"{plain['n_draws']:,}",
+        "Zero probabilities": "mixed with 1e-10 uniform" if plain.get("interiorized") else "",
+        "Tree fingerprint": str(plain.get("tree") or ""),
+    }
+    return {key: value for key, value in found.items() if value}
+
+
+def _frame(records: Any, columns: list[str]) -> pd.DataFrame:
+    frame = pd.DataFrame(records) if len(records) else pd.DataFrame(columns=columns)
+    frame = frame.reindex(columns=columns)
+    for column in set(columns) & set(_NUMBERS):
+        frame[column] = pd.to_numeric(frame[column], errors="coerce")
+    return frame
+
+
+def _compare(
+    frame: pd.DataFrame, tolerance: Tolerance, scale: float, levels: Sequence[str | None]
+) -> None:
+    """Add ``tolerance``, ``scale``, ``ratio``, ``status`` and ``rank`` in place."""
+    size = frame["moment"].abs().to_numpy()
+    limit = np.full(len(frame), np.nan) if tolerance is None else np.asarray(tolerance, dtype=float)
+    limit = np.broadcast_to(limit, len(frame))
+    unset = np.isnan(limit)
+    frame["tolerance"] = limit
+    frame["scale"] = np.where(unset, scale, limit)
+    with np.errstate(divide="ignore", invalid="ignore"):
+        ratio = size / frame["scale"].to_numpy()
+    frame["ratio"] = np.nan_to_num(ratio, nan=0.0, posinf=_ENDLESS)
+    if len(levels) == len(frame) and len(frame):
+        sure = np.array([level == "critical" for level in levels])
+        possible = np.array([level == "warning" for level in levels])
+    else:
+        sure = frame["lower"].to_numpy() > np.where(unset, 0.0, limit)
+        possible = ~unset & (size > limit)
+    frame["status"] = np.select([sure, possible], ["sure", "possible"], "within")
+    # What is sure comes before what is large.
+    frame["rank"] = frame["ratio"] + np.select([sure, possible], [4 * _ENDLESS, 2 * _ENDLESS], 0.0)
+
+
+def finding(row: Any) -> Finding:
+    """Read one row of a candidates frame."""
+    units = row["units"]
+    named = isinstance(units, str) and units != ""
+    return Finding(
+        node=str(row["node"]),
+        subgroup=str(row["subgroup"]),
+        utility=str(row["utility"]),
+        moment=float(row["moment"]),
+        lower=_number(row["lower"]),
+        upper=_number(row["upper"]),
+        low=_number(row["interval_low"]),
+        high=_number(row["interval_high"]),
+        n=float(row["n_in_interval"]),
+        tolerance=_number(row["tolerance"]),
+        scale=float(row["scale"]),
+        in_units=_number(row["moment_in_units"]) if named else None,
+        units=units if named else None,
+        status=row["status"],
+    )
+
+
+def _number(value: Any) -> float | None:
+    return None if value is None or not math.isfinite(value) else float(value)

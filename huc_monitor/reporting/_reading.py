@@ -1,0 +1,237 @@
+"""From an audit, or the records of a monitor, to what a report shows."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from typing import TYPE_CHECKING, Any, TypeAlias
+
+import pandas as pd
+
+from huc_monitor.curves import ReliabilityCurve
+from huc_monitor.errors import InvalidInputError
+from huc_monitor.records import WindowRecord
+from huc_monitor.reporting import _words
+from huc_monitor.reporting._model import AlertView, Report, Tolerance, WindowView, view
+from huc_monitor.result import AuditResult
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from huc_monitor.hierarchy import LabelTree
+    from huc_monitor.records import AlertTransition
+
+Source: TypeAlias = "AuditResult | Mapping[str, Any] | WindowRecord | Iterable[WindowRecord]"
+
+
+def read(
+    source: Source,
+    *,
+    tree: LabelTree | None = None,
+    tolerance: Tolerance = None,
+    title: str | None = None,
+    curve: ReliabilityCurve | None = None,
+    max_windows: int = 60,
+) -> Report:
+    """Bring whatever was given into the shape of a report."""
+    if isinstance(source, AuditResult):
+        return _of_audit(source, source.tree if tree is None else tree, tolerance, title, curve)
+    if isinstance(source, Mapping):
+        return _of_audit(source, tree, tolerance, title, curve)
+    records = [source] if isinstance(source, WindowRecord) else list(source)
+    for record in records:
+        if not isinstance(record, WindowRecord):
+            msg = (
+                "`source` must be an AuditResult, its to_dict(), or WindowRecords; got "
+                f"{type(record).__name__!r}."
+            )
+            raise InvalidInputError(msg)
+    return _of_records(records, tree, tolerance, title, curve, max_windows)
+
+
+def _of_audit(
+    audit: AuditResult | Mapping[str, Any],
+    tree: LabelTree | None,
+    tolerance: Tolerance,
+    title: str | None,
+    curve: ReliabilityCurve | None,
+) -> Report:
+    window = view(audit, name="this audit", tolerance=tolerance, curve=curve)
+    return Report(title or "Utility audit", (window,), tree)
+
+
+def _of_records(
+    records: Sequence[WindowRecord],
+    tree: LabelTree | None,
+    tolerance: Tolerance,
+    title: str | None,
+    curve: ReliabilityCurve | None,
+    max_windows: int,
+) -> Report:
+    kept = _newest(records)
+    shown = kept[-max_windows:]
+    by_day = all(f"{time:%H:%M:%S}" == "00:00:00" for r in shown for time in (r.start, r.end))
+    windows = [_window(record, tolerance, by_day=by_day) for record in shown]
+    if curve is not None and windows:
+        windows[-1] = _with_curve(windows[-1], curve)
+    last = shown[-1] if shown else None
+    name = last.monitor if last else "monitor"
+    return Report(
+        title or f"Utility monitor: {name}",
+        tuple(windows),
+        tree,
+        alerts=tuple(_alerts(shown)),
+        notices=tuple(_notices(records, shown, len(kept) - len(shown))),
+        facts={} if last is None else _facts(last),
+    )
+
+
+def _newest(records: Sequence[WindowRecord]) -> list[WindowRecord]:
+    """Keep the last revision of each window, and leave out those still waiting for labels."""
+    newest: dict[str, WindowRecord] = {}
+    for record in records:
+        if record.status == "pending":
+            continue
+        known = newest.get(record.window_id)
+        if known is None or record.revision >= known.revision:
+            newest[record.window_id] = record
+    return sorted(newest.values(), key=lambda record: (record.ordinal, record.start))
+
+
+def _window(record: WindowRecord, tolerance: Tolerance, *, by_day: bool) -> WindowView:
+    name = _span(record, by_day=by_day)
+    tick = f"{record.start:%m-%d}" if by_day else f"{record.start:%m-%d %H:%M}"
+    audit = record.audit
+    if audit is None:
+        reason = record.reason or record.status
+        return WindowView(
+            name, 0.0, _no_rows(), _no_rows(), None, None, None, None, tick=tick, reason=reason
+        )
+    limits = tolerance if tolerance is not None else (record.tolerances or None)
+    curve = record.curve
+    return view(
+        audit,
+        name=name,
+        tolerance=limits,
+        levels=record.levels if tolerance is None else (),
+        tick=tick,
+        curve=ReliabilityCurve.from_dict(curve) if curve else None,
+        frequencies=_shares(record),
+        notes=record.notes,
+    )
+
+
+def _span(record: WindowRecord, *, by_day: bool) -> str:
+    if not by_day:
+        return f"{record.start:%Y-%m-%d %H:%M} to {record.end:%Y-%m-%d %H:%M} UTC"
+    if (record.end - record.start).days == 1:
+        return f"{record.start:%Y-%m-%d}"
+    return f"{record.start:%Y-%m-%d} to {record.end:%Y-%m-%d}"
+
+
+def _no_rows() -> pd.DataFrame:
+    columns = ["node", "subgroup", "utility", "moment", "tolerance", "status", "ratio", "rank"]
+    return pd.DataFrame(columns=columns)
+
+
+def _shares(record: WindowRecord) -> dict[str, Any]:
+    """Shares of each node's children: predicted in the reference, predicted now, and observed."""
+    before = {found.name: found.before for found in record.drift if found.kind == "branch"}
+    shares = {}
+    for node, children in record.frequencies.items():
+        known = before.get(node)
+        shares[node] = {
+            "children": list(children),
+            "reference": None if known is None else [known.get(child) for child in children],
+            "predicted": [share["predicted"] for share in children.values()],
+            "observed": [share["observed"] for share in children.values()],
+        }
+    return shares
+
+
+def _with_curve(window: WindowView, curve: ReliabilityCurve) -> WindowView:
+    from dataclasses import replace
+
+    return replace(window, curve=curve)
+
+
+def _alerts(records: Sequence[WindowRecord]) -> list[AlertView]:
+    """One lane per candidate that was ever alerted on: open ones first, then the newest."""
+    lanes: dict[tuple[str, str, str], list[str | None]] = {}
+    said: dict[tuple[str, str, str], AlertTransition] = {}
+    for j, record in enumerate(records):
+        for alert in record.alerts:
+            lane = lanes.setdefault(alert.candidate, [None] * len(records))
+            lane[j] = alert.level
+        for step in record.transitions:
+            lanes.setdefault(step.candidate, [None] * len(records))
+            said[step.candidate] = step
+    views = [_alert(key, tuple(levels), said.get(key)) for key, levels in lanes.items()]
+
+    def urgency(alert: AlertView) -> tuple[bool, bool, int]:
+        last = max((j for j, level in enumerate(alert.levels) if level), default=-1)
+        return (not alert.is_open, "critical" not in alert.levels[-1:], -last)
+
+    return sorted(views, key=urgency)
+
+
+def _alert(
+    key: tuple[str, str, str], levels: tuple[str | None, ...], step: AlertTransition | None
+) -> AlertView:
+    utility, subgroup, node = key
+    level = levels[-1] if levels else None
+    if step is None:
+        return AlertView(node, subgroup, utility, levels, "", level or "resolved", level or "")
+    limits = ""
+    if step.lower is not None and step.upper is not None:
+        limits = f" [{_words.plain(step.lower)}, {_words.plain(step.upper)}]"
+    return AlertView(
+        node=node,
+        subgroup=subgroup,
+        utility=utility,
+        levels=levels,
+        since=f"{step.first_seen:%Y-%m-%d %H:%M}".removesuffix(" 00:00"),
+        now=level or "resolved",
+        words=(
+            f"{_words.signed(step.moment)}{limits}, tolerance {_words.plain(step.tolerance)}; "
+            f"{step.n_windows} window{'s' * (step.n_windows != 1)}."
+            + "".join(f" {_words.quoted(hint)}" for hint in step.hints)
+        ),
+    )
+
+
+def _notices(
+    records: Sequence[WindowRecord], shown: Sequence[WindowRecord], left_out: int
+) -> list[str]:
+    audited = {record.window_id for record in shown}
+    waiting = [r for r in records if r.status == "pending" and r.window_id not in audited]
+    notices = []
+    if left_out:
+        notices.append(f"{left_out} older windows are left out.")
+    if waiting:
+        drifted = [found.name for record in waiting for found in record.drift if found.drifted]
+        moved = f" Predictions moved at: {', '.join(dict.fromkeys(drifted))}." if drifted else ""
+        few = len(waiting) == 1
+        notices.append(
+            f"{len(waiting)} window{'' if few else 's'} still wait{'s' if few else ''} for "
+            f"labels.{moved}"
+        )
+    skipped = [record for record in shown if record.audit is None]
+    if skipped:
+        reasons = dict.fromkeys(record.reason or record.status for record in skipped)
+        were = "window was" if len(skipped) == 1 else "windows were"
+        notices.append(f"{len(skipped)} {were} not audited ({', '.join(reasons)}).")
+    if shown:
+        notices += [_words.quoted(note) for note in shown[-1].notes]
+    return notices
+
+
+def _facts(record: WindowRecord) -> dict[str, str]:
+    found = {
+        "Model": " ".join(filter(None, [record.model, record.model_version])),
+        "Predictions": f"{record.n_predictions:,}",
+        "Label coverage": f"{record.coverage:.1%}",
+        "Rows set aside": f"{record.n_quarantined:,}" if record.n_quarantined else "",
+        "Window id": f"{record.window_id}, revision {record.revision}",
+        "Configuration": record.identity,
+    }
+    return {key: value for key, value in found.items() if value}

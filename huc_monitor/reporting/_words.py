@@ -1,0 +1,187 @@
+"""Numbers and findings in words, the same everywhere in a report."""
+
+from __future__ import annotations
+
+import re
+from typing import TYPE_CHECKING
+
+from huc_monitor.reporting._model import CONFIDENCE, GLYPH
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from huc_monitor.reporting._model import Finding, Report, WindowView
+
+MINUS = "\u2212"
+NONE = "\u2013"
+
+
+def signed(value: float | None, digits: int = 3) -> str:
+    """Return a number with its sign, and a real minus.
+
+    Examples
+    --------
+    >>> signed(0.0432), signed(0.00001), signed(-0.5) == MINUS + "0.500"
+    ('+0.043', '0.000', True)
+    """
+    if value is None:
+        return NONE
+    text = f"{value:+.{digits}f}"
+    if not text.strip("+-0."):
+        return text[1:]
+    return text.replace("-", MINUS)
+
+
+def compact(value: float) -> str:
+    """Return a signed number for a narrow cell.
+
+    Examples
+    --------
+    >>> compact(0.0432), compact(1.2), compact(0.0), compact(-0.5) == MINUS + ".500"
+    ('+.043', '+1.20', '0', True)
+    """
+    text = signed(value)
+    if not text.strip("0."):
+        return "0"
+    return signed(value, 2) if abs(value) >= 1 else text.replace("0.", ".", 1)
+
+
+def plain(value: float | None, digits: int = 3) -> str:
+    """Return a number without a plus."""
+    return NONE if value is None else f"{value:.{digits}f}".replace("-", MINUS)
+
+
+def bounds(found: Finding) -> str:
+    """Return the bounds on the absolute moment."""
+    if found.lower is None or found.upper is None:
+        return ""
+    return f"[{plain(found.lower)}, {plain(found.upper)}]"
+
+
+def interval(found: Finding) -> str:
+    """Return the range of predicted utility."""
+    if found.low is None or found.high is None:
+        return "no interval"
+    low, high = plain(found.low), plain(found.high)
+    return low if low == high else f"{low} to {high}"
+
+
+def status(found: Finding) -> str:
+    """Say how a moment compares with its tolerance."""
+    if found.tolerance is None:
+        return "surely not zero" if found.status == "sure" else "may be zero"
+    return {
+        "sure": "surely above tolerance",
+        "possible": "above tolerance, may be chance",
+        "within": "within tolerance",
+    }[found.status]
+
+
+def glyph(found: Finding) -> str:
+    """Return the sign of a status, with a space after it; empty when within tolerance."""
+    sign = GLYPH[found.status]
+    return f"{sign} " if sign else ""
+
+
+def quoted(text: str) -> str:
+    """Put names that a message marks by asterisks in quotation marks.
+
+    Examples
+    --------
+    >>> quoted("Predictions moved at *attack*.")
+    'Predictions moved at “attack”.'
+    """
+    return re.sub(r"\*([^*\n]+)\*", r"“\1”", text)
+
+
+def whom(subgroup: str) -> str:
+    """Name a subgroup inside a sentence."""
+    return "everyone" if subgroup == "all" else f"subgroup {subgroup}"
+
+
+def one_line(found: Finding) -> str:
+    """Say everything about a finding in one line."""
+    limits = bounds(found)
+    return (
+        f"{found.node}: {signed(found.moment)}{f' {limits}' if limits else ''}, {status(found)}; "
+        f"{whom(found.subgroup)}, utility {found.utility}, predicted utility {interval(found)}"
+    )
+
+
+def verdict(report: Report) -> str:
+    """Say in one line whether anything is wrong in the newest window."""
+    window = report.latest
+    if window is None:
+        return "No window has been audited yet."
+    worst = window.worst
+    if worst is None:
+        return "There is nothing to audit: no branch of this tree can change any of the utilities."
+    by_node = window.worst_by("node").values()
+    sure = sum(found.status == "sure" for found in by_node)
+    possible = sum(found.status == "possible" for found in by_node)
+    if worst.tolerance is None:
+        if not sure:
+            return "No branch is surely off."
+        return f"{_branches(sure)} surely off; no tolerance is set."
+    if sure:
+        return f"{_branches(sure)} surely above tolerance."
+    if possible:
+        return f"{_branches(possible)} above tolerance, but it may be chance."
+    return "Every branch is within tolerance."
+
+
+def _branches(count: int) -> str:
+    return "One branch is" if count == 1 else f"{count} branches are"
+
+
+def story(report: Report) -> list[str]:
+    """Say where, for whom, how much and how surely, in a few sentences."""
+    window = report.latest
+    worst = None if window is None else window.worst
+    if window is None or worst is None:
+        return []
+    if worst.moment == 0:
+        return ["Every moment is exactly zero."]
+    return [_what(worst), _how_sure(worst, window.facts), _cancelled(window, worst)]
+
+
+def _what(worst: Finding) -> str:
+    money = ""
+    if worst.in_units is not None:
+        money = f", {abs(worst.in_units):,.4g} {worst.units}"
+    return (
+        f"At branch “{worst.node}”, predictions {worst.direction} the utility “{worst.utility}” "
+        f"for {whom(worst.subgroup)} by {plain(abs(worst.moment))} per prediction of the "
+        f"window{money}, where the predicted utility is {interval(worst)} ({worst.n:,.0f} rows)."
+    )
+
+
+def _how_sure(worst: Finding, facts: Mapping[str, str]) -> str:
+    if worst.lower is None or worst.upper is None:
+        return "The audit was run without bounds, so this says nothing about chance."
+    level = facts.get(CONFIDENCE, "")
+    sure = f" with confidence {level} for all branches, subgroups and intervals together"
+    against = "" if worst.tolerance is None else f"; the tolerance is {plain(worst.tolerance)}"
+    return (
+        f"Its true size lies between {plain(worst.lower)} and {plain(worst.upper)}"
+        f"{sure if level else ''}{against}."
+    )
+
+
+def _cancelled(window: WindowView, worst: Finding) -> str:
+    if (window.uc or 0.0) >= 0.75 * (window.huc or 0.0):
+        return (
+            f"The branches' errors mostly add up: over the whole tree the largest gap (UC) is "
+            f"{plain(window.uc)}, before summing over branches (HUC) {plain(window.huc)}."
+        )
+    here = window.candidates
+    here = here[(here["subgroup"] == worst.subgroup) & (here["utility"] == worst.utility)]
+    here = here[here["on_worst_interval"] * worst.moment < 0]
+    against = ""
+    if not here.empty:
+        other = here.iloc[int(here["on_worst_interval"].abs().argmax())]
+        against = f", mostly at “{other['node']}” ({signed(other['on_worst_interval'])})"
+    return (
+        f"Other branches err the other way{against}, so a check of the whole tree (UC) sees only "
+        f"{plain(window.uc)} of {plain(window.huc)} (HUC)."
+    )
