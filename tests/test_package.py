@@ -54,6 +54,8 @@ def test_every_import_package_in_the_wheel_is_typed(wheel):
 
 def test_every_module_of_the_source_tree_is_in_the_wheel(wheel):
     sources = {str(path.relative_to(ROOT)) for path in (ROOT / "huc_monitor").rglob("*.py")}
+    hosts = ROOT / "integrations"
+    sources |= {str(path.relative_to(hosts)) for path in hosts.rglob("*.py")}
     assert sources <= set(wheel.namelist())
 
 
@@ -110,9 +112,11 @@ def test_the_public_names_are_these():
         "AuditResult",
         "BinaryAction",
         "CustomUtility",
+        "DirichletScaling",
         "EDetector",
         "EDetectorStep",
         "GreedyPathCorrectness",
+        "HUCBoost",
         "HUCError",
         "InitialModel",
         "InvalidInputError",
@@ -125,10 +129,14 @@ def test_the_public_names_are_these():
         "SelectiveReport",
         "Subgroups",
         "SubtreeIndicator",
+        "TemperatureScaling",
         "TopK",
+        "UCBoost",
         "UnknownNameError",
+        "Update",
         "Utility",
         "UtilityRows",
+        "VectorScaling",
         "__version__",
         "audit",
         "decompose",
