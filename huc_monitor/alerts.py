@@ -237,18 +237,20 @@ class _Move:
             state = dataclasses.replace(
                 state, first_seen=before.first_seen, first_ordinal=before.first_ordinal
             )
-        state = dataclasses.replace(state, n_windows=n_rising, n_rising=n_rising)
+        state = dataclasses.replace(state, n_windows=n_rising)
         if n_rising >= self.policy.min_windows:
             return state, dataclasses.replace(step, state=state)
         told = (None, None) if before is None else (before.announced_at, before.announced_level)
-        return dataclasses.replace(
+        waiting = dataclasses.replace(
             state,
             level=None,
             n_critical=0,
+            n_rising=n_rising,
             announced_at=told[0],
             announced_level=told[1],
             told=False,
-        ), None
+        )
+        return waiting, None
 
     def _opened(self, level: Level) -> tuple[AlertState, AlertStep]:
         utility, subgroup, node = self.now.candidate

@@ -64,13 +64,11 @@ def compose(
 ) -> Message | None:
     """Group what a check has to tell into one message; None if there is nothing.
 
-    Of several steps of one alert the last one is told. The largest findings come first, and after
-    five of a kind the rest is counted.
+    Of several steps of one alert the last one is told, if any of them is to be announced. The
+    largest findings come first, and after five of a kind the rest is counted.
     """
-    latest: dict[tuple[str, str, str], AlertTransition] = {}
-    for step in transitions:
-        if step.announced:
-            latest[step.candidate] = step
+    announced = {step.candidate for step in transitions if step.announced}
+    latest = {step.candidate: step for step in transitions if step.candidate in announced}
     groups: dict[str, list[AlertTransition]] = {"critical": [], "warning": [], "resolved": []}
     for step in latest.values():
         groups["resolved" if step.kind == "resolved" else step.level].append(step)
@@ -169,14 +167,16 @@ def _number(value: float) -> str:
 
     Examples
     --------
-    >>> [_number(x) for x in (0.0431, 0.0, 0.00012, 8.61, 1234.5)]
-    ['0.043', '0', '0.00012', '8.61', '1,234']
+    >>> [_number(x) for x in (0.0431, 0.0, 0.00012, 8.62, 15.0, 1234.5)]
+    ['0.043', '0', '0.00012', '8.62', '15.0', '1,234']
     """
     if value == 0:
         return "0"
-    if abs(value) < 0.0005:
+    size = abs(value)
+    if size < 0.0005:
         return f"{value:.2g}"
-    return f"{value:.3f}" if abs(value) < 1 else f"{value:.3g}" if value < 1000 else f"{value:,.0f}"
+    digits = 3 if size < 1 else 2 if size < 10 else 1 if size < 100 else 0
+    return f"{value:,.{digits}f}"
 
 
 def _windows(n: int) -> str:

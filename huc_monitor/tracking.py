@@ -6,11 +6,9 @@ Hosts register a factory in the entry point group ``huc_monitor.trackers``; it i
 
 from __future__ import annotations
 
-import contextlib
 import hashlib
 import json
 import os
-import tempfile
 from dataclasses import dataclass
 from importlib.metadata import entry_points
 from pathlib import Path
@@ -255,17 +253,14 @@ def _encode(data: Mapping[str, Any]) -> bytes:
 def write_atomically(path: Path, content: bytes) -> None:
     """Write a file so that it has the old content or the new, whatever happens in between."""
     path.parent.mkdir(parents=True, exist_ok=True)
-    handle, temporary = tempfile.mkstemp(dir=path.parent, prefix=".", suffix=".tmp")
-    try:
-        with os.fdopen(handle, "wb") as file:
-            file.write(content)
-            file.flush()
-            os.fsync(file.fileno())
-        Path(temporary).replace(path)
-    except BaseException:
-        with contextlib.suppress(OSError):
-            Path(temporary).unlink()
-        raise
+    # One name per file: what a crash leaves behind is overwritten by the next attempt. There is
+    # one writer at a time, who holds the monitor's lock.
+    temporary = path.with_name(f".{path.name}.tmp")
+    with temporary.open("wb") as file:
+        file.write(content)
+        file.flush()
+        os.fsync(file.fileno())
+    temporary.replace(path)
     _sync_folder(path.parent)
 
 
