@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from huc_monitor import __version__
-from huc_monitor.cli import audit, check, demo, plan, status, watch
+from huc_monitor.cli import audit, check, demo, plan, report, status, watch
 from huc_monitor.errors import HUCError
 
 if TYPE_CHECKING:
@@ -35,6 +35,7 @@ app.command("plan")(plan.run)
 app.command("check")(check.run)
 app.command("watch")(watch.run)
 app.command("status")(status.run)
+app.command("report")(report.run)
 
 
 def _print_version(wanted: bool) -> None:

@@ -73,6 +73,7 @@ def run(
             "tolerance": tolerance,
             "n_unlabelled": data.n_unlabelled,
             "audit": result.to_dict(),
+            "label_tree": label_tree.to_dict(),
         }
         typer.echo(json.dumps(document, allow_nan=False))
     else:

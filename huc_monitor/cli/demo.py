@@ -31,7 +31,12 @@ def run(
 
     result = audit_cancellation()
     if as_json:
-        typer.echo(json.dumps({"status": "ok", "audit": result.to_dict()}, allow_nan=False))
+        document = {
+            "status": "ok",
+            "audit": result.to_dict(),
+            "label_tree": result.tree.to_dict(),
+        }
+        typer.echo(json.dumps(document, allow_nan=False))
         return
     show_audit(result, tolerance=None, top=10)
     typer.echo(
