@@ -70,7 +70,7 @@ def audit(
     bounds : {"bootstrap", "sharp", "theorem"} or None, default "bootstrap"
         How ``radius``, ``lower`` and ``upper`` are made. ``"bootstrap"`` is the narrowest, and
         approximate: its coverage was checked by simulation. ``"sharp"`` holds for any distribution
-        and any n; three to six times as wide. ``"theorem"`` is Theorem thm:finite-sample-main; about
+        and any n; 3 to 6 times as wide. ``"theorem"`` is Theorem thm:finite-sample-main; about
         0.5 at 2,000 rows. None makes no bounds: they are NaN.
     confidence_level : float, default 0.95
         Probability that all bounds hold at once.
