@@ -33,7 +33,7 @@ def make_log(
 ) -> tuple[pd.DataFrame, pd.DataFrame]:
     """Calibrated predictions and their labels; from one day on, `attack` is mispredicted for udp.
 
-    Where it is broken, a share of the "dos" labels of udp rows become "probe".
+    Where it is broken, "dos" becomes "probe" in all udp rows.
     """
     rng = np.random.default_rng(seed)
     n = n_days * per_day
@@ -45,7 +45,7 @@ def make_log(
     p = rng.dirichlet([4.0, 2.0, 1.0, 1.0, 1.0], size=n)
     labels = (p.cumsum(axis=1) < rng.random(n)[:, None]).sum(axis=1).clip(max=4)
     if broken_from is not None:
-        broken = (day >= broken_from) & udp & np.isin(labels, [1, 2]) & (rng.random(n) < 0.6)
+        broken = (day >= broken_from) & udp & np.isin(labels, [1, 2])
         labels = np.where(broken, labels + 2, labels)
     log = pd.DataFrame({f"p_{leaf}": p[:, k] for k, leaf in enumerate(leaves)})
     log.insert(0, "id", np.arange(n))
