@@ -1,0 +1,324 @@
+"""The MLflow tracker: a run per monitor, a child run per window, the monitor's state beside them.
+
+Every create is looked up by a tag first and again afterwards, and of several runs with one tag the
+same one always wins: MLflow's client repeats a request whose answer was lost, so one call may
+leave two runs. Everything else is written so that writing it again changes nothing.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import logging
+import math
+import tempfile
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from mlflow import MlflowClient
+from mlflow.entities import Dataset, DatasetInput, Metric, RunTag
+from mlflow.exceptions import MlflowException
+
+from huc_monitor.errors import HUCError
+from huc_monitor.records import WindowRecord
+from huc_monitor.tracking import in_order, safe_name
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Mapping, Sequence
+
+    from mlflow.entities import Run
+
+    from huc_monitor.records import AlertState
+    from huc_monitor.tracking import MonitorInfo
+
+log = logging.getLogger("huc_monitor")
+
+# What MLflow takes in one request.
+_MOST_METRICS = 1_000
+_MOST_TAG_CHARACTERS = 5_000
+_STATE_SLOTS = ("state/a.json", "state/b.json")
+_PAGE = 1_000
+_MOST_SLUG_CHARACTERS = 60
+
+
+class MLflowTracker:
+    """Records and state of a monitor in an MLflow tracking store.
+
+    The monitor run carries all node metrics, one step per window: ``huc/<utility>/<subgroup>/
+    <node>`` is the moment, and ``huc_lower``, ``huc_upper`` and ``huc_ratio`` (absolute moment
+    over tolerance) go with it. Each window has a child run with its record, pictures, summary
+    metrics and the tags ``huc.status`` and ``huc.level``. The alert status is a tag of the model
+    version, written only when it changes, so that the registry's webhooks fire once.
+
+    Parameters
+    ----------
+    info : MonitorInfo
+    tracking_uri : str, optional
+        As for `mlflow.set_tracking_uri`; MLflow's own setting when left out.
+    registry_uri : str, optional
+    experiment : str, optional
+        ``huc-monitor/<monitor's name>`` when left out; created when missing.
+    """
+
+    def __init__(
+        self,
+        info: MonitorInfo,
+        tracking_uri: str | None = None,
+        registry_uri: str | None = None,
+        experiment: str | None = None,
+    ) -> None:
+        self._info = info
+        self._client = MlflowClient(tracking_uri, registry_uri)
+        self._experiment = self._find_experiment(experiment or f"huc-monitor/{info.name}")
+        self._run_id: str | None = None
+        self._seen_state: str | None = None
+        self._model_version: str | None = None
+
+    # Runs.
+
+    @property
+    def run_id(self) -> str:
+        """Id of the monitor run, made at the first use."""
+        if self._run_id is None:
+            settings = json.dumps(self._info.settings or {}, sort_keys=True, default=str)
+            tags = {
+                "huc.kind": "monitor",
+                "huc.monitor": self._info.name,
+                "huc.identity": self._info.identity,
+                "huc.model": self._info.model or "",
+                "huc.settings": settings[:_MOST_TAG_CHARACTERS],
+                "mlflow.note.content": f"Utility calibration of {self._info.name}, by branch.",
+            }
+            kept = self._find_or_make("monitor", self._info.identity, self._info.name, tags)
+            self._run_id = str(kept.info.run_id)
+        return self._run_id
+
+    def _find_experiment(self, name: str) -> str:
+        found = self._client.get_experiment_by_name(name)
+        if found is not None:
+            return str(found.experiment_id)
+        try:
+            return str(self._client.create_experiment(name))
+        except MlflowException:
+            # Made by somebody else, or by a first try whose answer was lost.
+            found = self._client.get_experiment_by_name(name)
+            if found is None:
+                raise
+            return str(found.experiment_id)
+
+    def _search(self, kind: str, key: str | None = None) -> Iterator[Run]:
+        """Find runs of this monitor by kind, and by key where one is given."""
+        wanted = f"tags.`huc.kind` = '{kind}' and tags.`huc.identity` = '{self._info.identity}'"
+        if key is not None:
+            wanted += f" and tags.`huc.key` = '{key}'"
+        token = None
+        while True:
+            page = self._client.search_runs(
+                [self._experiment], wanted, max_results=_PAGE, page_token=token
+            )
+            yield from page
+            token = page.token
+            if not token:
+                return
+
+    def _find_or_make(self, kind: str, key: str, name: str, tags: Mapping[str, str]) -> Run:
+        found = list(self._search(kind, key))
+        if not found:
+            given = {**tags, "huc.kind": kind, "huc.key": key, "huc.identity": self._info.identity}
+            self._client.create_run(self._experiment, tags=given, run_name=name)
+            found = list(self._search(kind, key))
+        kept, *spare = sorted(found, key=lambda run: str(run.info.run_id))
+        for run in spare:
+            self._client.set_tag(run.info.run_id, "huc.kind", "duplicate")
+            self._client.delete_run(run.info.run_id)
+        return kept
+
+    # State.
+
+    def load_state(self) -> dict[str, Any] | None:
+        """Read the state that the monitor run's tag points at."""
+        pointer = self._client.get_run(self.run_id).data.tags.get("huc.state")
+        self._seen_state = pointer
+        if pointer is None:
+            return None
+        slot, digest = pointer.split(" ")
+        text = self._read(self.run_id, slot)
+        if _digest(text) != digest:
+            msg = (
+                f"`state` of monitor {self._info.name!r} is damaged: its checksum does not match. "
+                "Restore the artifact store, or delete the tag 'huc.state' to start afresh."
+            )
+            raise HUCError(msg)
+        state: dict[str, Any] = json.loads(text)
+        return state
+
+    def save_state(self, state: Mapping[str, Any]) -> None:
+        """Write the state beside the current one, then move the pointer: all or nothing."""
+        current = self._client.get_run(self.run_id).data.tags.get("huc.state")
+        if current != self._seen_state:
+            msg = (
+                f"Another process moved the state of monitor {self._info.name!r} meanwhile. "
+                "Nothing was overwritten; run the check again."
+            )
+            raise HUCError(msg)
+        text = json.dumps(state, allow_nan=False, ensure_ascii=False)
+        used = None if current is None else current.split(" ")[0]
+        slot = _STATE_SLOTS[1] if used == _STATE_SLOTS[0] else _STATE_SLOTS[0]
+        self._client.log_text(self.run_id, text, slot)
+        pointer = f"{slot} {_digest(text)}"
+        self._client.set_tag(self.run_id, "huc.state", pointer)
+        self._seen_state = pointer
+
+    # Records.
+
+    def record(self, record: WindowRecord, artifacts: Mapping[str, bytes] | None = None) -> None:
+        """Log a window: node metrics on the monitor run, everything else on its child run."""
+        tags = {
+            "mlflow.parentRunId": self.run_id,
+            "huc.monitor": self._info.name,
+            "huc.window": record.window_id,
+            "huc.status": "alert" if record.level else record.status,
+            "huc.level": record.level or "none",
+        }
+        name = f"{record.start:%Y-%m-%d %H:%M} #{record.ordinal}"
+        child = self._find_or_make("window", record.key, name, tags)
+        self._model_version = record.model_version or self._model_version
+        if child.data.tags.get("huc.complete") == "1":
+            return
+        child_id = str(child.info.run_id)
+        self._log(self.run_id, record, node_metrics(record))
+        self._log(child_id, record, summary_metrics(record))
+        self._log_dataset(child_id, record)
+        self._client.log_text(child_id, record.to_json(), "record.json")
+        self._log_files(child_id, artifacts or {})
+        for key, value in {**tags, "huc.complete": "1"}.items():
+            self._client.set_tag(child_id, key, value)
+        self._client.set_terminated(child_id)
+
+    def _log(self, run_id: str, record: WindowRecord, values: Mapping[str, float]) -> None:
+        # A revision keeps its step and comes a moment later, so that it is the step's last word.
+        when = int(record.end.timestamp() * 1000) + record.revision
+        metrics = [Metric(key, value, when, record.ordinal) for key, value in values.items()]
+        for first in range(0, len(metrics), _MOST_METRICS):
+            self._client.log_batch(run_id, metrics=metrics[first : first + _MOST_METRICS])
+
+    def _log_dataset(self, run_id: str, record: WindowRecord) -> None:
+        source = {
+            "window": record.window_id,
+            "start": record.start.isoformat(),
+            "end": record.end.isoformat(),
+            "revision": record.revision,
+        }
+        profile = {"n_predictions": record.n_predictions, "n_labelled": record.n_labelled}
+        dataset = Dataset(
+            name=safe_name(self._info.name),
+            digest=_digest(record.key)[:12],
+            source_type="huc_monitor",
+            source=json.dumps(source),
+            profile=json.dumps(profile),
+        )
+        self._client.log_inputs(run_id, [DatasetInput(dataset=dataset, tags=[])])
+
+    def _log_files(self, run_id: str, artifacts: Mapping[str, bytes]) -> None:
+        with tempfile.TemporaryDirectory() as folder:
+            for name, content in artifacts.items():
+                path = Path(folder) / safe_name(name)
+                path.write_bytes(content)
+                self._client.log_artifact(run_id, str(path))
+
+    def _read(self, run_id: str, artifact: str) -> str:
+        with tempfile.TemporaryDirectory() as folder:
+            path = self._client.download_artifacts(run_id, artifact, folder)
+            return Path(path).read_text("utf-8")
+
+    def records(self) -> list[WindowRecord]:
+        """Return all complete records, in order of ordinal and revision, pending ones first."""
+        runs = [run for run in self._search("window") if run.data.tags.get("huc.complete") == "1"]
+        texts = (self._read(str(run.info.run_id), "record.json") for run in runs)
+        return in_order(WindowRecord.from_json(text) for text in texts)
+
+    # Alerts.
+
+    def set_alert_status(self, status: str, alerts: Sequence[AlertState]) -> None:
+        """Tag the monitor run, the model version and the registered model."""
+        worst = ", ".join(f"{a.node} ({a.subgroup}, {a.utility})" for a in alerts[:5])
+        self._client.log_batch(
+            self.run_id, tags=[RunTag("huc.status", status), RunTag("huc.alerts", worst)]
+        )
+        model, version = self._info.model, self._version()
+        if model is None or version is None:
+            return
+        try:
+            if self._client.get_model_version(model, version).tags.get("huc.status") != status:
+                self._client.set_model_version_tag(model, version, "huc.alerts", worst)
+                self._client.set_model_version_tag(model, version, "huc.status", status)
+            self._client.set_registered_model_tag(model, "huc.status", status)
+        except MlflowException as error:
+            # A log may name models that live elsewhere; the status is then on the run alone.
+            log.warning("alert status not written to model %r: %s", model, error.error_code)
+
+    def _version(self) -> str | None:
+        if self._model_version is None and self._info.model is not None:
+            versions = [record.model_version for record in self.records()]
+            known = [version for version in versions if version is not None]
+            self._model_version = known[-1] if known else None
+        return self._model_version
+
+    def close(self) -> None:
+        """Nothing to let go of."""
+
+
+def node_metrics(record: WindowRecord) -> dict[str, float]:
+    """Every candidate's moment, bounds and share of its tolerance, by metric key.
+
+    Values that are not finite are left out, and counted in ``monitor/undefined``: on a logged
+    model MLflow would store them as zero, which reads as perfect.
+    """
+    found: dict[str, float | None] = {
+        "monitor/n_labelled": float(record.n_labelled),
+        "monitor/coverage": float(record.coverage),
+        "monitor/n_quarantined": float(record.n_quarantined),
+    }
+    if record.audit is None:
+        return {key: float(value) for key, value in found.items() if value is not None}
+    found |= {f"monitor/{name}": record.audit[name] for name in ("huc", "uc")}
+    found |= {f"monitor/{name}": record.audit[name] for name in ("huc_lower", "huc_upper")}
+    if record.detector is not None:
+        found["monitor/e_detector"] = record.detector.get("value")
+    for row, tolerance in zip(record.audit["candidates"], record.tolerances, strict=True):
+        place = "/".join(slug(str(row[part])) for part in ("utility", "subgroup", "node"))
+        found[f"huc/{place}"] = row["moment"]
+        found[f"huc_lower/{place}"] = row["lower"]
+        found[f"huc_upper/{place}"] = row["upper"]
+        size = None if row["moment"] is None else abs(row["moment"])
+        found[f"huc_ratio/{place}"] = size / tolerance if size is not None and tolerance else None
+    finite = {
+        key: float(value)
+        for key, value in found.items()
+        if value is not None and math.isfinite(value)
+    }
+    return finite | {"monitor/undefined": float(len(found) - len(finite))}
+
+
+def summary_metrics(record: WindowRecord) -> dict[str, float]:
+    """Return the dozen numbers a child run shows in a table of runs."""
+    prefix = "monitor/"
+    found = node_metrics(record).items()
+    return {key.removeprefix(prefix): value for key, value in found if key.startswith(prefix)}
+
+
+def slug(name: str) -> str:
+    """Part of a metric key: safe in MLflow, and different for different names.
+
+    Examples
+    --------
+    >>> slug("login"), slug("channel=app"), slug("channel-app")
+    ('login', 'channel-app-7b9078', 'channel-app')
+    """
+    kept = "".join(c if c.isascii() and (c.isalnum() or c in "._-") else "-" for c in name)
+    kept = kept[:_MOST_SLUG_CHARACTERS]
+    return kept if kept == name and kept.strip(".") else f"{kept.strip('.')}-{_digest(name)[:6]}"
+
+
+def _digest(text: str) -> str:
+    return hashlib.sha256(text.encode("utf-8")).hexdigest()

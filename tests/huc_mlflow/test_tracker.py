@@ -1,0 +1,220 @@
+from __future__ import annotations
+
+import math
+import re
+from datetime import UTC, datetime, timedelta
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+import huc_monitor as hm
+from huc_monitor.records import AlertState, WindowRecord
+from huc_monitor.tracking import MonitorInfo, make_tracker
+
+INFO = MonitorInfo("triage", "0123456789abcdef", model="triage", settings={"window": "1d"})
+DAY = datetime(2024, 3, 1, tzinfo=UTC)
+
+
+def tracker(store, **options):
+    from huc_mlflow._tracker import MLflowTracker
+
+    return MLflowTracker(INFO, tracking_uri=f"sqlite:///{store}/mlflow.db", **options)
+
+
+def a_record(ordinal=1, *, level=None, revision=0, seed=0):
+    tree = hm.LabelTree.from_nested({"sick": ["flu", "coma"], "well": None})
+    rng = np.random.default_rng(seed + ordinal)
+    p = rng.dirichlet(np.ones(3), 200)
+    result = hm.audit(
+        p, rng.integers(0, 3, 200), tree=tree, utilities=[hm.TopK(1)], n_draws=50, rng=ordinal
+    )
+    start = DAY + timedelta(days=ordinal - 1)
+    alerts = ()
+    if level:
+        times = {"first_seen": start, "last_seen": start + timedelta(days=1)}
+        place = {"utility": "top1", "subgroup": "all", "node": "sick"}
+        counts = {"first_ordinal": 1, "last_ordinal": ordinal, "n_windows": 1}
+        alerts = (AlertState(level=level, **place, **times, **counts),)
+    return WindowRecord(
+        monitor="triage",
+        identity=INFO.identity,
+        window_id=f"{ordinal:04x}",
+        ordinal=ordinal,
+        revision=revision,
+        start=start,
+        end=start + timedelta(days=1),
+        due_at=start + timedelta(days=2),
+        status="audited",
+        model="triage",
+        model_version="1",
+        n_predictions=210,
+        n_labelled=200,
+        coverage=200 / 210,
+        audit=result.to_dict(),
+        tolerances=(0.02,) * result.candidates.n,
+        levels=(None,) * result.candidates.n,
+        alerts=alerts,
+    )
+
+
+def history(mine, key):
+    return [
+        (m.step, m.timestamp, m.value) for m in mine._client.get_metric_history(mine.run_id, key)
+    ]
+
+
+def test_a_window_is_a_step_of_the_monitor_run_and_a_child_run(store):
+    mine = tracker(store)
+    records = [a_record(1), a_record(2, level="critical")]
+    for record in records:
+        mine.record(record, {"report.html": b"<p>hello</p>"})
+    assert mine.records() == records
+    node = next(row for row in records[1].audit["candidates"] if row["node"] == "sick")
+    assert history(mine, "huc/top1/all/sick")[-1] == (
+        2,
+        int(records[1].end.timestamp() * 1000),
+        pytest.approx(node["moment"]),
+    )
+    assert history(mine, "huc_ratio/top1/all/sick")[-1][2] == pytest.approx(
+        abs(node["moment"]) / 0.02
+    )
+    alerting = mine._client.search_runs([mine._experiment], "tags.`huc.status` = 'alert'")
+    assert [run.data.tags["huc.key"] for run in alerting] == [records[1].key]
+    (child,) = alerting
+    assert child.info.status == "FINISHED"
+    assert child.data.metrics["huc"] == pytest.approx(records[1].audit["huc"])
+    assert child.inputs.dataset_inputs[0].dataset.name == "triage"
+    names = {file.path for file in mine._client.list_artifacts(child.info.run_id)}
+    assert names == {"record.json", "report.html"}
+
+
+def test_recording_again_changes_nothing(store):
+    mine = tracker(store)
+    for _ in range(3):
+        mine.record(a_record(1))
+        tracker(store).record(a_record(1))
+    assert len(list(mine._search("window"))) == 1
+    assert len(list(mine._search("monitor"))) == 1
+    assert len(history(mine, "monitor/huc")) == 1
+
+
+def test_a_record_that_was_cut_short_is_completed(store, monkeypatch):
+    mine = tracker(store)
+    steps = ["create_run", "log_batch", "log_inputs", "log_text", "set_tag", "set_terminated"]
+    for step in steps:
+        broken = tracker(store)
+        original = getattr(broken._client, step)
+        calls = []
+
+        def fail(*args, original=original, calls=calls, **kwargs):
+            calls.append(1)
+            if len(calls) > 1:
+                raise ConnectionError
+            return original(*args, **kwargs)
+
+        monkeypatch.setattr(broken._client, step, fail)
+        try:
+            broken.record(a_record(1))
+        except ConnectionError:
+            continue
+    mine.record(a_record(1))
+    assert mine.records() == [a_record(1)]
+    assert len(list(mine._search("window"))) == 1
+    assert len(history(mine, "huc/top1/all/sick")) == 1
+
+
+def test_of_two_runs_made_by_a_repeated_request_one_is_kept(store):
+    mine = tracker(store)
+    mine.record(a_record(1))
+    (child,) = mine._search("window")
+    for _ in range(2):
+        mine._client.create_run(mine._experiment, tags=dict(child.data.tags) | {"huc.complete": ""})
+    mine.record(a_record(1))
+    tracker(store).record(a_record(1))
+    assert len(list(mine._search("window"))) == 1
+    assert mine.records() == [a_record(1)]
+
+
+def test_a_revision_is_the_last_word_of_its_step(store):
+    mine = tracker(store)
+    mine.record(a_record(1))
+    revised = a_record(1, revision=1, seed=5)
+    mine.record(revised)
+    points = history(mine, "monitor/huc")
+    assert [step for step, _, _ in points] == [1, 1]
+    assert max(points, key=lambda point: point[1])[2] == pytest.approx(revised.audit["huc"])
+    assert [record.revision for record in mine.records()] == [0, 1]
+
+
+def test_the_state_is_kept_with_the_run_and_any_machine_can_go_on(store):
+    mine = tracker(store)
+    assert mine.load_state() is None
+    mine.save_state({"schema_version": 1, "last": 1})
+    mine.save_state({"schema_version": 1, "last": "ü" * 20_000})
+    other = tracker(store)
+    assert other.load_state() == {"schema_version": 1, "last": "ü" * 20_000}
+    other.save_state({"last": 3})
+    with pytest.raises(hm.HUCError, match="Another process moved the state"):
+        mine.save_state({"last": 4})
+    assert tracker(store).load_state() == {"last": 3}
+
+
+def test_a_crash_between_state_and_pointer_leaves_the_old_state(store, monkeypatch):
+    mine = tracker(store)
+    mine.load_state()
+    mine.save_state({"last": 1})
+    monkeypatch.setattr(mine._client, "set_tag", lambda *_: (_ for _ in ()).throw(ConnectionError))
+    with pytest.raises(ConnectionError):
+        mine.save_state({"last": 2})
+    assert tracker(store).load_state() == {"last": 1}
+
+
+def test_values_that_are_not_finite_are_counted_and_never_logged(store):
+    record = a_record(1)
+    broken = record.to_dict()
+    for row in broken["audit"]["candidates"]:
+        row["lower"] = None
+    mine = tracker(store)
+    mine.record(WindowRecord.from_dict(broken))
+    logged = mine._client.get_run(mine.run_id).data.metrics
+    assert all(math.isfinite(value) for value in logged.values())
+    assert not any(key.startswith("huc_lower/") for key in logged)
+    assert logged["monitor/undefined"] == len(broken["audit"]["candidates"])
+
+
+def test_the_alert_status_is_a_tag_of_the_model_version(store):
+    mine = tracker(store)
+    mine._client.create_registered_model("triage")
+    mine._client.create_model_version("triage", source="s3://bucket/model")
+    record = a_record(1, level="critical")
+    mine.record(record)
+    mine.set_alert_status("critical", record.alerts)
+    version = mine._client.get_model_version("triage", "1")
+    assert version.tags["huc.status"] == "critical"
+    assert version.tags["huc.alerts"] == "sick (all, top1)"
+    mine.set_alert_status("ok", ())
+    assert mine._client.get_model_version("triage", "1").tags["huc.status"] == "ok"
+
+
+def test_a_model_that_is_not_registered_does_not_stop_the_check(store, caplog):
+    mine = tracker(store)
+    mine.record(a_record(1))
+    mine.set_alert_status("warning", ())
+    assert "alert status not written to model 'triage'" in caplog.text
+    assert mine._client.get_run(mine.run_id).data.tags["huc.status"] == "warning"
+
+
+@given(st.text(min_size=1, max_size=200), st.text(min_size=1, max_size=200))
+def test_slugs_are_safe_and_differ_where_names_differ(one, other):
+    from huc_mlflow._tracker import slug
+
+    assert re.fullmatch(r"[A-Za-z0-9_.\-]{1,70}", slug(one))
+    assert slug(one).strip(".")
+    assert (slug(one) == slug(other)) == (one == other)
+
+
+def test_the_tracker_is_found_by_name(store):
+    found = make_tracker("mlflow", INFO, {"tracking_uri": f"sqlite:///{store}/mlflow.db"})
+    assert type(found).__name__ == "MLflowTracker"
