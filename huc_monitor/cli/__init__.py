@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from huc_monitor import __version__
-from huc_monitor.cli import audit, check, demo, plan, report, status, watch
+from huc_monitor.cli import audit, check, demo, init, plan, report, status, watch
 from huc_monitor.errors import HUCError
 
 if TYPE_CHECKING:
@@ -31,6 +31,7 @@ app = typer.Typer(
 )
 app.command("audit")(audit.run)
 app.command("demo")(demo.run)
+app.command("init")(init.run)
 app.command("plan")(plan.run)
 app.command("check")(check.run)
 app.command("watch")(watch.run)

@@ -2,68 +2,28 @@
 
 from __future__ import annotations
 
-from typing import Annotated, Any, Literal, TypeAlias
+from typing import Annotated, Any, Literal
 
-from pydantic import (
-    AfterValidator,
-    BaseModel,
-    BeforeValidator,
-    ConfigDict,
-    Field,
-    SecretStr,
-    field_validator,
-    model_validator,
+from pydantic import BeforeValidator, ConfigDict, Field, SecretStr, field_validator, model_validator
+
+from huc_monitor.config._policies import (
+    AlertSettings,
+    BoundSettings,
+    HostSettings,
+    RetrainingSettings,
+    SequentialSettings,
+    ToleranceSettings,
 )
-
-from huc_monitor._times import Span, TimeUnit, get_zone, to_utc
-
-# The choices of `bounds.make_bound`, written out so that reading a file loads no kernels.
-BoundMethod: TypeAlias = Literal["bootstrap", "sharp", "theorem"]
-
-
-def _check_span(text: str) -> str:
-    return str(Span.parse(text, argument="span"))
-
-
-def _check_zone(name: str) -> str:
-    return get_zone(name).key
-
-
-def _check_time(text: str) -> str:
-    to_utc(text, argument="time", zone=get_zone("UTC"))
-    return text
-
-
-def _check_path(text: str) -> str:
-    if "${" in text:
-        msg = (
-            f"must be a plain path; got {text!r}. Environment variables are read in `url` and "
-            "`secrets` only"
-        )
-        raise ValueError(msg)
-    return text
-
-
-SpanText: TypeAlias = Annotated[
-    str,
-    AfterValidator(_check_span),
-    Field(pattern=r"^\s*[0-9]{1,6}\s*[smhdw]\s*$", examples=["15m", "6h", "1d", "2w"]),
-]
-Zone: TypeAlias = Annotated[
-    str, AfterValidator(_check_zone), Field(examples=["UTC", "Europe/Berlin"])
-]
-TimeText: TypeAlias = Annotated[
-    str, AfterValidator(_check_time), Field(examples=["2024-03-31", "2024-03-31T06:00:00+02:00"])
-]
-PathText: TypeAlias = Annotated[str, Field(min_length=1), AfterValidator(_check_path)]
-Name: TypeAlias = Annotated[str, Field(min_length=1)]
-Share: TypeAlias = Annotated[float, Field(ge=0, le=1)]
-
-
-class Section(BaseModel):
-    """A part of the file: frozen, and without keys that nobody reads."""
-
-    model_config = ConfigDict(extra="forbid", frozen=True, allow_inf_nan=False)
+from huc_monitor.config._types import (
+    Name,
+    PathText,
+    Section,
+    Share,
+    SpanText,
+    TimeText,
+    TimeUnit,
+    Zone,
+)
 
 
 class ModelSettings(Section):
@@ -264,136 +224,6 @@ class WindowSettings(Section):
             msg = f"must have a `stride` of the same kind as the window; got {self.stride!r}"
             raise ValueError(msg)
         return self
-
-
-class ToleranceOverride(Section):
-    """Another tolerance where all the given names match; the override with most names wins."""
-
-    utility: Name | None = None
-    node: Name | None = None
-    subgroup: Name | None = None
-    value: Annotated[float, Field(ge=0)]
-
-    @model_validator(mode="after")
-    def _some_name(self) -> ToleranceOverride:
-        if self.specificity == 0:
-            msg = "must name a utility, a node or a subgroup"
-            raise ValueError(msg)
-        return self
-
-    @property
-    def specificity(self) -> int:
-        """Number of names given."""
-        return sum(name is not None for name in (self.utility, self.node, self.subgroup))
-
-    def matches(self, utility: str, node: str, subgroup: str) -> bool:
-        """Whether the override speaks of a candidate."""
-        pairs = ((self.utility, utility), (self.node, node), (self.subgroup, subgroup))
-        return all(mine is None or mine == theirs for mine, theirs in pairs)
-
-
-class ToleranceSettings(Section):
-    """The largest absolute moment that is accepted."""
-
-    value: Annotated[float, Field(ge=0)] = Field(description="For every candidate.")
-    unit: Literal["utility", "money"] = Field(
-        default="utility", description="utility: in [-1, 1]; money: in each utility's own units."
-    )
-    relative_to: Literal["zero", "reference"] = Field(
-        default="zero",
-        description="reference: how far a moment may move from the reference window's.",
-    )
-    overrides: tuple[ToleranceOverride, ...] = Field(
-        default=(), description="Other tolerances for utilities, nodes or subgroups."
-    )
-
-    def of(self, utility: str, node: str, subgroup: str, *, scale: float = 1.0) -> float:
-        """Return a candidate's tolerance in [-1, 1]; `scale` is its utility's.
-
-        Examples
-        --------
-        >>> odd = {"node": "major", "value": 0.05}
-        >>> tolerance = ToleranceSettings(value=0.02, overrides=[odd])
-        >>> tolerance.of("icu", "major", "all"), tolerance.of("icu", "milder", "all")
-        (0.05, 0.02)
-        """
-        value, best = self.value, 0
-        for override in self.overrides:
-            if override.specificity >= best and override.matches(utility, node, subgroup):
-                value, best = override.value, override.specificity
-        return value / scale if self.unit == "money" else value
-
-
-class BoundSettings(Section):
-    """How sure a finding must be."""
-
-    method: BoundMethod = "bootstrap"
-    confidence_level: Annotated[float, Field(gt=0, lt=1)] = 0.95
-    draws: Annotated[int, Field(ge=100, le=100_000)] = Field(
-        default=1000, description="Of the bootstrap."
-    )
-    seed: Annotated[int, Field(ge=0)] = Field(default=0, description="Of the bootstrap.")
-
-
-class SequentialSettings(Section):
-    """Alarms that stay valid however often one looks."""
-
-    enabled: bool = True
-    average_run_length: Annotated[float, Field(ge=1)] = Field(
-        default=100.0, description="Windows between false alarms, at least, on average."
-    )
-    tolerance: Annotated[float, Field(ge=0)] | None = Field(
-        default=None, description="In [-1, 1]; the `tolerance` above when left out."
-    )
-
-
-class AlertSettings(Section):
-    """When people are told."""
-
-    cool_down: SpanText = Field(default="1d", description="Time before the same alert is repeated.")
-    min_windows: Annotated[int, Field(ge=1)] = Field(
-        default=1, description="Windows in a row that must exceed the tolerance."
-    )
-    channels: tuple[str, ...] = Field(default=(), description="Names of `channels`.")
-
-
-class HostSettings(Section):
-    """An installed tracker or notifier, and its own settings."""
-
-    name: Name = Field(description="As the package registers it, such as mlflow or files.")
-    settings: dict[str, Any] = Field(default_factory=dict, description="Its options.")
-    secrets: dict[str, SecretStr] = Field(
-        default_factory=dict,
-        description="Options that must not be shown. ${NAME} is an environment variable.",
-    )
-
-    def options(self) -> dict[str, Any]:
-        """Return settings and secrets together, in the clear: for the host only."""
-        return {**self.settings, **{k: v.get_secret_value() for k, v in self.secrets.items()}}
-
-
-class GateSettings(Section):
-    """What a candidate must show on held-out labels before it may replace the model."""
-
-    min_improvement: float = Field(default=0.0, description="Of HUC, by its lower bound.")
-    max_log_loss_increase: Annotated[float, Field(ge=0)] = 0.0
-    max_accuracy_drop: Annotated[float, Field(ge=0, le=1)] = 0.0
-
-
-class RetrainingSettings(Section):
-    """When a recalibration is fitted, and who decides on it."""
-
-    enabled: bool = False
-    critical_windows: Annotated[int, Field(ge=1)] = Field(
-        default=3, description="Critical windows in a row that trigger it."
-    )
-    on_sequential_alarm: bool = True
-    gate: GateSettings = GateSettings()
-    promotion: Literal["manual", "gate", "shadow"] = Field(
-        default="manual",
-        description="manual: a person promotes; gate: passing the gate does; shadow: never.",
-    )
-    cool_down: SpanText = "7d"
 
 
 def _named(value: Any) -> Any:

@@ -15,6 +15,7 @@ if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
 MAX_CHARACTERS: Final = 2**20
+_MAX_DEPTH: Final = 30
 _VARIABLE: Final = re.compile(r"\$\{([A-Za-z_][A-Za-z0-9_]*)\}")
 # Where secrets can be, and the keys there that hold them.
 _SECRET_SECTIONS: Final = ("source", "channels", "tracker")
@@ -91,22 +92,36 @@ def read_document(text: str, *, name: str, environ: Mapping[str, str] | None = N
     if len(text) > MAX_CHARACTERS:
         msg = f"{name}: must have at most {MAX_CHARACTERS:,} characters; got {len(text):,}."
         raise ConfigError(msg)
-    loader = _Loader(text)
+    content, node = _compose(text, name)
+    document = Document(name, content, node)
+    problems: list[str] = []
+    _fill_in(content, (), os.environ if environ is None else environ, document, problems)
+    if problems:
+        raise ConfigError("\n".join(problems))
+    return document
+
+
+def _compose(text: str, name: str) -> tuple[dict[str, Any], yaml.MappingNode]:
+    """Parse text into its content and the nodes that know their places."""
     try:
+        depth = 0
         for event in yaml.parse(text, _Loader):
+            depth += isinstance(event, yaml.CollectionStartEvent)
+            depth -= isinstance(event, yaml.CollectionEndEvent)
+            if depth > _MAX_DEPTH:
+                msg = f"{name}: must not nest more than {_MAX_DEPTH} levels of settings."
+                raise ConfigError(msg)
             if isinstance(event, yaml.AliasEvent):
                 mark = event.start_mark
                 line = mark.line + 1 if mark else 1
-                msg = (
-                    f"{name}:{line}: aliases (*{event.anchor}) are not supported; repeat the text."
-                )
+                msg = f"{name}:{line}: aliases (*{event.anchor}) are not supported; write it out."
                 raise ConfigError(msg)
-        node = loader.get_single_node()
+        node = yaml.compose(text, _Loader)
         if not isinstance(node, yaml.MappingNode):
             msg = f"{name}:1:1: must be a mapping of settings such as `model: my_model`."
             raise ConfigError(msg)
         _refuse_repeats(node, name)
-        content = loader.construct_document(node)
+        content: dict[str, Any] = _Loader("").construct_document(node)
     except yaml.MarkedYAMLError as error:
         mark = error.problem_mark or error.context_mark
         where = f":{mark.line + 1}:{mark.column + 1}" if mark else ""
@@ -117,14 +132,7 @@ def read_document(text: str, *, name: str, environ: Mapping[str, str] | None = N
             raise
         msg = f"{name}: must be valid YAML; {' '.join(str(error).split())}."
         raise ConfigError(msg) from None
-    finally:
-        loader.dispose()
-    document = Document(name, content, node)
-    problems: list[str] = []
-    _fill_in(content, (), os.environ if environ is None else environ, document, problems)
-    if problems:
-        raise ConfigError("\n".join(problems))
-    return document
+    return content, node
 
 
 def _refuse_repeats(node: yaml.Node, name: str) -> None:

@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 from datetime import UTC, date, datetime, timedelta
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
+from urllib.parse import unquote
 
 from huc_monitor._times import (
     EPOCH,
@@ -203,6 +204,42 @@ class DuckTable:
         frame: pd.DataFrame = rows.to_pandas(integer_object_nulls=True)
         return frame
 
+    def head(self, n_rows: int) -> pd.DataFrame:
+        """Read the first rows, all columns."""
+        rows = self._table(f"SELECT * FROM {self._from()} LIMIT {int(n_rows)}")
+        frame: pd.DataFrame = rows.to_pandas(integer_object_nulls=True)
+        return frame
+
+    def partition_columns(self) -> dict[str, str]:
+        """Return the columns in folder names (``day=2024-01-01``), with a value of each."""
+        if self._csv or not self._parameters:
+            return {}
+        with _explained(self.name):
+            files = self._connection.sql(
+                "SELECT file FROM glob(?) LIMIT 1", params=self._parameters
+            )
+            found = files.fetchall()
+        folders = found[0][0].replace("\\", "/").split("/")[:-1] if found else []
+        pairs = (unquote(folder).partition("=") for folder in folders)
+        return {name: value for name, sign, value in pairs if sign and name in self.columns()}
+
+    def follows(self, time: str, formats: Mapping[str, str]) -> bool:
+        """Say whether partition columns are, in every row, the given forms of the time in UTC."""
+        if not self.columns()[time].startswith("TIMESTAMP"):
+            return False
+        moment = f"{_quote(time)}::TIMESTAMPTZ AT TIME ZONE 'UTC'"
+        if self.columns()[time] != "TIMESTAMP WITH TIME ZONE":
+            moment = f"{_quote(time)}::TIMESTAMP"
+        same = " AND ".join(
+            f"{_partition_text(name, self.columns()[name])} = strftime({moment}, {_literal(form)})"
+            if self.columns()[name] not in _WHOLE
+            else f"{_quote(name)} = CAST(strftime({moment}, {_literal(form)}) AS BIGINT)"
+            for name, form in formats.items()
+        )
+        query = f"SELECT count(*) FROM {self._from()} WHERE NOT ({same})"
+        with _explained(self.name):
+            return bool(self._sql(query).fetchall()[0][0] == 0)
+
     def profile(
         self, columns: Mapping[str, ColumnKind], time: TimeColumn, start: datetime, end: datetime
     ) -> ScanProfile:
@@ -326,6 +363,10 @@ def _partition_value(text: str, kind: str) -> Any:
     if kind == "DATE":
         return date.fromisoformat(text)
     return int(text) if kind in _WHOLE else text
+
+
+def _partition_text(name: str, kind: str) -> str:
+    return f"strftime({_quote(name)}, '%Y-%m-%d')" if kind == "DATE" else _quote(name)
 
 
 @contextmanager

@@ -149,6 +149,16 @@ class SQLTable:
                 found += connection.execute(query, {"ids": ids[lo : lo + size]}).all()
         return _frame(found, columns)
 
+    def head(self, n_rows: int) -> pd.DataFrame:
+        """Read the first rows, all columns."""
+        import sqlalchemy as sa
+
+        columns = self.columns()
+        query = sa.select(*(self._column(name) for name in columns)).limit(n_rows)
+        with self._connect() as connection:
+            rows = connection.execute(query).all()
+        return _frame(rows, dict.fromkeys(columns, "any"))
+
     @contextmanager
     def _connect(self) -> Iterator[sa.Connection]:
         import sqlalchemy as sa

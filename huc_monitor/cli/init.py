@@ -1,0 +1,89 @@
+"""``huc-monitor init``: look at a log and write a first configuration file."""
+
+from __future__ import annotations
+
+import json
+import os
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from huc_monitor.errors import InvalidInputError
+
+
+def run(
+    log: Annotated[
+        str | None,
+        typer.Argument(
+            help="Prediction log: Parquet or CSV file, folder or pattern; a DuckDB file; or "
+            "'${VARIABLE}' with the URL of a database."
+        ),
+    ] = None,
+    *,
+    tree: Annotated[
+        Path | None, typer.Option(help="Label tree: a .yaml, .json or .csv file.")
+    ] = None,
+    labels: Annotated[
+        str | None, typer.Option(help="Labels, if not in the log: as LOG; joined by id.")
+    ] = None,
+    table: Annotated[str | None, typer.Option(help="Table, where LOG is a database.")] = None,
+    labels_table: Annotated[
+        str | None, typer.Option(help="Table, where the labels are in a database.")
+    ] = None,
+    model: Annotated[str | None, typer.Option(help="Name of the model.")] = None,
+    out: Annotated[Path, typer.Option(help="File to write.")] = Path("huc.yaml"),
+    force: Annotated[bool, typer.Option("--force", help="Replace the file if it exists.")] = False,
+    schema: Annotated[
+        bool, typer.Option("--schema", help="Print the JSON Schema of the file, and do nothing.")
+    ] = False,
+    as_json: Annotated[
+        bool, typer.Option("--json", help="Print one JSON document instead.")
+    ] = False,
+) -> None:
+    """Inspect a prediction log and write a commented configuration file that works.
+
+    Finds out which columns hold probabilities, labels, times and ids, how long windows should be,
+    and what tolerance the number of labels allows. The comments in the file say how.
+    """
+    from huc_monitor.config import config_schema, init_config
+
+    if schema:
+        typer.echo(json.dumps(config_schema(), indent=2))
+        return
+    if log is None or tree is None:
+        missing = "LOG" if log is None else "--tree"
+        msg = f"`{missing}` must be given: huc-monitor init LOG --tree TREE"
+        raise InvalidInputError(msg)
+    _refuse_existing(out, force=force)
+    text = init_config(
+        log,
+        tree,
+        labels=labels,
+        table=table,
+        labels_table=labels_table,
+        model=model,
+        folder=out.parent,
+    )
+    _refuse_existing(out, force=force)
+    _write(out, text)
+    if as_json:
+        typer.echo(json.dumps({"status": "ok", "path": str(out)}))
+        return
+    typer.echo(f"Wrote {out}. Read its comments, then run: huc-monitor check --config {out}")
+
+
+def _refuse_existing(out: Path, *, force: bool) -> None:
+    if out.exists() and not force:
+        msg = f"`--out` must be a new file; '{out}' exists. Use --force to replace it."
+        raise InvalidInputError(msg)
+
+
+def _write(out: Path, text: str) -> None:
+    out.parent.mkdir(parents=True, exist_ok=True)
+    draft = out.with_name(f".{out.name}.{os.getpid()}")
+    try:
+        draft.write_text(text, "utf-8")
+        draft.replace(out)
+    finally:
+        draft.unlink(missing_ok=True)

@@ -1,0 +1,347 @@
+"""Guess which column of a log is what, from names, types and a sample of rows."""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any, Final
+
+import numpy as np
+import pandas as pd
+
+from huc_monitor.errors import InvalidInputError
+from huc_monitor.sources._rows import LEAF, LabelReader, ProbabilityColumns
+from huc_monitor.sources._table import as_matrix, as_numbers
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable, Mapping, Sequence
+
+    from numpy.typing import NDArray
+
+    from huc_monitor.hierarchy import LabelTree
+
+_TIME: Final = ("time", "timestamp", "ts", "at", "when", "datetime", "date", "created", "predicted")
+_LABEL: Final = ("label", "y", "true", "truth", "target", "actual", "outcome", "observed", "class")
+_ID: Final = ("id", "uuid", "key", "guid")
+_VERSION: Final = ("version", "model", "ver", "mv")
+_WORDS: Final = re.compile(r"[a-z]+|[0-9]+")
+_MAX_GROUPS: Final = 12
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Sample:
+    """Some rows of a table, and the types of its columns in the words of the backend."""
+
+    name: str
+    types: Mapping[str, str]
+    frame: pd.DataFrame
+
+    def listed(self) -> str:
+        """List the columns for a message."""
+        shown = [f"{name} ({kind})" for name, kind in list(self.types.items())[:30]]
+        rest = len(self.types) - len(shown)
+        return ", ".join(shown) + (f" and {rest} more" if rest > 0 else "")
+
+
+@dataclass(slots=True, eq=False)
+class Guess:
+    """What the columns of a log seem to be.
+
+    Attributes
+    ----------
+    probabilities : dict
+        The section ``columns.probabilities``.
+    time, label, id, model_version : str or None
+    time_unit : str or None
+        For times that are numbers.
+    sum_tolerance : float
+        How far rows are from summing to 1.
+    groups, numbers : list of str
+        Columns for subgroups: with few values, and of numbers.
+    notes : dict of str to str
+        What a reader should know about a guess, by its key.
+    """
+
+    probabilities: dict[str, Any] = field(default_factory=dict)
+    time: str = ""
+    time_unit: str | None = None
+    label: str | None = None
+    id: str | None = None
+    model_version: str | None = None
+    sum_tolerance: float = 1e-6
+    groups: list[str] = field(default_factory=list)
+    numbers: list[str] = field(default_factory=list)
+    notes: dict[str, str] = field(default_factory=dict)
+
+    @property
+    def used(self) -> set[str]:
+        """Columns that have a meaning already."""
+        given = self.probabilities
+        names = {self.time, self.label, self.id, self.model_version, given.get("list")}
+        return {name for name in (*names, *given.get("all", ())) if name}
+
+
+def guess_log(sample: Sample, tree: LabelTree) -> Guess:
+    """Guess everything about a log; what cannot be found is an error that lists what is there."""
+    guess = Guess()
+    matrix = _probabilities(guess, sample, tree)
+    guess.label = find_label(sample, tree, guess, matrix)
+    if guess.probabilities.get("list"):
+        matrix = _class_order(guess, sample, tree, matrix)
+    guess.time = find_time(sample, guess)
+    guess.id = find_id(sample, guess.used)
+    guess.model_version = _best(
+        sample.types,
+        _VERSION,
+        lambda name: name not in guess.used and sample.frame[name].nunique(dropna=True) <= 50,
+    )
+    _subgroups(guess, sample, LabelReader(tree, tree.leaves))
+    return guess
+
+
+def _probabilities(guess: Guess, sample: Sample, tree: LabelTree) -> NDArray[np.float64]:
+    """Find the probability columns; returns the sample's matrix in the order of the tree."""
+    for found in _patterns(sample.types, tree):
+        try:
+            names = ProbabilityColumns.of(
+                tree,
+                template=found.get("pattern") or found.get("columns"),
+                list_column=None,
+                classes=None,
+            ).names
+        except InvalidInputError:
+            continue
+        matrix = np.column_stack([as_numbers(sample.frame[name]) for name in names])
+        off = _typical_error(matrix)
+        if off <= 0.02:
+            guess.probabilities = {**found, "all": names}
+            _note_sum(guess, off)
+            return matrix
+    for name in sample.types:
+        matrix, lengths = _lists(sample, name, tree.n_leaves)
+        if len(lengths) and np.median(lengths) == tree.n_leaves:
+            off = _typical_error(matrix)
+            if off <= 0.02:
+                guess.probabilities = {"list": name}
+                _note_sum(guess, off)
+                return matrix
+    leaves = ", ".join(map(repr, tree.leaves[:6])) + (", ..." if tree.n_leaves > 6 else "")
+    msg = (
+        f"`log` must have a column of numbers per leaf ({leaves}), named alike such as p_LEAF, or "
+        f"one column with lists of {tree.n_leaves} numbers, and they must sum to 1; found neither "
+        f"in {sample.name}. Its columns: {sample.listed()}. Rename them, correct the tree, or "
+        "write the file by hand (huc-monitor init --schema prints what it may hold)."
+    )
+    raise InvalidInputError(msg)
+
+
+def _patterns(names: Iterable[str], tree: LabelTree) -> list[dict[str, Any]]:
+    """Return the ways in which column names follow the leaves' names, simplest first."""
+    there = list(names)
+    found: dict[tuple[str, str], dict[str, Any]] = {}
+    first = max(tree.leaves, key=len)
+    for name in there:
+        for at in (match.start() for match in re.finditer(re.escape(first), name)):
+            before, after = name[:at], name[at + len(first) :]
+            if all(f"{before}{leaf}{after}" in there for leaf in tree.leaves):
+                found[before, after] = {"pattern": f"{before}{LEAF}{after}"}
+    exact = [found[key] for key in sorted(found, key=lambda key: len(key[0]) + len(key[1]))]
+    return exact or _loose_patterns(there, tree)
+
+
+def _loose_patterns(names: Sequence[str], tree: LabelTree) -> list[dict[str, Any]]:
+    """Match names but for case and punctuation: 'P(Coma)' is the column of the leaf 'coma'."""
+    plain = {_plain(name): name for name in names}
+    leaves = {leaf: _plain(leaf) for leaf in tree.leaves}
+    if len(plain) < len(names) or len(set(leaves.values())) < tree.n_leaves:
+        return []
+    first = max(leaves.values(), key=len)
+    found = []
+    for name in plain:
+        at = name.find(first)
+        if at < 0:
+            continue
+        before, after = name[:at], name[at + len(first) :]
+        wanted = {leaf: f"{before}{text}{after}" for leaf, text in leaves.items()}
+        if all(text in plain for text in wanted.values()):
+            columns = {leaf: plain[text] for leaf, text in wanted.items()}
+            found.append((len(before) + len(after), columns))
+    return [{"columns": columns} for _, columns in sorted(found, key=lambda pair: pair[0])]
+
+
+def _plain(name: str) -> str:
+    return re.sub(r"[\W_]+", "", name.lower())
+
+
+def _lists(sample: Sample, name: str, width: int) -> tuple[NDArray[np.float64], NDArray[np.int64]]:
+    values = sample.frame[name].dropna()
+    first = values.iloc[0] if len(values) else None
+    text = isinstance(first, str) and first.lstrip().startswith("[")
+    if not text and not isinstance(first, list | tuple | np.ndarray):
+        return np.empty((0, width)), np.empty(0, dtype=np.int64)
+    return as_matrix(sample.frame[name], width)
+
+
+def _typical_error(matrix: NDArray[np.float64]) -> float:
+    """Return how far from 1 the worst of the 95 % best rows is."""
+    with np.errstate(invalid="ignore"):
+        usable = np.isfinite(matrix).all(axis=1) & (matrix >= 0).all(axis=1)
+    if usable.mean() < 0.5:
+        return np.inf
+    return float(np.quantile(np.abs(matrix[usable].sum(axis=1) - 1), 0.95))
+
+
+def _note_sum(guess: Guess, off: float) -> None:
+    if off > 9e-7:
+        guess.sum_tolerance = float(f"{max(3 * off, 1e-5):.0e}")
+        guess.notes["sum_tolerance"] = (
+            f"the log's probabilities are rounded: rows miss 1 by about {off:.0e}"
+        )
+
+
+def find_label(
+    sample: Sample, tree: LabelTree, guess: Guess, matrix: NDArray[np.float64] | None
+) -> str | None:
+    """Return the column whose values are leaves, but not the model's own answer."""
+    reader = LabelReader(tree, tree.leaves)
+    top = None if matrix is None else matrix.argmax(axis=1)
+
+    def holds_labels(name: str) -> bool:
+        values = sample.frame[name]
+        known = values.notna().to_numpy()
+        if name in guess.used or not known.any() or "pred" in name.lower():
+            return False
+        if not isinstance(values[known].iloc[0], str) and not _scored(name, _LABEL):
+            return False  # a number by any other name is no label
+        codes = reader.read(values[known].astype(object))
+        if (codes >= 0).mean() < 0.95 or len(np.unique(codes)) < 2:
+            return False
+        return top is None or tree.n_leaves < 3 or bool((codes != top[known]).mean() > 1e-3)
+
+    return _best(sample.types, _LABEL, holds_labels)
+
+
+def _class_order(
+    guess: Guess, sample: Sample, tree: LabelTree, matrix: NDArray[np.float64]
+) -> NDArray[np.float64]:
+    """Choose the order of a list: the tree's, or the alphabet's, whichever fits the labels."""
+    orders = {"the tree's": tree.leaves, "alphabetical": tuple(sorted(tree.leaves))}
+    matrices, scores = {}, {}
+    for name, order in orders.items():
+        place = [order.index(leaf) for leaf in tree.leaves]
+        matrices[name] = matrix[:, place]
+        if guess.label is not None:
+            reader = LabelReader(tree, order)
+            values = sample.frame[guess.label]
+            codes = reader.read(values.astype(object))
+            hit = matrices[name].argmax(axis=1) == codes
+            scores[name] = float(hit[codes >= 0].mean()) if (codes >= 0).any() else 0.0
+    best = max(scores, key=lambda name: scores[name]) if scores else "the tree's"
+    guess.probabilities["classes"] = list(orders[best])
+    if orders["the tree's"] == orders["alphabetical"]:
+        return matrices[best]
+    told = ", ".join(f"{name} order: {score:.0%} right" for name, score in scores.items())
+    guess.notes["classes"] = (
+        f"the log does not say the order of the list. {told}"
+        if told
+        else "CHECK THIS: the log does not say the order of the list, and no label tells"
+    )
+    return matrices[best]
+
+
+def find_time(sample: Sample, guess: Guess) -> str:
+    """Return the column of times: by type, then by name; sets the unit of numbers."""
+    typed = [n for n, kind in sample.types.items() if _is_time(kind, sample.frame[n])]
+    typed = [name for name in typed if name not in guess.used]
+    own = [name for name in typed if "label" not in name.lower()] or typed
+    if len(own) == 1:
+        return own[0]
+    best = _best(own, _TIME, lambda _: True)
+    if best is not None:
+        guess.notes["time"] = f"also there: {', '.join(n for n in own if n != best)}"
+        return best
+    numbers = [n for n in sample.types if n not in guess.used and _epoch_unit(sample.frame[n])]
+    best = _best(numbers, _TIME, lambda _: True)
+    if best is not None:
+        guess.time_unit = _epoch_unit(sample.frame[best])
+        return best
+    found = f"several: {', '.join(own)}" if own else "none"
+    msg = (
+        f"`log` must have a column of times; found {found} in {sample.name}. Its columns: "
+        f"{sample.listed()}. Call it 'timestamp', or write the file by hand."
+    )
+    raise InvalidInputError(msg)
+
+
+def _is_time(kind: str, values: pd.Series[Any]) -> bool:
+    if "TIMESTAMP" in kind.upper() or "DATETIME" in kind.upper():
+        return True
+    if kind.upper() == "DATE":
+        return False  # a partition, or a birthday: too coarse unless it is all there is
+    texts = values.dropna().head(50)
+    if not len(texts) or not isinstance(texts.iloc[0], str):
+        return False
+    return bool(texts.astype(str).str.match(r"\d{4}-\d\d-\d\d[T ]\d\d:\d\d").all())
+
+
+def _epoch_unit(values: pd.Series[Any]) -> str | None:
+    if not pd.api.types.is_numeric_dtype(values.dtype) or not values.notna().any():
+        return None
+    middle = float(values.median())
+    for unit, per_second in (("s", 1), ("ms", 1e3), ("us", 1e6), ("ns", 1e9)):
+        if 9e8 * per_second < middle < 4e9 * per_second:  # from 1998 to 2096
+            return unit
+    return None
+
+
+def find_id(sample: Sample, used: set[str]) -> str | None:
+    """Return a column called an id whose values are all different."""
+
+    def unique(name: str) -> bool:
+        values = sample.frame[name]
+        if name in used or pd.api.types.is_float_dtype(values.dtype):
+            return False
+        return bool(values.notna().all()) and _distinct(values) >= 0.99 * len(values)
+
+    return _best(sample.types, _ID, unique)
+
+
+def _subgroups(guess: Guess, sample: Sample, reader: LabelReader) -> None:
+    n = len(sample.frame)
+    for name in sample.types:
+        values = sample.frame[name]
+        if name in guess.used or _is_time(sample.types[name], values) or not values.notna().any():
+            continue
+        if sample.types[name].upper() == "DATE" or _scored(name, _ID):
+            continue
+        distinct = _distinct(values)
+        texts = values.dropna()
+        if isinstance(texts.iloc[0], str) and (reader.read(texts.astype(object)) >= 0).all():
+            continue  # the model's answer, or another label: not a property of the case
+        if 2 <= distinct <= _MAX_GROUPS and distinct < n / 20:
+            guess.groups.append(name)
+        elif pd.api.types.is_numeric_dtype(values.dtype) and distinct > _MAX_GROUPS:
+            guess.numbers.append(name)
+
+
+def _distinct(values: pd.Series[Any]) -> int:
+    try:
+        return int(values.nunique(dropna=True))
+    except TypeError:  # lists
+        return 0
+
+
+def _scored(name: str, words: Sequence[str]) -> int:
+    """Score a name by the words it is made of: earlier words count more, other words less."""
+    parts = _WORDS.findall(re.sub(r"([a-z0-9])([A-Z])", r"\1 \2", name).lower())
+    scores = [len(words) - words.index(part) for part in parts if part in words]
+    return 100 * max(scores) - len(parts) if scores else 0
+
+
+def _best(names: Iterable[str], words: Sequence[str], fits: Callable[[str], bool]) -> str | None:
+    """Return the name that sounds most like `words`, among those that fit."""
+    scored = [(-_scored(name, words), i, name) for i, name in enumerate(names)]
+    for _, _, name in sorted(pair for pair in scored if pair[0] < 0):
+        if fits(name):
+            return name
+    return None

@@ -1,0 +1,278 @@
+"""Write a first configuration file for a log, with what was found out about it."""
+
+from __future__ import annotations
+
+import math
+import re
+from dataclasses import dataclass
+from datetime import timedelta
+from pathlib import Path
+from typing import TYPE_CHECKING, Final
+
+import numpy as np
+
+from huc_monitor.config._config import Config, parse_config
+from huc_monitor.config._guess import guess_log
+from huc_monitor.config._inspect import (
+    Volume,
+    find_partition,
+    guess_labels,
+    label_lag,
+    measure,
+    open_place,
+    take_sample,
+)
+from huc_monitor.config._write import Found, write
+from huc_monitor.errors import InvalidInputError
+from huc_monitor.hierarchy import LabelTree
+from huc_monitor.sources import DuckTable, LabelTable
+from huc_monitor.sources._table import TimeColumn
+from huc_monitor.windows import TimeWindows
+
+if TYPE_CHECKING:
+    from datetime import datetime
+
+__all__ = ["init_config"]
+
+_LENGTHS: Final = ("1w", "1d", "6h", "1h", "15m")
+_ENOUGH: Final = 500  # labels that show moments of a few hundredths
+_FEWEST: Final = 50  # labels that an audit is worth
+_PILOT_ROWS: Final = 20_000
+_LEAST: Final = 0.01  # a tolerance below this is a matter of taste, not of noise
+_GENERIC: Final = {"log", "logs", "prediction", "predictions", "data", "parquet", ".", ".."}
+
+
+def init_config(
+    log: str | Path,
+    tree: str | Path,
+    *,
+    labels: str | Path | None = None,
+    table: str | None = None,
+    labels_table: str | None = None,
+    model: str | None = None,
+    folder: str | Path = ".",
+) -> str:
+    """Inspect a log and return the text of a commented, working configuration file.
+
+    Parameters
+    ----------
+    log : str or Path
+        Parquet or CSV file, folder or pattern; a DuckDB file with `table`; or ``${VARIABLE}``, the
+        environment variable that holds the URL of an SQL database, with `table`.
+    tree : str or Path
+        The label tree.
+    labels, labels_table : optional
+        Where the labels are, if not in the log.
+    model : str, optional
+        Its name; that of the log's file or table when left out.
+    folder : str or Path, default "."
+        Where the file will be: paths in it are relative to this folder.
+
+    Notes
+    -----
+    Found out: the probability columns (by the leaves' names, or a column of lists), label, time,
+    id and model version, columns for subgroups, folders that follow the time, how long labels
+    take, a window length that gives enough labels, and a tolerance: what chance alone does with so
+    many labels, or what the reference window shows, whichever is larger. Comments say which.
+
+    Raises
+    ------
+    InvalidInputError
+        Where something necessary cannot be found; the message lists what is there.
+    """
+    home = Path(folder)
+    label_tree = LabelTree.from_file(tree)
+    place = open_place(str(log), table, home, argument="log")
+    sample = take_sample(place)
+    if not len(sample.frame):
+        msg = f"`log` must have rows to look at; {sample.name} is empty."
+        raise InvalidInputError(msg)
+    guess = guess_log(sample, label_tree)
+    time = TimeColumn(guess.time, unit=guess.time_unit)  # type: ignore[arg-type]
+    found_labels, late, lag = None, None, "0s"
+    if labels is not None:
+        other = open_place(str(labels), labels_table, home, argument="labels")
+        found_labels = guess_labels(other, take_sample(other), guess, label_tree)
+        names = {key: found_labels.get(key) for key in ("id", "label", "time")}
+        late = LabelTable(table=other.table, **names)  # type: ignore[arg-type]
+        waited = label_lag(sample.frame, guess, late)
+        lag = "0s" if waited is None else _span_at_least(waited)
+        guess.label = None
+    elif guess.label is None:
+        msg = (
+            f"`log` must have a column of labels, whose values are leaves of the tree; found none "
+            f"in {sample.name}. Its columns: {sample.listed()}. If the labels are elsewhere, say "
+            "where with --labels."
+        )
+        raise InvalidInputError(msg)
+    volume = measure(place.table, time, guess.label, late, guess.id)
+    partition = None
+    if isinstance(place.table, DuckTable):
+        partition = find_partition(place.table, guess.time)
+        guess.groups = [name for name in guess.groups if name not in (partition or {})]
+    length, n_labels = _window_length(volume)
+    found = Found(
+        model=model or _model_name(str(log), table),
+        tree=_relative_tree(tree, home),
+        log=place,
+        guess=guess,
+        volume=volume,
+        labels=found_labels,
+        partition=partition,
+        length=length,
+        n_labels=n_labels,
+        lag=lag,
+        reference=_reference(volume, length, n_labels),
+        levels=label_tree.height,
+    )
+    return _with_tolerance(found, home)
+
+
+def _window_length(volume: Volume) -> tuple[str | None, int]:
+    """Choose a length with enough labels, at least three of them; None: windows by count."""
+    labels_per_day = volume.per_day * volume.coverage
+    span = volume.extent.last - volume.extent.first
+    lengths = {length: TimeWindows(length=length) for length in _LENGTHS}
+    nominal = {length: _nominal(spec) for length, spec in lengths.items()}
+    fitting = [length for length in _LENGTHS if 3 * nominal[length] <= span]
+    enough = [n for n in fitting if labels_per_day * (nominal[n] / timedelta(days=1)) >= _ENOUGH]
+    if not enough:
+        # Too few labels or too short a log for a calendar: a quarter of what there is.
+        return None, max(1, int(min(2 * _ENOUGH, volume.n_rows / 4) * volume.coverage))
+    chosen = "1d" if "1d" in enough else "1w" if "1w" in enough else enough[0]
+    return chosen, int(labels_per_day * (nominal[chosen] / timedelta(days=1)))
+
+
+def _nominal(spec: TimeWindows) -> timedelta:
+    from huc_monitor._times import Span
+
+    return Span.parse(spec.length).nominal
+
+
+def _reference(volume: Volume, length: str | None, n_labels: int) -> tuple[datetime, datetime]:
+    """Choose the first fifth of the log, in whole windows."""
+    first, last = volume.extent.first, volume.extent.last
+    if length is None:
+        share = max(0.2, min(1.0, n_labels / max(1.0, volume.n_rows * volume.coverage)))
+        end = first + (last - first) * share + timedelta(seconds=1)
+        return first.replace(microsecond=0), end.replace(microsecond=0)  # seconds are enough
+    spec = TimeWindows(length=length)
+    start = spec.start_at(first)
+    end = spec.end_of(start)
+    while end < first + (last - first) / 5:
+        end = spec.end_of(end)
+    return start, end
+
+
+def _span_at_least(waited: timedelta) -> str:
+    """Round a length of time up to whole hours or days."""
+    hours = waited / timedelta(hours=1)
+    return f"{math.ceil(hours)}h" if hours <= 24 else f"{math.ceil(hours / 24)}d"
+
+
+def _model_name(log: str, table: str | None) -> str:
+    if table is not None:
+        return table
+    parts = [part for part in Path(log).absolute().parts[1:] if not re.search(r"[*?=]", part)]
+    names = [re.sub(r"\.(parquet|pq|csv|csv\.gz|tsv)$", "", part) for part in reversed(parts)]
+    return next((name for name in names if name.lower() not in _GENERIC), "model")
+
+
+def _relative_tree(tree: str | Path, folder: Path) -> str:
+    path = Path(tree).absolute()
+    try:
+        return path.relative_to(folder.absolute()).as_posix()
+    except ValueError:
+        return path.as_posix()
+
+
+def _with_tolerance(found: Found, folder: Path) -> str:
+    """Write the file, audit its reference window by it, and put the tolerance in."""
+    config = parse_config(write(found, tolerance=0.1, why=[]), folder=folder)
+    pilot = _pilot(config, found)
+    value = _round_up(max(_LEAST, pilot.chance))
+    accepted = pilot.lower <= value
+    if accepted:
+        value = max(value, _round_up(pilot.largest))
+    chance = (
+        f"With about {found.n_labels:,} labels a window, chance alone moves the largest moment by "
+        f"up to {pilot.chance:.2g} (95 % confidence); below that, alerts would be noise. A moment "
+        f"of {value + 2 * pilot.chance:.2g} or more will be shown to exceed the tolerance."
+    )
+    normal = f"The reference window: {pilot.finding}."
+    if not accepted:
+        normal += (
+            " That is real and above the tolerance, and checks will say so. To accept it, and be "
+            "told of changes only: `tolerance: {value: ..., relative_to: reference}`."
+        )
+    text = write(found, tolerance=value, why=[chance, normal])
+    parse_config(text, folder=folder)
+    return text
+
+
+@dataclass(frozen=True, slots=True)
+class _Pilot:
+    """What the reference window shows.
+
+    Attributes
+    ----------
+    chance : float
+        How far chance moves the largest moment of a window.
+    largest, lower : float
+        The largest moment found, and the largest lower bound.
+    finding : str
+        The same in words.
+    """
+
+    chance: float
+    largest: float
+    lower: float
+    finding: str
+
+
+def _pilot(config: Config, found: Found) -> _Pilot:
+    from huc_monitor.audit import audit
+
+    simple = 3 * 0.5 / math.sqrt(max(1, found.n_labels))
+    window = config.open_source().labelled(*found.reference)
+    if window.n < _FEWEST:
+        return _Pilot(simple, 0.0, 0.0, f"only {window.n} labels, too few to audit")
+    step = math.ceil(window.n / _PILOT_ROWS)
+    if step > 1:
+        window = window.take(np.arange(0, window.n, step))
+    result = audit(
+        window.probabilities,
+        window.labels,
+        tree=config.tree,
+        utilities=config.utilities,
+        subgroups=config.make_subgroups(window.features),
+        features=window.features,
+        bounds="bootstrap",
+        n_draws=400,
+    )
+    frame = result.to_frame()
+    if not len(frame):
+        return _Pilot(simple, 0.0, 0.0, "no branch of the tree can change these utilities")
+    worst = frame.iloc[int(frame["moment"].abs().argmax())]
+    largest = float(abs(worst["moment"]))
+    finding = (
+        f"the largest moment is {largest:.2g} (branch {worst['node']!r}, utility "
+        f"{worst['utility']!r}, subgroup {worst['subgroup']!r}), at least "
+        f"{float(worst['lower']):.2g}"
+    )
+    chance = float(frame["radius"].max()) * math.sqrt(result.n / max(1, found.n_labels))
+    return _Pilot(chance, largest, float(frame["lower"].max()), finding)
+
+
+def _round_up(value: float) -> float:
+    """Round up to two digits.
+
+    Examples
+    --------
+    >>> _round_up(0.01234), _round_up(0.5)
+    (0.013, 0.5)
+    """
+    if value <= 0:
+        return 0.01
+    step = 10.0 ** (math.floor(math.log10(value)) - 1)
+    return float(f"{math.ceil(value / step - 1e-9) * step:.2g}")

@@ -1,0 +1,196 @@
+"""The text of a first configuration file, with comments that say what was found out."""
+
+from __future__ import annotations
+
+import json
+import math
+import re
+import textwrap
+from dataclasses import dataclass
+from datetime import UTC
+from typing import TYPE_CHECKING, Any, Final
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+    from datetime import datetime
+
+    from huc_monitor.config._guess import Guess
+    from huc_monitor.config._inspect import Place, Volume
+
+_PLAIN: Final = re.compile(r"[A-Za-z_][A-Za-z0-9_./ -]*[A-Za-z0-9_]|[A-Za-z_]")
+_RESERVED: Final = {"true", "false", "null", "yes", "no", "on", "off", "y", "n", "none"}
+_MAX_GROUPS: Final = 3
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Found:
+    """Everything that goes into the file."""
+
+    model: str
+    tree: str
+    log: Place
+    guess: Guess
+    volume: Volume
+    labels: dict[str, Any] | None
+    partition: Mapping[str, str] | None
+    length: str | None
+    n_labels: int
+    lag: str
+    reference: tuple[datetime, datetime]
+    levels: int
+
+
+def write(found: Found, *, tolerance: float, why: Sequence[str]) -> str:
+    """Return the text of the file; `why` are the reasons for the tolerance."""
+    sections = [_head(found), _source(found), _columns(found), _what(found), _windows(found)]
+    comments = [_wrapped(line) for line in why]
+    sections.append("\n".join([*comments, f"tolerance: {tolerance:g}"]))
+    sections.append(_rest())
+    return "\n\n".join(sections) + "\n"
+
+
+def _head(found: Found) -> str:
+    volume = found.volume
+    return (
+        "# yaml-language-server: $schema=huc.schema.json\n"
+        "# Written by `huc-monitor init`. Editors check it by huc.schema.json, which\n"
+        "# `huc-monitor init --schema > huc.schema.json` writes.\n"
+        f"# The log: {volume.n_rows:,} predictions from {volume.extent.first:%Y-%m-%d %H:%M} to "
+        f"{volume.extent.last:%Y-%m-%d %H:%M} UTC,\n"
+        f"# about {volume.per_day:,.0f} a day, {volume.coverage:.0%} of them with a label.\n"
+        "version: 1\n"
+        f"model: {_scalar(found.model)}\n"
+        f"tree: {_scalar(found.tree)}"
+    )
+
+
+def _source(found: Found) -> str:
+    lines = ["source:", "  log:"]
+    lines += [f"    {key}: {_scalar(value)}" for key, value in found.log.settings.items()]
+    if found.partition:
+        lines.append("    # Every row is in the folder of its time (checked): windows open only")
+        lines.append("    # their own folders.")
+        pairs = ", ".join(f"{_scalar(k)}: {_scalar(v)}" for k, v in found.partition.items())
+        lines.append(f"    partition: {{columns: {{{pairs}}}}}")
+    if found.labels is not None:
+        lines.append("  labels:")
+        lines += [f"    {key}: {_scalar(value)}" for key, value in found.labels.items()]
+        if "time" not in found.labels:
+            lines.append("    # time: ...   when a label became known; makes audits repeatable")
+    lines.append("  max_bad_share: 0.05  # of unusable rows; a window with more is an error")
+    note = found.guess.notes.get("sum_tolerance")
+    if note:
+        lines.append(f"  sum_tolerance: {found.guess.sum_tolerance:g}  # {note}")
+    return "\n".join(lines)
+
+
+def _columns(found: Found) -> str:
+    guess = found.guess
+    lines = ["columns:", f"  time: {_scalar(guess.time)}"]
+    if "time" in guess.notes:
+        lines[-1] += f"  # {_comment(guess.notes['time'])}"
+    if guess.time_unit:
+        lines.append(f"  time_unit: {guess.time_unit}  # since 1970")
+    lines.append("  time_zone: UTC  # what times without a zone mean")
+    given = guess.probabilities
+    if "pattern" in given:
+        lines.append(f"  probabilities: {_scalar(given['pattern'])}")
+    elif "columns" in given:
+        lines += ["  probabilities:", "    columns:"]
+        lines += [f"      {_scalar(leaf)}: {_scalar(c)}" for leaf, c in given["columns"].items()]
+    else:
+        lines += ["  probabilities:", f"    list: {_scalar(given['list'])}"]
+        if "classes" in guess.notes:
+            lines.append(f"    # {_comment(guess.notes['classes'])}.")
+        lines.append(f"    classes: [{', '.join(map(_scalar, given['classes']))}]")
+    for key in ("label", "id", "model_version"):
+        value = getattr(guess, key)
+        if value is not None:
+            lines.append(f"  {key}: {_scalar(value)}")
+    return "\n".join(lines)
+
+
+def _what(found: Found) -> str:
+    guess = found.guess
+    lines = [
+        "# What a prediction is worth: here, being right at a level of the tree.",
+        "utilities:",
+    ]
+    lines += [f"  - {{type: LevelCorrectness, level: {d}}}" for d in range(1, found.levels + 1)]
+    chosen, more = guess.groups[:_MAX_GROUPS], guess.groups[_MAX_GROUPS:]
+    lines += [
+        "",
+        "# For whom, besides everyone. Values and cut points are frozen.",
+    ]
+    lines.append("subgroups:" if chosen else "subgroups: {}")
+    if chosen:
+        lines.append("  by:")
+        lines += [f"    {_scalar(name)}: each" for name in chosen]
+        lines.append(f"  min_size: {max(50, found.n_labels // 100)}")
+    if more or guess.numbers:
+        lines.append("  # More candidates:" if chosen else "# Candidates, to put under `by:`")
+        lines += [f"  #   {_comment(_scalar(name))}: each" for name in more[:10]]
+        lines += [f"  #   {_comment(_scalar(name))}: median" for name in guess.numbers[:10]]
+    start, end = found.reference
+    lines += ["", "# What is normal: later windows are compared with it.", "reference:"]
+    lines += [f"  start: {_time(start)}", f"  end: {_time(end)}"]
+    return "\n".join(lines)
+
+
+def _windows(found: Found) -> str:
+    lines = ["windows:"]
+    if found.length is not None:
+        lines.append(f"  length: {found.length}  # about {found.n_labels:,} labels each")
+    else:
+        rows = max(1, round(found.n_labels / max(found.volume.coverage, 1e-9)))
+        lines.append(f"  rows: {rows}  # too little for days: about {found.n_labels:,} labels each")
+    lines.append("  time_zone: UTC  # where days begin at midnight")
+    why = "95 % of the labels had come by then" if found.lag != "0s" else "labels come at once"
+    lines.append(f"  label_lag: {found.lag}  # {why}")
+    lines.append(f"  min_labelled: {max(20, found.n_labels // 5)}")
+    lines.append(f"  min_coverage: {math.floor(50 * found.volume.coverage) / 100:g}")
+    return "\n".join(lines)
+
+
+def _rest() -> str:
+    return (
+        "bounds: {method: bootstrap, confidence_level: 0.95, draws: 1000}\n"
+        "sequential: {enabled: true, average_run_length: 100}  # windows between false alarms\n"
+        "\n"
+        "alerts:\n"
+        "  cool_down: 7d  # before the same alert is sent again\n"
+        "  channels: []\n"
+        "# channels:\n"
+        '#   ops: {name: apprise, secrets: {url: "${ALERT_URL}"}}\n'
+        "\n"
+        "retraining: {enabled: false, promotion: manual}\n"
+        "tracker: {name: files}  # or mlflow\n"
+        "state: huc-state"
+    )
+
+
+def _scalar(value: Any) -> str:
+    """Write a text so that YAML reads the same text.
+
+    Examples
+    --------
+    >>> print(_scalar("label"), _scalar("no"), _scalar("b: c"), _scalar("2024"))
+    label "no" "b: c" "2024"
+    """
+    text = str(value)
+    plain = _PLAIN.fullmatch(text) and text.lower() not in _RESERVED
+    return text if plain else json.dumps(text, ensure_ascii=True)
+
+
+def _wrapped(text: str) -> str:
+    return textwrap.fill(_comment(text), 90, initial_indent="# ", subsequent_indent="# ")
+
+
+def _comment(text: str) -> str:
+    return " ".join(text.split())
+
+
+def _time(moment: datetime) -> str:
+    local = moment.astimezone(UTC)
+    midnight = (local.hour, local.minute, local.second) == (0, 0, 0)
+    return f"{local:%Y-%m-%d}" if midnight else f'"{local:%Y-%m-%dT%H:%M:%S+00:00}"'

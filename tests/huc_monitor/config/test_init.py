@@ -1,0 +1,289 @@
+from __future__ import annotations
+
+import json
+
+import duckdb
+import numpy as np
+import pandas as pd
+import pytest
+import sqlalchemy as sa
+
+import huc_monitor as hm
+from huc_monitor.cli import main
+from huc_monitor.config import config_schema, init_config, load_config, parse_config
+
+LEAVES = ("none", "assisted", "limited", "coma", "died")
+TREE = "{survived: {milder: [none, assisted], major: [limited, coma]}, died: null}"
+
+
+@pytest.fixture
+def folder(tmp_path):
+    (tmp_path / "tree.yaml").write_text(TREE)
+    return tmp_path
+
+
+def make_log(n: int = 4_000, *, freq: str = "2min", wrong: float = 1.0) -> pd.DataFrame:
+    rng = np.random.default_rng(3)
+    logits = 1.5 * rng.normal(size=(n, 5)) + np.linspace(1, -1, 5)
+    truth = np.exp(logits) / np.exp(logits).sum(axis=1, keepdims=True)
+    served = truth**wrong / (truth**wrong).sum(axis=1, keepdims=True)
+    label = (truth.cumsum(axis=1) > rng.random((n, 1))).argmax(axis=1)
+    names = np.array(LEAVES, dtype=object)
+    return pd.DataFrame(
+        {
+            "request_id": [f"r{i}" for i in range(n)],
+            "predicted_at": pd.date_range("2024-03-01", periods=n, freq=freq, tz="UTC"),
+            **{f"prob_{leaf}": served[:, k] for k, leaf in reversed(list(enumerate(LEAVES)))},
+            "predicted_class": names[served.argmax(axis=1)],
+            "outcome": names[label],
+            "sex": rng.choice(["f", "m"], n),
+            "age": rng.integers(18, 95, n),
+            "model_version": 7,
+            "day": pd.date_range("2024-03-01", periods=n, freq=freq, tz="UTC").strftime("%Y-%m-%d"),
+        }
+    )
+
+
+def read(text: str, folder):
+    config = parse_config(text, folder=folder)
+    source = config.open_source()
+    extent = source.time_range()
+    return config, source, extent
+
+
+def test_a_parquet_log_needs_nothing_but_its_tree(folder):
+    log = make_log().drop(columns="day")
+    log.to_parquet(folder / "log.parquet")
+    text = init_config(folder / "log.parquet", folder / "tree.yaml", folder=folder)
+    config, source, _ = read(text, folder)
+    columns = config.settings.columns
+    assert (columns.time, columns.id, columns.label) == ("predicted_at", "request_id", "outcome")
+    assert columns.probabilities.pattern == "prob_{leaf}"
+    assert columns.model_version == "model_version"
+    assert config.settings.subgroups.by == {"sex": "each"}
+    assert "#   age: median" in text
+    assert config.settings.windows.length == "1d"
+    assert config.settings.source.log.path == "log.parquet"
+    window = source.labelled(*config.reference)
+    assert window.n == window.n_predictions > 500
+    names = np.array(config.tree.leaves)[window.labels]
+    assert names.tolist() == log["outcome"].iloc[: window.n].tolist()
+
+
+def test_the_tolerance_is_what_chance_does_and_a_real_excess_is_told(folder):
+    make_log(20_000).to_parquet(folder / "fine.parquet")
+    make_log(20_000, wrong=2.0).to_parquet(folder / "wrong.parquet")
+    fine = init_config(folder / "fine.parquet", folder / "tree.yaml", folder=folder)
+    wrong = init_config(folder / "wrong.parquet", folder / "tree.yaml", folder=folder)
+    tolerances = [parse_config(t, folder=folder).settings.tolerance.value for t in (fine, wrong)]
+    assert all(0.02 < tolerance < 0.12 for tolerance in tolerances)
+    assert "chance alone moves the largest moment" in " ".join(fine.split())
+    assert "real and above the tolerance" not in " ".join(fine.replace("#", "").split())
+    assert "real and above the tolerance" in " ".join(wrong.replace("#", "").split())
+
+
+def test_labels_in_a_late_table_are_found_with_the_time_they_take(folder):
+    log = make_log()
+    labels = pd.DataFrame(
+        {
+            "request_id": log["request_id"],
+            "true_label": log["outcome"],
+            "labelled_at": log["predicted_at"] + pd.Timedelta(hours=49),
+        }
+    )
+    log.drop(columns=["outcome", "day"]).to_parquet(folder / "log.parquet")
+    labels.iloc[: len(labels) * 3 // 4].to_parquet(folder / "labels.parquet")
+    text = init_config(
+        folder / "log.parquet",
+        folder / "tree.yaml",
+        labels=folder / "labels.parquet",
+        folder=folder,
+    )
+    config, source, extent = read(text, folder)
+    found = config.settings.source.labels
+    assert (found.id, found.label, found.time) == ("request_id", "true_label", "labelled_at")
+    assert config.settings.windows.label_lag == "3d"
+    assert source.labelled(extent.first, extent.last).n_labelled == 3_000
+    with pytest.raises(hm.InvalidInputError, match=r"column of labels.* say where with --labels"):
+        init_config(folder / "log.parquet", folder / "tree.yaml", folder=folder)
+
+
+def test_folders_that_follow_the_time_are_used_and_others_are_not(folder):
+    log = make_log()
+    for name, shift in (("good", 0), ("bad", 1)):
+        moved = (log["predicted_at"] + pd.Timedelta(days=shift)).dt.strftime("%Y-%m-%d")
+        for day, rows in log.drop(columns="day").groupby(moved):
+            place = folder / name / f"day={day}"
+            place.mkdir(parents=True)
+            rows.to_parquet(place / "a.parquet")
+    good = init_config(folder / "good", folder / "tree.yaml", folder=folder)
+    assert parse_config(good, folder=folder).settings.source.log.partition.columns == {
+        "day": "%Y-%m-%d"
+    }
+    bad = init_config(folder / "bad", folder / "tree.yaml", folder=folder)
+    assert parse_config(bad, folder=folder).settings.source.log.partition is None
+
+
+def test_year_month_and_day_folders_are_understood(folder):
+    log = make_log(30_000)
+    parts = [log["predicted_at"].dt.strftime(form) for form in ("%Y", "%m", "%d")]
+    for (year, month, day), rows in log.drop(columns="day").groupby(parts):
+        place = folder / "log" / f"year={year}" / f"month={month}" / f"day={day}"
+        place.mkdir(parents=True)
+        rows.to_parquet(place / "a.parquet")
+    text = init_config(folder / "log", folder / "tree.yaml", folder=folder)
+    config, source, _ = read(text, folder)
+    assert config.settings.source.log.partition.columns == {
+        "year": "%Y",
+        "month": "%m",
+        "day": "%d",
+    }
+    start, end = pd.Timestamp("2024-03-31", tz="UTC"), pd.Timestamp("2024-04-02", tz="UTC")
+    assert source.labelled(start, end).n == log["predicted_at"].between(start, end).sum() - 1
+    assert source.profile(start, end).n_files_read < source.profile(start, end).n_files
+
+
+@pytest.mark.parametrize("order", ["tree", "alphabet"])
+def test_the_order_of_a_list_is_chosen_by_the_labels_and_said(folder, order):
+    log = make_log().drop(columns="day")
+    tree = hm.LabelTree.from_file(folder / "tree.yaml")
+    classes = list(tree.leaves) if order == "tree" else sorted(tree.leaves)
+    lists = log[[f"prob_{leaf}" for leaf in classes]].to_numpy().tolist()
+    log = log[["request_id", "predicted_at", "outcome"]].assign(scores=lists)
+    log.to_parquet(folder / "log.parquet")
+    text = init_config(folder / "log.parquet", folder / "tree.yaml", folder=folder)
+    config = parse_config(text, folder=folder)
+    assert config.settings.columns.probabilities.list == "scores"
+    assert list(config.settings.columns.probabilities.classes) == classes
+    assert "the log does not say the order of the list" in text
+
+
+def test_rounded_probabilities_and_odd_spellings_are_no_obstacle(folder):
+    log = make_log().drop(columns="day")
+    renamed = {f"prob_{leaf}": f"P({leaf.title()})" for leaf in LEAVES}
+    log = log.round(dict.fromkeys(renamed, 3)).rename(columns=renamed)
+    log.to_csv(folder / "log.csv", index=False)
+    text = init_config(folder / "log.csv", folder / "tree.yaml", folder=folder)
+    config, source, extent = read(text, folder)
+    assert config.settings.columns.probabilities.columns["coma"] == "P(Coma)"
+    assert "probabilities are rounded" in text
+    assert source.labelled(extent.first, extent.last).n > 3_900
+
+
+def test_a_duckdb_file_and_a_database_in_a_variable_work_alike(folder, monkeypatch):
+    log = make_log().drop(columns="day")
+    with duckdb.connect(folder / "log.duckdb") as connection:
+        connection.register("given", log)
+        connection.execute("CREATE TABLE served AS SELECT * FROM given")
+    engine = sa.create_engine(f"sqlite:///{folder / 'log.sqlite'}")
+    texts = log["predicted_at"].dt.strftime("%Y-%m-%dT%H:%M:%SZ")
+    log.assign(predicted_at=texts).to_sql("served", engine, index=False)
+    engine.dispose()
+    monkeypatch.setenv("LOG_URL", f"sqlite:///{folder / 'log.sqlite'}")
+    found = []
+    for place in (str(folder / "log.duckdb"), "${LOG_URL}"):
+        text = init_config(place, folder / "tree.yaml", table="served", folder=folder)
+        assert str(folder) not in text
+        _, source, extent = read(text, folder)
+        found.append(source.labelled(extent.first, extent.last))
+    assert found[0].ids.tolist() == found[1].ids.tolist()
+    assert found[0].n == 3_999
+
+
+def test_epoch_times_are_recognised(folder):
+    log = make_log().drop(columns="day")
+    log["predicted_at"] = log["predicted_at"].dt.as_unit("ms").astype("int64")
+    log.to_parquet(folder / "log.parquet")
+    text = init_config(folder / "log.parquet", folder / "tree.yaml", folder=folder)
+    config, source, _ = read(text, folder)
+    assert config.settings.columns.time_unit == "ms"
+    assert source.time_range().first == pd.Timestamp("2024-03-01", tz="UTC")
+
+
+def test_a_small_log_gets_windows_by_count(folder):
+    make_log(300, freq="1h").to_parquet(folder / "log.parquet")
+    text = init_config(folder / "log.parquet", folder / "tree.yaml", folder=folder)
+    config = parse_config(text, folder=folder)
+    assert config.settings.windows.rows == 75
+
+
+def test_names_that_need_quotes_survive_the_file(folder):
+    weird = 'age"; DROP TABLE x: #'
+    log = make_log().drop(columns="day").rename(columns={"sex": weird, "outcome": "true label: é"})
+    log.to_parquet(folder / "log.parquet")
+    text = init_config(folder / "log.parquet", folder / "tree.yaml", folder=folder, model="no: 1")
+    config, source, extent = read(text, folder)
+    assert config.settings.model.name == "no: 1"
+    assert config.settings.columns.label == "true label: é"
+    assert config.feature_columns == (weird,)
+    assert set(source.labelled(extent.first, extent.last).features[weird]) == {"f", "m"}
+
+
+@pytest.mark.parametrize(
+    ("change", "message"),
+    [
+        (
+            lambda log: log.drop(columns="prob_coma"),
+            r"must have a column of numbers per leaf .*found",
+        ),
+        (lambda log: log.assign(prob_coma=9), r"they must sum to 1; found neither"),
+        (lambda log: log.drop(columns="predicted_at"), r"must have a column of times; found none"),
+        (
+            lambda log: log.rename(columns={"predicted_at": "x1"}).assign(x2=lambda f: f["x1"]),
+            r"column of times; found several: x1, x2",
+        ),
+        (lambda log: log.drop(columns="outcome"), r"must have a column of labels"),
+        (lambda log: log.assign(outcome="unknown"), r"must have a column of labels"),
+        (lambda log: log.iloc[:0], r"must have rows to look at"),
+    ],
+)
+def test_what_cannot_be_found_is_answered_with_what_is_there(change, message, folder):
+    change(make_log(200).drop(columns="day")).to_parquet(folder / "log.parquet")
+    with pytest.raises(hm.InvalidInputError, match=message) as caught:
+        init_config(folder / "log.parquet", folder / "tree.yaml", folder=folder)
+    if "rows" not in message:
+        assert "request_id (VARCHAR)" in str(caught.value)
+
+
+@pytest.mark.parametrize(
+    ("log", "message"),
+    [
+        ("postgresql://u:hunter2@h/d", r"must not be a database URL.*environment variable"),
+        ("${NOT_SET_ANYWHERE}", r"needs the environment variable NOT_SET_ANYWHERE"),
+        ("x.duckdb", r"name the table to read, with --table"),
+        ("no.parquet", r"could not be read"),
+    ],
+)
+def test_a_place_that_cannot_be_opened_is_refused(log, message, folder):
+    with pytest.raises(hm.InvalidInputError, match=message) as caught:
+        init_config(log, folder / "tree.yaml", folder=folder)
+    assert "hunter2" not in str(caught.value)
+
+
+def test_the_command_writes_a_file_once(folder, monkeypatch, capsys):
+    monkeypatch.chdir(folder)
+    make_log().drop(columns="day").to_parquet("log.parquet")
+    assert main(["init", "log.parquet", "--tree", "tree.yaml"]) == 0
+    assert "Wrote huc.yaml" in capsys.readouterr().out
+    before = (folder / "huc.yaml").read_text()
+    assert load_config("huc.yaml").open_source().time_range() is not None
+    assert main(["init", "log.parquet", "--tree", "tree.yaml"]) == 2
+    assert "'huc.yaml' exists. Use --force" in capsys.readouterr().err
+    (folder / "huc.yaml").write_text("mine")
+    assert main(["init", "log.parquet", "--tree", "tree.yaml", "--force", "--json"]) == 0
+    assert json.loads(capsys.readouterr().out) == {"status": "ok", "path": "huc.yaml"}
+    assert (folder / "huc.yaml").read_text() == before
+    assert sorted(path.name for path in folder.iterdir()) == [
+        "huc.yaml",
+        "log.parquet",
+        "tree.yaml",
+    ]
+
+
+def test_the_command_prints_the_schema_and_names_what_is_missing(capsys):
+    assert main(["init", "--schema"]) == 0
+    assert json.loads(capsys.readouterr().out) == config_schema()
+    assert main(["init", "--tree", "x.yaml"]) == 2
+    assert "`LOG` must be given" in capsys.readouterr().err
+    assert main(["init", "x.parquet"]) == 2
+    assert "`--tree` must be given" in capsys.readouterr().err
