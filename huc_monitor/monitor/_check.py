@@ -402,7 +402,9 @@ class Check:
     # Saving and delivering.
 
     def _commit(self, record: WindowRecord) -> None:
-        self.state.record = record.to_dict()
+        state = self.state
+        state.until = record.end if state.until is None else max(state.until, record.end)
+        state.record = record.to_dict()
         self._save()
         self._hand_over()
         self.records.append(record)
@@ -427,18 +429,16 @@ class Check:
     def _finish(self) -> None:
         """Decide on one message and save it; then publish, send and retrain."""
         state = self.state
-        ends = [record.end for record in self.records]
-        until = max([*ends, *(step.window_end for step in state.transitions)], default=None)
-        if until is not None or state.notes or state.drift:
+        if state.until is not None:
             self.message = compose(
                 state.transitions,
                 drift=state.drift,
                 notes=state.notes,
                 monitor=self.parts.name,
                 identity=self.parts.identity,
-                until=until or (self.now if state.last is None else state.last.end),
+                until=state.until,
             )
-        state.transitions, state.drift, state.notes = [], [], []
+        state.transitions, state.drift, state.notes, state.until = [], [], [], None
         if self.message is not None and self.parts.notifiers:
             entry = {"message": self.message.to_dict(), "left": sorted(self.parts.notifiers)}
             state.messages = [*state.messages, entry][-_MOST_UNSENT:]

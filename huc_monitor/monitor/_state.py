@@ -67,9 +67,9 @@ def _time(text: str | None) -> datetime | None:
 class MonitorState:
     """Everything the next window depends on besides the data. Plain data throughout.
 
-    The last four lists are an outbox: what was decided, and must still reach a tracker, a person
-    or a retrainer. It is saved together with the decision, and emptied once delivered, so that
-    nothing is lost or decided twice whenever the process dies.
+    From `transitions` on it is an outbox: what was decided, and must still reach a tracker, a
+    person or a retrainer. It is saved together with the decision, and emptied once delivered, so
+    that nothing is lost or decided twice whenever the process dies.
     """
 
     identity: str
@@ -88,6 +88,7 @@ class MonitorState:
     transitions: list[AlertTransition] = field(default_factory=list)
     drift: list[DriftFinding] = field(default_factory=list)
     notes: list[str] = field(default_factory=list)
+    until: datetime | None = None
     record: dict[str, Any] | None = None
     messages: list[dict[str, Any]] = field(default_factory=list)
     trigger: RetrainingTrigger | None = None
@@ -123,6 +124,7 @@ class MonitorState:
             "transitions": [step.to_dict() for step in self.transitions],
             "drift": [item.to_dict() for item in self.drift],
             "notes": list(self.notes),
+            "until": None if self.until is None else self.until.isoformat(),
             "record": self.record,
             "messages": self.messages,
             "trigger": None if self.trigger is None else self.trigger.to_dict(),
@@ -159,6 +161,7 @@ class MonitorState:
             transitions=[AlertTransition.from_dict(item) for item in data["transitions"]],
             drift=[DriftFinding.from_dict(item) for item in data["drift"]],
             notes=list(data["notes"]),
+            until=_time(data["until"]),
             record=data["record"],
             messages=list(data["messages"]),
             trigger=None if trigger is None else RetrainingTrigger.from_dict(trigger),

@@ -8,6 +8,7 @@ import numpy as np
 import pandas as pd
 import pytest
 from production_log import FIRST_DAY, after, make_log, tree
+from watched import UTILITIES, Ear, make, source_of
 
 import huc_monitor as hm
 from huc_monitor.alerts import AlertPolicy
@@ -18,51 +19,10 @@ from huc_monitor.monitor import _check as check_module
 from huc_monitor.monitor._lock import hold
 from huc_monitor.monitor._rows import RowCache
 from huc_monitor.retraining import RetrainingPolicy
-from huc_monitor.sources import Columns, FrameTable, LabelTable, TableSource
+from huc_monitor.sources import Columns, FrameTable, TableSource
 from huc_monitor.tolerance import Tolerance
 from huc_monitor.tracking import FilesTracker, MemoryTracker, MonitorInfo
 from huc_monitor.windows import TimeWindows
-
-UTILITIES = [
-    hm.LevelCorrectness(level=1, name="status"),
-    hm.LevelCorrectness(level=2, name="family"),
-]
-DAILY = TimeWindows(length="1d", label_lag="12h", min_labelled=50)
-
-
-def by_protocol(features):
-    return hm.Subgroups.from_reference(features, {"protocol": "each"})
-
-
-def source_of(log, labels, **changes):
-    columns = Columns(
-        time="at",
-        id="id",
-        model_version="version",
-        probabilities="p_{leaf}",
-        features=("protocol",),
-    )
-    return TableSource(
-        FrameTable(log),
-        tree=tree(),
-        columns=columns,
-        labels=LabelTable(table=FrameTable(labels), id="id", label="label", time="known_at"),
-        **changes,
-    )
-
-
-def make(log, labels, **changes):
-    settings = {
-        "source": source_of(log, labels),
-        "windows": DAILY,
-        "tree": tree(),
-        "utilities": UTILITIES,
-        "subgroups": by_protocol,
-        "tolerance": 0.03,
-        "n_draws": 100,
-        "name": "intrusion",
-    }
-    return Monitor(**{**settings, **changes})
 
 
 @pytest.fixture(scope="module")
@@ -76,18 +36,6 @@ def story(broken):
     monitor = make(*broken)
     results = [monitor.check(after(day + 1.5)) for day in range(8)]
     return monitor, results
-
-
-class Ear:
-    """Hears messages, or fails to."""
-
-    def __init__(self, *, deaf=False):
-        self.deaf, self.heard = deaf, []
-
-    def send(self, message):
-        if self.deaf:
-            raise ConnectionError(111)
-        self.heard.append(message)
 
 
 def states(monitor):

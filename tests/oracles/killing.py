@@ -1,0 +1,101 @@
+"""Kill checks at random moments, run them again, and compare with one that nobody killed.
+
+Run as a script, ``killing.py CONFIG N SEED NOW...``: prints one JSON document. Libraries are loaded
+once; every check runs in a forked process of its own, so that a kill hits the check and not the
+start of Python. Threads do not survive a fork, hence one thread and no DuckDB in the parent.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import random
+import shutil
+import signal
+import sys
+import time
+from pathlib import Path
+
+os.environ["HUC_NUM_THREADS"] = "1"
+
+import numpy as np
+from production_log import tree
+
+import huc_monitor as hm
+from huc_monitor.opening import open_monitor
+
+
+def warm_up() -> None:
+    """Load the compiled kernels before the first fork."""
+    rng = np.random.default_rng(0)
+    p = rng.dirichlet(np.ones(5), size=200)
+    labels = rng.integers(0, 5, size=200)
+    utilities = [hm.LevelCorrectness(level=1), hm.LevelCorrectness(level=2)]
+    hm.audit(p, labels, tree=tree(), utilities=utilities, n_draws=100)
+    detector = hm.EDetector(tree=tree(), utilities=utilities, tolerance=0.02)
+    for _ in range(3):
+        detector.update(p, labels)
+
+
+def start_checks(config: str, times: list[str]) -> int:
+    child = os.fork()
+    if child:
+        return child
+    try:
+        for now in times:
+            open_monitor(config).check(now, wait=30)
+    except BaseException as error:  # noqa: BLE001 - the parent only sees the exit code
+        print(repr(error), file=sys.stderr, flush=True)
+        os._exit(1)
+    os._exit(0)
+
+
+def finish(child: int) -> int:
+    return os.waitstatus_to_exitcode(os.waitpid(child, 0)[1])
+
+
+def outcome(state_folder: Path) -> dict[str, object]:
+    """Everything that was written, by file, without the seconds that things took."""
+    found: dict[str, object] = {}
+    for path in sorted(state_folder.rglob("*")):
+        if path.is_file() and path.name != "lock":
+            content = json.loads(path.read_text("utf-8"))
+            content.pop("timings", None)
+            found[str(path.relative_to(state_folder))] = content
+    return found
+
+
+def main(config: str, n_kills: int, seed: int, times: list[str]) -> dict[str, object]:
+    rng = random.Random(seed)  # noqa: S311 - not a secret
+    state_folder = Path(config).parent / "huc-state"
+    warm_up()
+    seconds = []
+    for _ in range(2):  # the first one also reads the files into memory
+        shutil.rmtree(state_folder, ignore_errors=True)
+        started = time.monotonic()
+        assert finish(start_checks(config, times)) == 0
+        seconds.append(time.monotonic() - started)
+    expected = outcome(state_folder)
+    killed = wrong = 0
+    left_at = []
+    for _ in range(n_kills):
+        shutil.rmtree(state_folder, ignore_errors=True)
+        child = start_checks(config, times)
+        time.sleep(rng.uniform(0, seconds[-1]))
+        os.kill(child, signal.SIGKILL)
+        killed += finish(child) == -signal.SIGKILL
+        left_at.append(len(list(state_folder.rglob("records/*.json"))))
+        assert finish(start_checks(config, times)) == 0
+        wrong += outcome(state_folder) != expected
+    return {
+        "runs": n_kills,
+        "killed": killed,
+        "wrong": wrong,
+        "records": sum(name.count("records/") for name in expected),
+        "records_when_killed": sorted(left_at),
+        "seconds_uninterrupted": round(seconds[-1], 2),
+    }
+
+
+if __name__ == "__main__":
+    print(json.dumps(main(sys.argv[1], int(sys.argv[2]), int(sys.argv[3]), sys.argv[4:])))
