@@ -1,0 +1,310 @@
+"""A scikit-learn classifier that wraps another one and repairs its probabilities."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any, Self
+
+import numpy as np
+import pandas as pd
+from sklearn.base import BaseEstimator, ClassifierMixin, MetaEstimatorMixin, clone
+from sklearn.exceptions import NotFittedError
+from sklearn.model_selection import check_cv, cross_val_predict
+from sklearn.utils import get_tags
+from sklearn.utils.multiclass import check_classification_targets
+from sklearn.utils.validation import check_is_fitted, indexable
+
+from huc_monitor.errors import InvalidInputError
+from huc_monitor.hierarchy import LabelTree
+from huc_monitor.recalibration._contract import Scaling, scaling_class
+from huc_monitor.subgroups import Subgroups
+from huc_monitor.utilities import LevelCorrectness
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+
+    from huc_monitor._program import Floats
+    from huc_monitor.utilities import Utility
+
+__all__ = ["HUCCalibratedClassifier"]
+
+_SCALINGS = ("temperature", "vector", "dirichlet")
+_METHODS = ("noise_aware", "huc", "uc", *_SCALINGS)
+
+
+class HUCCalibratedClassifier(ClassifierMixin, MetaEstimatorMixin, BaseEstimator):  # type: ignore[misc]
+    """Predict probabilities whose utility can be trusted branch by branch.
+
+    Wraps any classifier with ``predict_proba`` and corrects its probabilities on the data given
+    to `fit`. A fitted classifier is kept as it is, and that data should be new to it; an unfitted
+    one is fitted, and corrected by predictions made for each fold without it.
+
+    Parameters
+    ----------
+    estimator : classifier, optional
+        A logistic regression when left out.
+    tree : LabelTree, optional
+        Tree over the classes, whose names are the leaves. Flat when left out.
+    utilities : list of Utility, optional
+        What predictions are used for; correctness at the first level when left out.
+    subgroups : Subgroups or mapping, optional
+        A mapping is a specification for `Subgroups.from_reference`, read from the data of `fit`,
+        which must then be a DataFrame.
+    method : {"noise_aware", "huc", "uc", "temperature", "vector", "dirichlet"}
+        ``"noise_aware"`` updates a branch only where its violation is statistically real;
+        ``"huc"`` and ``"uc"`` are the paper's boosting; the others scale and do no boosting.
+    initial : {None, "temperature", "vector", "dirichlet"}, default "temperature"
+        Scaling that boosting starts from.
+    cv : None, "prefit", int, or splitter, default None
+        None keeps a fitted estimator and cross-fits an unfitted one in five folds; ``"prefit"``
+        insists on a fitted one; a number or splitter fits a clone in any case.
+    boost_options : mapping, optional
+        Further settings of `HUCBoost` or `UCBoost`, for example ``{"tolerance": 0.01}``.
+
+    Attributes
+    ----------
+    classes_ : (K,) array
+        Sorted as scikit-learn sorts them; the columns of `predict_proba`, whatever the order of
+        the tree's leaves.
+    estimator_ : fitted classifier
+    tree_ : LabelTree
+    recalibrator_ : fitted HUCBoost, UCBoost or scaling
+    n_features_in_, feature_names_in_
+        As the wrapped classifier saw them.
+
+    Examples
+    --------
+    >>> from sklearn.datasets import load_iris
+    >>> from sklearn.naive_bayes import GaussianNB
+    >>> X, y = load_iris(return_X_y=True)
+    >>> base = GaussianNB().fit(X[::2], y[::2])
+    >>> model = HUCCalibratedClassifier(base, method="temperature").fit(X[1::2], y[1::2])
+    >>> model.predict_proba(X[:1]).round(2)
+    array([[1., 0., 0.]])
+    """
+
+    def __init__(
+        self,
+        estimator: Any = None,
+        *,
+        tree: LabelTree | None = None,
+        utilities: Sequence[Utility] | None = None,
+        subgroups: Subgroups | Mapping[str, Any] | None = None,
+        method: str = "noise_aware",
+        initial: str | None = "temperature",
+        cv: Any = None,
+        boost_options: Mapping[str, Any] | None = None,
+    ) -> None:
+        self.estimator = estimator
+        self.tree = tree
+        self.utilities = utilities
+        self.subgroups = subgroups
+        self.method = method
+        self.initial = initial
+        self.cv = cv
+        self.boost_options = boost_options
+
+    def fit(self, X: Any, y: Any, sample_weight: Any = None) -> Self:  # noqa: N803
+        """Fit the correction, and the classifier itself unless it is fitted already.
+
+        Parameters
+        ----------
+        X : (n, d) array or DataFrame
+            DataFrame columns are read by the subgroups too.
+        y : (n,) class labels
+        sample_weight : (n,) array, optional
+            How often each row counts, in both fits.
+        """
+        if self.method not in _METHODS:
+            choices = ", ".join(map(repr, _METHODS))
+            msg = f"`method` must be one of {choices}; got {self.method!r}."
+            raise InvalidInputError(msg)
+        if y is None:
+            msg = "This HUCCalibratedClassifier requires y to be passed, but the target y is None."
+            raise InvalidInputError(msg)
+        X, y = indexable(X, y)  # noqa: N806
+        y = np.asarray(y)
+        if y.ndim == 2 and y.shape[1] == 1:
+            y = _column_to_row(y)
+        check_classification_targets(y)
+        weights = _check_sample_weight(sample_weight, X)
+        self.estimator_, probabilities = self._base(X, y, weights)
+        self.classes_ = self.estimator_.classes_
+        for name in ("n_features_in_", "feature_names_in_"):
+            if hasattr(self.estimator_, name):
+                setattr(self, name, getattr(self.estimator_, name))
+        self.tree_, self._columns = _tree_of_classes(self.tree, self.classes_)
+        labels = np.array(self.tree_.leaves)[_codes(y, self.classes_, self._columns)]
+        self.recalibrator_ = self._recalibrator(X)
+        if self.tree_.n_leaves > 1:
+            self._fit_recalibrator(probabilities[:, self._columns], labels, X, weights)
+        return self
+
+    def predict_proba(self, X: Any) -> Floats:  # noqa: N803
+        """Corrected probabilities, columns in the order of ``classes_``; shape (n, K)."""
+        check_is_fitted(self)
+        features = self._features(X)
+        raw = np.asarray(self.estimator_.predict_proba(X), dtype=np.float64)
+        if self.tree_.n_leaves < 2:
+            return raw
+        inputs = _normalised(raw)[:, self._columns]
+        if isinstance(self.recalibrator_, Scaling):
+            leaves = self.recalibrator_.predict_proba(inputs)
+        else:
+            leaves = self.recalibrator_.predict_proba(inputs, features=features)
+        out = np.empty_like(leaves)
+        out[:, self._columns] = leaves
+        return out
+
+    def predict(self, X: Any) -> np.ndarray[Any, Any]:  # noqa: N803
+        """Most probable class of every row; shape (n,)."""
+        check_is_fitted(self)
+        return np.asarray(self.classes_[np.argmax(self.predict_proba(X), axis=1)])
+
+    def __sklearn_tags__(self) -> Any:
+        tags = super().__sklearn_tags__()
+        inner = get_tags(self._estimator())
+        tags.input_tags.sparse = inner.input_tags.sparse
+        tags.input_tags.allow_nan = inner.input_tags.allow_nan
+        tags.classifier_tags.multi_class = inner.classifier_tags.multi_class
+        return tags
+
+    def _estimator(self) -> Any:
+        if self.estimator is not None:
+            return self.estimator
+        from sklearn.linear_model import LogisticRegression
+
+        return LogisticRegression()
+
+    def _base(self, X: Any, y: Any, weights: Any) -> tuple[Any, Floats]:  # noqa: N803
+        """Fitted classifier, and its predictions for rows it was not fitted on."""
+        estimator = self._estimator()
+        prefit = isinstance(self.cv, str) and self.cv == "prefit"
+        if prefit or (self.cv is None and _is_fitted(estimator)):
+            if not _is_fitted(estimator):
+                msg = (
+                    "`estimator` must be fitted when cv='prefit'; got an unfitted "
+                    f"{type(estimator).__name__}. Fit it, or leave `cv` out."
+                )
+                raise InvalidInputError(msg)
+            return estimator, _normalised(np.asarray(estimator.predict_proba(X), dtype=np.float64))
+        given = {} if weights is None else {"sample_weight": weights}
+        fitted = clone(estimator).fit(X, y, **given)
+        if len(fitted.classes_) < 2:
+            return fitted, np.ones((len(y), 1))
+        smallest = int(np.unique(y, return_counts=True)[1].min())
+        folds = check_cv(self._folds(smallest, len(y)), y, classifier=True)
+        raw = cross_val_predict(
+            clone(estimator), X, y, cv=folds, method="predict_proba", params=given
+        )
+        return fitted, _normalised(np.asarray(raw, dtype=np.float64))
+
+    def _folds(self, smallest: int, n: int) -> Any:
+        if self.cv is not None:
+            return self.cv
+        from sklearn.model_selection import KFold
+
+        # Stratified folds need a row of every class in each.
+        return min(5, smallest) if smallest > 1 else KFold(min(5, n))
+
+    def _recalibrator(self, X: Any) -> Any:  # noqa: N803
+        if self.method in _SCALINGS:
+            return scaling_class(self.method)()
+        from huc_monitor.recalibration import HUCBoost, UCBoost
+
+        utilities = self.utilities
+        options = {
+            "tree": self.tree_,
+            "utilities": [LevelCorrectness(level=1)] if utilities is None else list(utilities),
+            "subgroups": self._subgroups(X),
+            "initial": self.initial,
+            **(self.boost_options or {}),
+        }
+        if self.method == "uc":
+            return UCBoost(**options)
+        mode = "noise_aware" if self.method == "noise_aware" else "paper"
+        return HUCBoost(**{"mode": mode, **options})
+
+    def _fit_recalibrator(self, probabilities: Floats, labels: Any, X: Any, weights: Any) -> None:  # noqa: N803
+        if isinstance(self.recalibrator_, Scaling):
+            self.recalibrator_.fit(probabilities, labels, tree=self.tree_, weights=weights)
+        else:
+            self.recalibrator_.fit(
+                probabilities, labels, features=self._features(X), weights=weights
+            )
+
+    def _subgroups(self, X: Any) -> Subgroups | None:  # noqa: N803
+        if self.subgroups is None or isinstance(self.subgroups, Subgroups):
+            return self.subgroups
+        self._features(X)
+        return Subgroups.from_reference(X, self.subgroups)
+
+    def _features(self, X: Any) -> pd.DataFrame | None:  # noqa: N803
+        if self.subgroups is None:
+            return None
+        if not isinstance(X, pd.DataFrame):
+            msg = (
+                "`X` must be a DataFrame when `subgroups` are given, because they are defined by "
+                f"column names; got {type(X).__name__}."
+            )
+            raise InvalidInputError(msg)
+        return X
+
+
+def _is_fitted(estimator: Any) -> bool:
+    try:
+        check_is_fitted(estimator)
+    except NotFittedError:
+        return False
+    return True
+
+
+def _normalised(raw: Floats) -> Floats:
+    """Rows that sum to one exactly enough: single-precision models miss by 1e-7."""
+    return np.asarray(raw / raw.sum(axis=1, keepdims=True), dtype=np.float64)
+
+
+def _tree_of_classes(tree: LabelTree | None, classes: Any) -> tuple[LabelTree, Any]:
+    """Return the tree, and for each leaf the column of the classifier."""
+    names = [str(name) for name in classes]
+    if tree is None:
+        return LabelTree.flat(names), np.arange(len(names))
+    unknown = [name for name in names if name not in tree.leaves]
+    absent = [leaf for leaf in tree.leaves if leaf not in names]
+    if unknown or absent:
+        first = f"{unknown[0]!r} is no leaf" if unknown else f"leaf {absent[0]!r} is no class"
+        msg = (
+            f"`tree` must have the estimator's {len(names)} classes as leaves; {first}. "
+            "Name the leaves as the labels in y are named."
+        )
+        raise InvalidInputError(msg)
+    return tree, np.array([names.index(leaf) for leaf in tree.leaves])
+
+
+def _codes(y: Any, classes: Any, columns: Any) -> Any:
+    """Leaf codes of labels given as classes."""
+    place = np.searchsorted(classes, y)
+    place = np.minimum(place, len(classes) - 1)
+    bad = np.flatnonzero(classes[place] != y)
+    if bad.size:
+        msg = (
+            f"`y` must hold classes the estimator knows ({len(classes)}); "
+            f"got {y[bad[0]]!r} (row {bad[0]})."
+        )
+        raise InvalidInputError(msg)
+    leaf_of_column = np.empty(len(columns), dtype=np.int64)
+    leaf_of_column[columns] = np.arange(len(columns))
+    return leaf_of_column[place]
+
+
+def _column_to_row(y: Any) -> Any:
+    from sklearn.utils import column_or_1d
+
+    return column_or_1d(y, warn=True)
+
+
+def _check_sample_weight(sample_weight: Any, X: Any) -> Any:  # noqa: N803
+    if sample_weight is None:
+        return None
+    from sklearn.utils.validation import _check_sample_weight as check
+
+    return check(sample_weight, X, ensure_non_negative=True)
