@@ -171,7 +171,7 @@ class DuckTable:
         query, values = self._scan_query(columns, time, start, end)
         with _explained(self.name):
             for batch in self._sql(query, values).to_arrow_reader(chunk_rows(len(columns))):
-                yield _chunk(batch)
+                yield _chunk(batch, columns)
 
     def lookup(
         self,
@@ -387,13 +387,14 @@ def _moment(table: pa.Table, column: str, time: TimeColumn) -> datetime | None:
     return None if str(values[0]) == "NaT" else from_column(values[0])
 
 
-def _chunk(batch: pa.RecordBatch) -> Chunk:
+def _chunk(batch: pa.RecordBatch, columns: Mapping[str, ColumnKind]) -> Chunk:
     import pyarrow as pa
 
-    lists = {
+    # Probabilities stay out of pandas, which takes long over a thousand columns.
+    arrays = {
         name: batch.column(name)
-        for name, kind in zip(batch.schema.names, batch.schema.types, strict=True)
-        if pa.types.is_list(kind) or pa.types.is_large_list(kind)
+        for name, kind in columns.items()
+        if kind in {"number", "numbers"} and not pa.types.is_string(batch.schema.field(name).type)
     }
-    others = [name for name in batch.schema.names if name not in lists]
-    return Chunk(batch.select(others).to_pandas(integer_object_nulls=True), lists)
+    others = [name for name in batch.schema.names if name not in arrays]
+    return Chunk(batch.select(others).to_pandas(integer_object_nulls=True), arrays)

@@ -117,13 +117,10 @@ class Reading:
     def _common(self) -> dict[str, Any]:
         source = self.source
         frame = pd.concat(self.frames, ignore_index=True) if self.frames else pd.DataFrame()
-        matrix = np.concatenate(self.matrices) if self.matrices else np.empty((0, 0))
-        if not len(frame):
-            matrix = np.empty((0, source.tree.n_leaves))
-        self.matrices, self.frames = [], []
         order = _order(frame)
+        matrix = self._join(np.arange(len(frame)) if order is None else np.argsort(order))
         if order is not None:
-            matrix, frame = matrix[order], frame.iloc[order].reset_index(drop=True)
+            frame = frame.iloc[order].reset_index(drop=True)
         self.frame = frame
         features = {
             name: frame[f"feature {i}"] if len(frame) else pd.Series(dtype=object)
@@ -145,6 +142,17 @@ class Reading:
             "bad_reasons": dict(self.bad.reasons),
             "n_duplicate_ids": repeated,
         }
+
+    def _join(self, places: NDArray[np.int64]) -> NDArray[np.float64]:
+        """Put the parts into one matrix, letting go of each: there are never two of them."""
+        matrix = np.empty((len(places), self.source.tree.n_leaves))
+        self.matrices.reverse()
+        done = 0
+        while self.matrices:
+            part = self.matrices.pop()
+            matrix[places[done : done + len(part)]] = part
+            done += len(part)
+        return matrix
 
     def predictions(self) -> PredictionData:
         self._check_bad(self.n_predictions)

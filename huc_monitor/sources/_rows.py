@@ -99,10 +99,13 @@ class ProbabilityColumns:
         if self.positions is None:
             matrix = np.empty((len(chunk), len(self.names)))
             for k, name in enumerate(self.names):
-                matrix[:, k] = as_numbers(chunk.frame[name])
+                if name in chunk.arrays:
+                    matrix[:, k] = chunk.arrays[name].to_numpy(zero_copy_only=False)
+                else:
+                    matrix[:, k] = as_numbers(chunk.frame[name])
             return matrix, None
         name, width = self.names[0], len(self.positions)
-        values = chunk.lists[name] if name in chunk.lists else chunk.frame[name]
+        values = chunk.arrays[name] if name in chunk.arrays else chunk.frame[name]
         matrix, lengths = as_matrix(values, width)
         in_order = (self.positions == np.arange(width)).all()
         return (matrix if in_order else matrix[:, self.positions]), lengths

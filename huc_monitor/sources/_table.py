@@ -67,10 +67,10 @@ class TimeColumn:
 
 @dataclass(frozen=True, slots=True)
 class Chunk:
-    """Some rows of a table: a frame, and apart from it the columns of lists as Arrow arrays."""
+    """Some rows of a table: a frame, and apart from it probabilities that came as Arrow arrays."""
 
     frame: pd.DataFrame
-    lists: Mapping[str, Any] = field(default_factory=dict)
+    arrays: Mapping[str, Any] = field(default_factory=dict)
 
     def __len__(self) -> int:
         return len(self.frame)
