@@ -111,7 +111,7 @@ class Utility(ABC):
         """
         kind = data.get("type")
         if kind not in _FAMILIES:
-            known = ", ".join(sorted(_FAMILIES))
+            known = ", ".join(sorted(name for name in _FAMILIES if not name.startswith("_")))
             msg = f"`type` must be a utility family; got {kind!r}. Choose one of: {known}."
             raise UnknownNameError(msg)
         cls = _FAMILIES[kind]

@@ -151,7 +151,10 @@ ADDED = [
     ("alerts: {channels: [ops]}", "8:21: `alerts.channels[0]` must be the name of one of the"),
     ("alerts: {channels: ops}", "`alerts.channels` must be a list; got 'ops'"),
     ("channels: {ops: {nam: x}}", "`channels.ops.nam` is not a setting of `channels.ops`. Did you"),
-    ("utilities:\n  - {type: TopK, k: 3}\n  - {type: TopM}", "10:5: `utilities[1]` cannot be used"),
+    (
+        "utilities:\n  - {type: TopK, k: 3}\n  - {type: TopM}",
+        "10:5: `utilities[1]` cannot be used: `type` must be a utility family; got 'TopM'",
+    ),
     ("utilities: [{type: TopK, k: 1}, {type: TopK, k: 1}]", "`utilities[1]` must have a name of"),
     ("utilities: [{type: SubtreeIndicator, node: x}]", "`utilities[0]` cannot be used"),
     (
@@ -189,6 +192,11 @@ def test_what_is_no_yaml_of_ours_is_refused(text, message, folder):
     with pytest.raises(ConfigError) as caught:
         parse(text, folder)
     assert message in str(caught.value)
+
+
+def test_an_unknown_utility_is_answered_with_the_families_one_can_choose(folder):
+    with pytest.raises(ConfigError, match=r"SubtreeIndicator, TopK\.$"):
+        parse(GOOD + "utilities: [{type: TopM}]\n", folder)
 
 
 def test_all_mistakes_are_reported_at_once_in_the_order_of_the_file(folder):
