@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 from huc_monitor.errors import InvalidInputError
 from huc_monitor.reporting._charts import moment_bars, reliability, waterfall
-from huc_monitor.reporting._drawing import Picture
+from huc_monitor.reporting._drawing import Picture, stack
 from huc_monitor.reporting._history import heat_map, timeline
 from huc_monitor.reporting._icicle import icicle
 from huc_monitor.reporting._reading import Source, read
@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from huc_monitor.curves import ReliabilityCurve
     from huc_monitor.hierarchy import LabelTree
 
-__all__ = ["Picture", "draw_pictures", "render_report", "save_picture", "write_report"]
+__all__ = ["Picture", "draw_pictures", "render_report", "save_picture", "stack", "write_report"]
 
 
 def render_report(
@@ -87,12 +87,14 @@ def draw_pictures(
     tree: LabelTree | None = None,
     tolerance: float | None = None,
     curve: ReliabilityCurve | None = None,
+    tree_width: float = 960.0,
 ) -> dict[str, Picture]:
     """Draw the report's pictures, for logs and artifact stores.
 
     Keys are ``moments``; ``icicle`` when the tree is known; ``waterfall`` when a moment is not
     zero; ``reliability`` when there is a curve; ``heat_map`` and ``timeline`` when there are
-    several windows. Parameters are those of :func:`write_report`.
+    several windows. `tree_width` is the least width of the icicle, in pixels; other parameters
+    are those of :func:`write_report`.
     """
     _check_tolerance(tolerance)
     report = read(source, tree=tree, tolerance=tolerance, curve=curve)
@@ -102,7 +104,7 @@ def draw_pictures(
     if window is not None and worst is not None:
         pictures["moments"] = moment_bars(window)
         if report.tree is not None:
-            pictures["icicle"] = icicle(window, report.tree)
+            pictures["icicle"] = icicle(window, report.tree, width=tree_width)
         if worst.moment != 0:
             pictures["waterfall"] = waterfall(window, worst)
             if window.curve is not None and window.curve.predicted:

@@ -8,7 +8,7 @@ from __future__ import annotations
 import html
 import math
 import unicodedata
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Final, Literal
 
 from huc_monitor.reporting._looks import DARK, FONT, LIGHT, LOOKS, MARK_CLASS, mark_rules
@@ -118,6 +118,37 @@ class Picture:
     def body(self) -> str:
         """Return the marks alone."""
         return "".join(map(_svg, self.marks))
+
+
+def stack(pictures: Sequence[Picture], *, gap: float = 28.0, margin: float = 16.0) -> Picture:
+    """Put pictures below one another, each under its title, as one picture."""
+    marks: list[Mark] = []
+    y = margin
+    for picture in pictures:
+        marks.append(Text(margin, y + 14, picture.title, "title"))
+        y += 30
+        marks += [_moved(mark, margin, y) for mark in picture.marks]
+        y += picture.height + gap
+    return Picture(
+        width=max(picture.width for picture in pictures) + 2 * margin,
+        height=y - gap + margin,
+        marks=tuple(marks),
+        title="; ".join(picture.title for picture in pictures),
+        description=" ".join(picture.description for picture in pictures),
+    )
+
+
+def _moved(mark: Mark, dx: float, dy: float) -> Mark:
+    match mark:
+        case Group():
+            # Roles and keyboard stops belong to a page.
+            return Group(tuple(_moved(inner, dx, dy) for inner in mark.marks), mark.title)
+        case Line():
+            return Line(mark.x1 + dx, mark.y1 + dy, mark.x2 + dx, mark.y2 + dy, mark.look)
+        case Path():
+            return replace(mark, points=tuple((x + dx, y + dy) for x, y in mark.points))
+        case _:
+            return replace(mark, x=mark.x + dx, y=mark.y + dy)
 
 
 def _svg(mark: Mark) -> str:

@@ -18,7 +18,6 @@ if TYPE_CHECKING:
     from huc_monitor.hierarchy import LabelTree
     from huc_monitor.reporting._model import Finding, WindowView
 
-_WIDTH = 960.0
 _ROW = 30.0
 _MIN_COLUMN = 132.0
 _MAX_LEAVES = 24
@@ -42,12 +41,14 @@ class _Cell:
         return 1 + max((child.depth() for child in self.children), default=0)
 
 
-def icicle(window: WindowView, tree: LabelTree, *, max_rows: int = 40) -> Picture:
+def icicle(
+    window: WindowView, tree: LabelTree, *, width: float = 960.0, max_rows: int = 40
+) -> Picture:
     """Draw the tree with every branch's worst moment against its tolerance."""
     worst = window.worst_by("node")
     root = _unfold(tree, worst, max_rows)
     columns = root.depth()
-    column = max(_MIN_COLUMN, _WIDTH / columns)
+    column = max(_MIN_COLUMN, width / columns)
     indices = {name: index for index, name in enumerate(tree.nodes)}
     marks: list[Mark] = []
     _place(root, 0, 0, column, worst, indices, marks, level=1)
@@ -107,7 +108,8 @@ def _unfold(tree: LabelTree, worst: dict[str, Finding], max_rows: int) -> _Cell:
 
 def _folded(tree: LabelTree, names: list[str], worst: dict[str, Finding]) -> str:
     """Say how many branches are not drawn, and the largest moment among them."""
-    hidden = [worst[n] for n in tree.nodes if n in worst and _under(tree, n, set(names))]
+    tops = set(names)
+    hidden = [worst[n] for n in tree.nodes if n in worst and _under(tree, n, tops)]
     text = _count(len(hidden), "more branch", "es")
     largest = max(hidden, key=lambda found: abs(found.moment), default=None)
     return text if largest is None else f"{text}, largest {_words.signed(largest.moment)}"

@@ -84,6 +84,7 @@ class WindowView:
     frequencies: Mapping[str, Any] = field(default_factory=dict)
     notes: tuple[str, ...] = ()
     reason: str = ""
+    _worst: dict[str, dict[str, Finding]] = field(default_factory=dict, init=False, repr=False)
 
     @property
     def audited(self) -> bool:
@@ -99,11 +100,16 @@ class WindowView:
 
     def worst_by(self, column: str) -> dict[str, Finding]:
         """Return the worst candidate for each value of a column, in the column's order."""
-        if self.candidates.empty:
-            return {}
-        rows = self.candidates.groupby(column, sort=False)["rank"].idxmax()
-        records = self.candidates.loc[rows].to_dict(orient="records")
-        return {str(record[column]): finding(record) for record in records}
+        if column not in self._worst:
+            best: dict[Any, tuple[float, int]] = {}
+            names, ranks = self.candidates[column].tolist(), self.candidates["rank"].tolist()
+            for row, (name, rank) in enumerate(zip(names, ranks, strict=True)):
+                if name not in best or rank > best[name][0]:
+                    best[name] = rank, row
+            rows = self.candidates.iloc[[row for _, row in best.values()]]
+            records = rows.to_dict(orient="records")
+            self._worst[column] = {str(record[column]): finding(record) for record in records}
+        return self._worst[column]
 
 
 @dataclass(frozen=True, slots=True)
@@ -201,11 +207,13 @@ def method_facts(plain: Mapping[str, Any]) -> dict[str, str]:
 
 
 def _frame(records: Any, columns: list[str]) -> pd.DataFrame:
-    frame = pd.DataFrame(records) if len(records) else pd.DataFrame(columns=columns)
-    frame = frame.reindex(columns=columns)
-    for column in set(columns) & set(_NUMBERS):
-        frame[column] = pd.to_numeric(frame[column], errors="coerce")
-    return frame
+    """Gather records by column: names as they are, which pandas' own strings cannot always hold."""
+    content: dict[str, Any] = {}
+    for column in columns:
+        values = [record.get(column) for record in records]
+        kind = np.float64 if column in _NUMBERS else object
+        content[column] = pd.Series(np.array(values, dtype=kind), dtype=kind)
+    return pd.DataFrame(content)
 
 
 def _compare(
