@@ -39,6 +39,7 @@ if TYPE_CHECKING:
         Update,
         VectorScaling,
     )
+    from huc_monitor.reporting import draw_pictures, write_report
     from huc_monitor.sequential import EDetector, EDetectorStep
     from huc_monitor.subgroups import Subgroups
     from huc_monitor.utilities import (
@@ -92,10 +93,12 @@ __all__ = [
     "audit",
     "decompose",
     "detectable_size",
+    "draw_pictures",
     "labels_needed",
     "n_star",
     "pilot_candidates",
     "simulate_alarm",
+    "write_report",
 ]
 
 _HOME = {
@@ -132,10 +135,12 @@ _HOME = {
     "audit": "audit",
     "decompose": "decomposition",
     "detectable_size": "planning",
+    "draw_pictures": "reporting",
     "labels_needed": "planning",
     "n_star": "planning",
     "pilot_candidates": "planning",
     "simulate_alarm": "planning",
+    "write_report": "reporting",
 }
 
 

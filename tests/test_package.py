@@ -141,10 +141,12 @@ def test_the_public_names_are_these():
         "audit",
         "decompose",
         "detectable_size",
+        "draw_pictures",
         "labels_needed",
         "n_star",
         "pilot_candidates",
         "simulate_alarm",
+        "write_report",
     ]
     assert dir(hm) == sorted(hm.__all__)
 
