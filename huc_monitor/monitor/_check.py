@@ -193,7 +193,7 @@ class Check:
     def _visit(self, window: Window) -> None:
         last = self.state.last
         fed_from = window.start if last is None else max(window.start, last.end)
-        visited = Visited(window, 0, _NO_ROWS, fed_from, None)
+        visited = Visited(window, 0, window.due_at, _NO_ROWS, fed_from, None)
         self.state.last = window
         record = self._record(visited, window.due_at)
         self.state.visited = [item for item in self.state.visited if self._may_revisit(item.window)]
@@ -204,13 +204,14 @@ class Check:
     def _revisit(self) -> None:
         """Audit windows again whose rows or labels have changed since; each is a revision."""
         for visited in self.state.visited:
-            if not self._may_revisit(visited.window):
-                continue
             window = visited.window
+            # Asked as of an earlier time than before, fewer labels are no news.
+            if not self._may_revisit(window) or self.now <= visited.as_of:
+                continue
             now = self.parts.source.counts(window.start, window.end, as_of=self.now)
             revision = next_revision(visited.revision, visited.counts, now)
             if revision is not None:
-                visited.revision = revision
+                visited.revision, visited.as_of = revision, self.now
                 self._commit(self._record(visited, self.now))
 
     def _may_revisit(self, window: Window) -> bool:
@@ -386,7 +387,7 @@ class Check:
             if told is None or window.end - pd.Timestamp(told) >= parts.alerts.pause:
                 self.state.drift_told[key] = window.end.isoformat()
                 self.state.drift.append(item)
-        visited = Visited(window, 0, _NO_ROWS, window.start, None)
+        visited = Visited(window, 0, window.due_at, _NO_ROWS, window.start, None)
         record = self._base(
             visited,
             "pending",

@@ -23,12 +23,14 @@ Triple = tuple[str, str, str]
 class Visited:
     """A window that was dealt with and may be asked for late labels.
 
-    ``fed_from`` and ``fed_until``: the e-detector was given the window's rows from this time on
-    whose labels were known by that time; None: none of them yet.
+    ``counts`` is what was there, and ``as_of`` when. ``fed_from`` and ``fed_until``: the e-detector
+    was given the window's rows from this time on whose labels were known by that time; None: none
+    of them yet.
     """
 
     window: Window
     revision: int
+    as_of: datetime
     counts: RowCounts
     fed_from: datetime
     fed_until: datetime | None
@@ -39,6 +41,7 @@ class Visited:
         return {
             "window": self.window.to_dict(),
             "revision": self.revision,
+            "as_of": self.as_of.isoformat(),
             "n_predictions": self.counts.n_predictions,
             "n_labelled": self.counts.n_labelled,
             "latest_label": None if latest is None else latest.isoformat(),
@@ -53,6 +56,7 @@ class Visited:
         return cls(
             Window.from_dict(data["window"]),
             int(data["revision"]),
+            datetime.fromisoformat(data["as_of"]),
             counts,
             datetime.fromisoformat(data["fed_from"]),
             _time(data["fed_until"]),

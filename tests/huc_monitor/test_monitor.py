@@ -198,6 +198,15 @@ def test_late_labels_make_a_revision_and_feed_the_detector_once():
     assert kept[3, 0] < kept[3, 1], "the first audit stays on record"
 
 
+def test_asking_as_of_an_earlier_time_revises_nothing():
+    log, labels = make_log(3, 400, late_share=0.2)
+    monitor = make(log, labels, revisit="9d")
+    monitor.check(after(6))
+    before = states(monitor)
+    assert monitor.check(after(4)).records == ()
+    assert states(monitor) == before
+
+
 def test_a_revision_of_an_older_window_changes_no_alert():
     log, labels = make_log(4, 3000, broken_from=1, late_share=0.2)
     monitor = make(log, labels, revisit="9d")
