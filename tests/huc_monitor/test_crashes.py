@@ -16,7 +16,7 @@ from huc_monitor.retraining import RetrainingPolicy
 from huc_monitor.tracking import MemoryTracker
 
 ORACLES = Path(__file__).parents[1] / "oracles"
-TIMES = ["2024-03-06T06:00+00:00", "2024-03-09T12:00+00:00"]
+TIMES = ["2024-03-04T06:00+00:00", "2024-03-06T12:00+00:00"]
 
 
 class CrashError(BaseException):
@@ -113,8 +113,8 @@ def test_dying_before_or_after_any_write_or_message_changes_nothing(every):
 
 
 def kill(folder: Path, n: int) -> dict:
-    log, labels = make_log(7, 300, broken_from=3, late_share=0.1)
-    config = write_project(folder, log, labels, windows=", revisit: 6d")
+    log, labels = make_log(4, 300, broken_from=2, late_share=0.1)
+    config = write_project(folder, log, labels, windows=", revisit: 4d")
     command = [sys.executable, str(ORACLES / "killing.py"), str(config), str(n), "1", *TIMES]
     done = subprocess.run(command, capture_output=True, text=True, check=False, timeout=900)
     assert done.returncode == 0, done.stderr
@@ -132,7 +132,7 @@ def test_a_hundred_killed_checks_leave_what_one_leaves_that_was_not_killed(tmp_p
     found = kill(tmp_path, 100)
     assert found["wrong"] == 0
     assert found["killed"] >= 90
-    assert len(set(found["records_when_killed"])) >= 5, "kills were spread over the whole check"
+    assert len(set(found["records_when_killed"])) >= 4, "kills were spread over the whole check"
 
 
 def test_of_two_checks_started_at_once_one_works_and_nothing_is_duplicated(tmp_path):
