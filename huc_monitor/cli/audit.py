@@ -30,7 +30,7 @@ def run(
     ] = None,
     bounds: Annotated[
         str, typer.Option(help="How moments are bounded: bootstrap, sharp or theorem.")
-    ] = "theorem",
+    ] = "bootstrap",
     confidence: Annotated[
         float, typer.Option(help="Probability with which all bounds hold together.")
     ] = 0.95,

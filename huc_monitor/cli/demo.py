@@ -64,5 +64,5 @@ def audit_cancellation() -> AuditResult:
         labels,
         tree=hm.LabelTree.from_nested(_TREE, root="discharge"),
         utilities=[hm.Payoff("outcome", _WORTH)],
-        bounds="theorem",
+        bounds=None,
     )

@@ -71,7 +71,7 @@ def test_the_table_shows_the_numbers_of_the_library(capsys, log, frame, tree_fil
         frame["y"],
         tree=tree,
         utilities=[hm.LevelCorrectness(level=1)],
-        bounds="theorem",
+        bounds="bootstrap",
     )
     row = result.to_frame().iloc[0]
     assert (code, err) == (0, "")
@@ -89,7 +89,7 @@ def test_json_is_the_result_of_the_library(capsys, log, frame, tree_file):
         frame["y"],
         tree=tree,
         utilities=levels,
-        bounds="theorem",
+        bounds="bootstrap",
         confidence_level=0.9,
     )
     assert document["audit"] == json.loads(json.dumps(result.to_dict()))
@@ -197,7 +197,7 @@ def test_a_utility_can_be_written_in_short(capsys, log, frame, tree_file, text, 
     options = ["--tree", tree_file, "--label", "y", "--utility", text]
     document = audit_json(capsys, log, *options)
     tree = hm.LabelTree.from_nested(TREE)
-    result = hm.audit(frame[LEAVES], frame["y"], tree=tree, utilities=[utility], bounds="theorem")
+    result = hm.audit(frame[LEAVES], frame["y"], tree=tree, utilities=[utility])
     assert document["audit"] == json.loads(json.dumps(result.to_dict()))
 
 
