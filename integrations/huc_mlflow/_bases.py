@@ -1,0 +1,197 @@
+"""Base models: fetch them, find out their classes, refuse those without probabilities."""
+
+from __future__ import annotations
+
+import shutil
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import mlflow
+import numpy as np
+from mlflow.models import Model
+
+from huc_mlflow._huc_runtime_1 import load_payload
+from huc_mlflow._huc_runtime_1.base import as_matrix, native_predict_proba
+from huc_monitor.errors import InvalidInputError
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from huc_monitor.hierarchy import LabelTree
+
+RUNTIME = "_huc_runtime_1"
+_NATIVE = ("sklearn", "xgboost", "lightgbm")
+# Written by MLflow into a local store when a registered model is loaded; wrong in a copy.
+_LEFT_OUT = shutil.ignore_patterns("registered_model_meta", "__pycache__")
+
+
+@dataclass(frozen=True, slots=True)
+class BaseModel:
+    """A base model on disk, and the stages already around it when it was itself recalibrated."""
+
+    folder: Path
+    model: Model
+    stages: tuple[dict[str, Any], ...]
+    payload: dict[str, Any] | None
+
+
+def uri_of(base: Any) -> str:
+    """Return the URI of a base given as URI, path, or what ``log_model`` returned."""
+    uri = getattr(base, "model_uri", base)
+    if not isinstance(uri, str | Path) or not str(uri):
+        msg = (
+            "`base` must be a model URI such as 'models:/name@champion', a folder, or what "
+            f"log_model returned; got {type(base).__name__}. Log the base model first."
+        )
+        raise InvalidInputError(msg)
+    return str(uri)
+
+
+def fetch(base: Any, folder: Path) -> BaseModel:
+    """Copy the root base model into `folder` / "base"; a recalibrated base is taken apart."""
+    uri = uri_of(base)
+    if Path(uri).is_dir():
+        source = Path(uri)
+    else:
+        source = Path(mlflow.artifacts.download_artifacts(uri, dst_path=_made(folder / "fetched")))
+    if not (source / "MLmodel").is_file():
+        msg = f"`base` must be an MLflow model; {uri!r} has no MLmodel file."
+        raise InvalidInputError(msg)
+    model = Model.load(str(source))
+    payload = None
+    if is_recalibrated(model):
+        data = data_folder(source, model)
+        payload = load_payload(data)
+        source = data / "base"
+        model = Model.load(str(source))
+    target = folder / "data" / "base"
+    shutil.copytree(source, target, ignore=_LEFT_OUT)
+    stages = () if payload is None else tuple(payload["stages"])
+    return BaseModel(target, model, stages, payload)
+
+
+def is_recalibrated(model: Model) -> bool:
+    """Say whether a model was saved by this flavor."""
+    loader = model.flavors.get("python_function", {}).get("loader_module", "")
+    return str(loader).startswith("_huc_runtime_")
+
+
+def data_folder(source: Path, model: Model) -> Path:
+    """Where a recalibrated model keeps its payload."""
+    return source / model.flavors["python_function"]["data"]
+
+
+def _made(folder: Path) -> str:
+    folder.mkdir(parents=True, exist_ok=True)
+    return str(folder)
+
+
+def describe(
+    base: BaseModel, tree: LabelTree, classes: Sequence[str] | None, example: Any
+) -> dict[str, Any]:
+    """Find out how the base gives probabilities, of which classes, and what it answers by itself.
+
+    Returns
+    -------
+    dict
+        ``native``, ``output``, ``classes``, ``class_leaf``, ``probability_columns`` and
+        ``base_columns`` of the payload.
+    """
+    if base.payload is not None:
+        kept = ("native", "output", "classes", "class_leaf", "probability_columns", "base_columns")
+        _check_same_leaves(base.payload, tree)
+        return {name: base.payload[name] for name in kept}
+    loaded = mlflow.pyfunc.load_model(str(base.folder))
+    flavor = next((name for name in _NATIVE if name in base.model.flavors), None)
+    native = native_predict_proba(loaded) if flavor else None
+    raw: Any = loaded.get_raw_model() if flavor else None
+    if flavor == "sklearn" and native is None:
+        msg = (
+            f"`base` must give probabilities; {type(raw).__name__} has no predict_proba. "
+            "Wrap it, for example in sklearn.calibration.CalibratedClassifierCV."
+        )
+        raise InvalidInputError(msg)
+    columns = _input_columns(base.model)
+    labels = list(np.asarray(raw.classes_).tolist()) if native is not None else None
+    leaves = _class_leaves(labels, classes, base.model, tree)
+    found = {
+        "native": native is not None,
+        "output": _default_output(base.model, flavor) if native is not None else "probabilities",
+        "classes": labels if labels is not None else leaves,
+        "class_leaf": [tree.leaf_index(leaf) for leaf in leaves],
+        "probability_columns": None if native is not None else leaves,
+        "base_columns": columns if columns is not None else _feature_names(raw),
+    }
+    if native is None:
+        _check_output(base, loaded, found, example)
+    return found
+
+
+def _default_output(model: Model, flavor: str | None) -> str:
+    name = model.flavors["python_function"].get("predict_fn", "predict")
+    if name not in {"predict", "predict_proba"}:
+        msg = (
+            "`base` must answer with labels or probabilities; its pyfunc_predict_fn is "
+            f"{name!r}. Log it with 'predict' or 'predict_proba' ({flavor})."
+        )
+        raise InvalidInputError(msg)
+    return "labels" if name == "predict" else "probabilities"
+
+
+def _input_columns(model: Model) -> list[str] | None:
+    schema = None if model.signature is None else model.signature.inputs
+    if schema is None or schema.is_tensor_spec() or not schema.has_input_names():
+        return None
+    return [str(name) for name in schema.input_names()]
+
+
+def _feature_names(raw: Any) -> list[str] | None:
+    names = getattr(raw, "feature_names_in_", None)
+    return None if names is None else [str(name) for name in names]
+
+
+def _class_leaves(
+    labels: list[Any] | None, classes: Sequence[str] | None, model: Model, tree: LabelTree
+) -> list[str]:
+    """Leaf names in the order of the base's probability columns."""
+    known = list(tree.leaves)
+    if classes is not None:
+        given = [str(name) for name in classes]
+    elif labels is not None:
+        given = [str(label) for label in labels]
+    else:
+        outputs: Any = None if model.signature is None else model.signature.outputs
+        named = outputs is not None and not outputs.is_tensor_spec() and outputs.has_input_names()
+        given = [str(name) for name in outputs.input_names()] if named else []
+    if sorted(given) == sorted(known):
+        return given
+    shown = ", ".join(map(repr, given[:5])) or "none"
+    msg = (
+        f"`classes` must name each of the {len(known)} leaves of the tree once, in the order of "
+        f"the base's probability columns; the base says {shown}. Pass "
+        "classes=[leaf of the first column, leaf of the second, ...]."
+    )
+    raise InvalidInputError(msg)
+
+
+def _check_same_leaves(payload: dict[str, Any], tree: LabelTree) -> None:
+    before = payload["stages"][-1]["tree"]["leaves"] if payload["stages"] else payload["leaves"]
+    if list(tree.leaves) != list(before):
+        msg = (
+            "`recalibrator` must have the leaves of the recalibrated base, in the same order; got "
+            f"{', '.join(tree.leaves[:5])} for {', '.join(before[:5])}. Fit it on the same tree."
+        )
+        raise InvalidInputError(msg)
+
+
+def _check_output(base: BaseModel, loaded: Any, found: dict[str, Any], example: Any) -> None:
+    if example is None:
+        example = base.model.load_input_example(str(base.folder))
+    if example is None:
+        return
+    try:
+        as_matrix(loaded.predict(example), len(found["classes"]), found["probability_columns"])
+    except ValueError as error:
+        msg = f"`base` must give probabilities. {error}"
+        raise InvalidInputError(msg) from error

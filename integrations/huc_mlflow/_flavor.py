@@ -1,0 +1,256 @@
+"""The MLflow flavor: a base model with its recalibration, saved, logged and loaded."""
+
+from __future__ import annotations
+
+import json
+import os
+import sys
+import tempfile
+import warnings
+from contextlib import contextmanager
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import mlflow.pyfunc
+from mlflow.models import Model, ModelSignature
+from mlflow.types import ColSpec, DataType, ParamSchema, ParamSpec, Schema
+from mlflow.types.schema import AnyType
+
+from huc_mlflow._bases import RUNTIME, data_folder, describe, fetch, is_recalibrated, uri_of
+from huc_mlflow._huc_runtime_1 import RecalibratedModel
+from huc_mlflow._huc_runtime_1.model import PAYLOAD
+from huc_mlflow._huc_runtime_1.rules import Rules
+from huc_mlflow._payload import SCHEMA_VERSION, stage_of
+from huc_monitor.errors import InvalidInputError
+from huc_monitor.hierarchy import LabelTree
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Mapping, Sequence
+
+    from mlflow.models.model import ModelInfo
+
+FLAVOR_NAME = "huc"
+_PARAMETER = ParamSpec("predict_method", "string", "default")
+# MLflow refuses whole numbers for "double"; numbers are therefore declared as anything.
+_TYPES = {"text": DataType.string, "boolean": DataType.boolean, "time": DataType.datetime}
+_HERE = Path(__file__).parent
+
+
+def save_model(
+    path: str | Path,
+    base: Any,
+    recalibrator: Any,
+    *,
+    tree: LabelTree | None = None,
+    classes: Sequence[str] | None = None,
+    input_example: Any = None,
+    pip_requirements: Sequence[str] | None = None,
+    metadata: dict[str, Any] | None = None,
+    mlflow_model: Model | None = None,
+) -> None:
+    """Save a base model and its recalibration as one MLflow model.
+
+    The result keeps the base's signature and its default output, labels or probabilities. Callers
+    may ask for ``params={"predict_method": "predict" | "predict_proba" | "decision"}``. It loads
+    with ``mlflow.pyfunc.load_model`` where only MLflow, numpy and the base's requirements are
+    installed.
+
+    Parameters
+    ----------
+    path : path
+        Folder to create.
+    base : str, path or ModelInfo
+        scikit-learn, XGBoost, LightGBM, or any pyfunc model that returns probabilities. The base
+        may be recalibrated itself: then its root base is kept and the new stage is appended, so
+        the recalibrator must have been fitted on what that model returns.
+    recalibrator : HUCBoost or Scaling
+        Fitted.
+    tree : LabelTree, optional
+        Of a scaling, which knows only leaves; HUCBoost brings its own.
+    classes : list of leaf names, optional
+        What the base's probability columns are, in order. Needed where the base does not say:
+        a model trained on codes, or a pyfunc that returns an array.
+    input_example : optional
+        Input to try the base with.
+    pip_requirements : list of str, optional
+        The base's own when left out.
+    metadata : dict, optional
+    mlflow_model : mlflow.models.Model, optional
+        Handed in by MLflow when logging.
+    """
+    stage = stage_of(recalibrator, tree)
+    label_tree = _tree_of(recalibrator, tree, stage)
+    model = Model() if mlflow_model is None else mlflow_model
+    with tempfile.TemporaryDirectory() as scratch:
+        root = fetch(base, Path(scratch))
+        payload = {
+            "schema_version": SCHEMA_VERSION,
+            "leaves": list(label_tree.leaves),
+            **describe(root, label_tree, classes, input_example),
+            "stages": [*root.stages, stage],
+        }
+        signature = _signature(root.model.signature, payload)
+        text = json.dumps(payload, allow_nan=False, ensure_ascii=False)
+        (Path(scratch) / "data" / PAYLOAD).write_text(text, "utf-8")
+        model.add_flavor(
+            FLAVOR_NAME,
+            runtime=1,
+            n_stages=len(payload["stages"]),
+            n_updates=sum(len(item["updates"]) for item in payload["stages"]),
+            classes=[str(label) for label in payload["classes"]],
+        )
+        with _environment(MLFLOW_UV_AUTO_DETECT="false"), warnings.catch_warnings():
+            # The base's signature is taken over, so there is nothing to infer from an example.
+            warnings.filterwarnings("ignore", message=".*input example was not provided")
+            mlflow.pyfunc.save_model(
+                str(path),
+                loader_module=RUNTIME,
+                data_path=str(Path(scratch) / "data"),
+                code_paths=[str(_HERE / RUNTIME)],
+                mlflow_model=model,
+                signature=signature,
+                pip_requirements=_requirements(root.folder, pip_requirements),
+                metadata=metadata,
+            )
+
+
+def log_model(
+    base: Any,
+    recalibrator: Any,
+    *,
+    name: str = "recalibrated",
+    registered_model_name: str | None = None,
+    tags: dict[str, Any] | None = None,
+    run_id: str | None = None,
+    **options: Any,
+) -> ModelInfo:
+    """Log a base model and its recalibration as one MLflow model.
+
+    Parameters
+    ----------
+    base, recalibrator
+        As in `save_model`.
+    name : str
+        Of the logged model.
+    registered_model_name : str, optional
+        Register it as the next version under this name as well.
+    tags : dict, optional
+        On the logged model.
+    run_id : str, optional
+        Log into this run instead of the active one. Use a run of its own: MLflow copies all
+        metrics of the run onto a new model.
+    **options
+        As in `save_model`.
+    """
+    return Model.log(
+        artifact_path=None,
+        name=name,
+        flavor=sys.modules["huc_mlflow"],
+        registered_model_name=registered_model_name,
+        tags=tags,
+        run_id=run_id,
+        base=base,
+        recalibrator=recalibrator,
+        **options,
+    )
+
+
+def load_model(model_uri: Any) -> RecalibratedModel:
+    """Load a recalibrated model with its own methods.
+
+    Beyond ``predict`` it has ``predict_proba``, ``base_probabilities``, ``recalibrate``,
+    ``decisions``, ``classes`` and ``payload``. ``mlflow.pyfunc.load_model`` gives the plain form.
+    """
+    uri = uri_of(model_uri)
+    folder = Path(uri if Path(uri).is_dir() else mlflow.artifacts.download_artifacts(uri))
+    model = Model.load(str(folder))
+    if not is_recalibrated(model):
+        msg = (
+            f"`model_uri` must be a model saved by huc_mlflow; {uri!r} is not. "
+            "Load it with mlflow.pyfunc.load_model."
+        )
+        raise InvalidInputError(msg)
+    return RecalibratedModel(data_folder(folder, model))
+
+
+def _tree_of(recalibrator: Any, tree: LabelTree | None, stage: dict[str, Any]) -> LabelTree:
+    own = getattr(recalibrator, "tree", None)
+    return own or tree or LabelTree.flat(stage["tree"]["leaves"])
+
+
+def _signature(base: ModelSignature | None, payload: dict[str, Any]) -> ModelSignature:
+    """Return the base's signature, with the method parameter and the columns of subgroups."""
+    needed = {
+        name: stage["groups"]["columns"].get(name)
+        for stage in payload["stages"]
+        for name in Rules(stage["groups"]).columns
+    }
+    inputs = None if base is None else base.inputs
+    params = [] if base is None or base.params is None else list(base.params.params)
+    params = [spec for spec in params if spec.name != _PARAMETER.name]
+    if inputs is not None:
+        inputs = _with_columns(inputs, needed)
+    return ModelSignature(
+        inputs=inputs,
+        outputs=None if base is None else base.outputs,
+        params=ParamSchema([*params, _PARAMETER]),
+    )
+
+
+def _with_columns(inputs: Schema, needed: Mapping[str, str | None]) -> Schema:
+    named = not inputs.is_tensor_spec() and inputs.has_input_names()
+    absent = [name for name in needed if not named or name not in inputs.input_names()]
+    if not absent:
+        return inputs
+    if not named:
+        msg = (
+            f"`base` must have named input columns, because the subgroups need "
+            f"{', '.join(map(repr, absent))}; its signature has none. Log the base with a "
+            "signature inferred from a DataFrame."
+        )
+        raise InvalidInputError(msg)
+    # Optional, so that the runtime can say which subgroup misses its column.
+    extra = [
+        ColSpec(_TYPES.get(needed[name] or "", AnyType()), name, required=False) for name in absent
+    ]
+    return Schema([*inputs.inputs, *extra])
+
+
+def _requirements(folder: Path, given: Sequence[str] | None) -> list[str]:
+    """Return the base's requirements and the runtime's; inferring them would take 14 seconds."""
+    lines = list(given) if given is not None else _base_requirements(folder)
+    names = {_project(line) for line in lines}
+    for package in ("mlflow", "numpy", "pandas"):
+        # The full MLflow distribution brings numpy and pandas; a skinny one does not.
+        if package not in names and not (package == "mlflow" and "mlflow-skinny" in names):
+            module = sys.modules[package]
+            lines.append(f"{package}=={module.__version__}")
+    return lines
+
+
+def _base_requirements(folder: Path) -> list[str]:
+    file = folder / "requirements.txt"
+    lines = file.read_text("utf-8").splitlines() if file.is_file() else []
+    kept = [line.strip() for line in lines if line.strip() and not line.lstrip().startswith("#")]
+    return [f"-c {folder / 'constraints.txt'}" if line.startswith("-c ") else line for line in kept]
+
+
+def _project(line: str) -> str:
+    name = line.split(";", 1)[0]
+    for mark in "[=<>!~@ ":
+        name = name.split(mark)[0]
+    return name.strip().lower().replace("_", "-")
+
+
+@contextmanager
+def _environment(**values: str) -> Iterator[None]:
+    before = {name: os.environ.get(name) for name in values}
+    os.environ.update(values)
+    try:
+        yield
+    finally:
+        for name, value in before.items():
+            if value is None:
+                os.environ.pop(name, None)
+            else:
+                os.environ[name] = value
