@@ -107,8 +107,10 @@ def draw_pictures(
             pictures["icicle"] = icicle(window, report.tree, width=tree_width)
         if worst.moment != 0:
             pictures["waterfall"] = waterfall(window, worst)
-            if window.curve is not None and window.curve.predicted:
-                pictures["reliability"] = reliability(window.curve, worst)
+            curve = window.curve
+            if curve is not None and curve.predicted:
+                shown = window.find(curve.node, curve.subgroup, curve.utility) or worst
+                pictures["reliability"] = reliability(curve, shown)
     if len(report.windows) > 1:
         pictures["heat_map"] = heat_map(report)
         pictures["timeline"] = timeline(report)

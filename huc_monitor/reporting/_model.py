@@ -98,6 +98,13 @@ class WindowView:
             return None
         return finding(self.candidates.iloc[int(self.candidates["rank"].argmax())])
 
+    def find(self, node: str, subgroup: str, utility: str) -> Finding | None:
+        """Return one candidate, None if it is not among them."""
+        frame = self.candidates
+        mine = (frame["node"] == node) & (frame["subgroup"] == subgroup)
+        rows = frame[mine & (frame["utility"] == utility)]
+        return None if rows.empty else finding(rows.iloc[0])
+
     def worst_by(self, column: str) -> dict[str, Finding]:
         """Return the worst candidate for each value of a column, in the column's order."""
         if column not in self._worst:

@@ -129,7 +129,7 @@ def worst(report: Report) -> str:
     parts = []
     curve = window.curve
     if curve is not None and curve.predicted:
-        shown = _same(window, curve.node, curve.subgroup, curve.utility) or found
+        shown = window.find(curve.node, curve.subgroup, curve.utility) or found
         picture = _charts.reliability(curve, shown)
         rows = zip(
             curve.predicted,
@@ -146,7 +146,7 @@ def worst(report: Report) -> str:
             [[*(_words.plain(v) for v in row[:-1]), f"{row[-1]:,.0f}"] for row in rows],
         )
         lead = (
-            f"“{found.node}” for {_words.whom(found.subgroup)}. On the dotted line predictions "
+            f"“{shown.node}” for {_words.whom(shown.subgroup)}. On the dotted line predictions "
             "would be right; the shaded range is where the gap is largest. Bands are two standard "
             "errors of each point, for the eye only; below, the sum over rows up to each score."
         )
@@ -163,15 +163,6 @@ def worst(report: Report) -> str:
         )
     )
     return f'<div class="two">{"".join(parts)}</div>' if len(parts) > 1 else parts[0]
-
-
-def _same(window: WindowView, node: str, subgroup: str, utility: str) -> Finding | None:
-    from huc_monitor.reporting._model import finding
-
-    frame = window.candidates
-    mine = (frame["node"] == node) & (frame["subgroup"] == subgroup)
-    rows = frame[mine & (frame["utility"] == utility)]
-    return None if rows.empty else finding(rows.iloc[0])
 
 
 def _figure(name: str, title: str, lead: str, picture: Picture, table: str) -> str:
@@ -228,7 +219,7 @@ def _alert_table(report: Report) -> str:
         for alert in report.alerts[:_MAX_ALERTS]
     ]
     columns = ["Now", "Branch", "For whom", "Utility", "Since", "Last seen"]
-    kinds = {"Since": "date"}
+    kinds = {"For whom": "name", "Since": "date", "Last seen": "words"}
     return html.table("Alerts", [(name, kinds.get(name, "")) for name in columns], rows)
 
 

@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import base64
+import dataclasses
 import hashlib
 import json
 import re
@@ -340,6 +341,19 @@ def test_there_is_a_picture_for_everything_that_is_known():
         "waterfall",
         "reliability",
     }
+
+
+def test_the_curve_is_drawn_for_its_own_candidate_not_for_the_worst():
+    given = seeded_audit()
+    frame = given["source"].to_frame()
+    other = frame[frame["node"] != given["curve"].node].iloc[0]
+    curve = dataclasses.replace(
+        given["curve"], node=other["node"], utility=other["utility"], subgroup="all"
+    )
+    picture = draw_pictures(**given | {"curve": curve})["reliability"]
+    assert picture.description.startswith(f"{other['node']}: ")
+    page = Page(render_report(**given | {"curve": curve}))
+    assert f"“{other['node']}” for everyone. On the dotted line" in page.words
 
 
 def numbers(text: str) -> list[float]:
