@@ -134,7 +134,7 @@ def rate(alarms: list[np.ndarray]) -> dict[str, Any]:
     per_stream = np.array([alarm.mean() for alarm in alarms])
     error = per_stream.std(ddof=1) / math.sqrt(per_stream.size)
     # Without a single alarm the error is 0 too, and the rule of three says how little that means.
-    at_most = per_stream.mean() + 2 * error if error else 3 / sum(map(len, alarms))
+    at_most = max(per_stream.mean() + 2 * error, 3 / sum(map(len, alarms)))
     return {
         "per_batch": round(float(per_stream.mean()), 5),
         "error": round(float(error), 5),
