@@ -31,6 +31,7 @@ if TYPE_CHECKING:
 
 _PARQUET: Final = (".parquet", ".pq")
 _CSV: Final = (".csv", ".csv.gz", ".tsv")
+_ZONED: Final = ("TIMESTAMP WITH TIME ZONE", "TIMESTAMPTZ_NS")
 _WALL: Final = ("TIMESTAMP", "TIMESTAMP_S", "TIMESTAMP_MS", "TIMESTAMP_NS", "DATE")
 _WHOLE: Final = ("TINYINT", "SMALLINT", "INTEGER", "BIGINT", "UINTEGER", "UBIGINT", "HUGEINT")
 
@@ -228,7 +229,7 @@ class DuckTable:
         if not self.columns()[time].startswith("TIMESTAMP"):
             return False
         moment = f"{_quote(time)}::TIMESTAMPTZ AT TIME ZONE 'UTC'"
-        if self.columns()[time] != "TIMESTAMP WITH TIME ZONE":
+        if self.columns()[time] not in _ZONED:
             moment = f"{_quote(time)}::TIMESTAMP"
         same = " AND ".join(
             f"{_partition_text(name, self.columns()[name])} = strftime({moment}, {_literal(form)})"
@@ -290,11 +291,14 @@ class DuckTable:
         if self.columns()[time.name] == "VARCHAR":
             self._connection.execute(f"SET TimeZone = {_literal(time.time_zone)}")
             return f"TRY_CAST(concat({column}) AS TIMESTAMPTZ)"
+        if self.columns()[time.name] == "TIMESTAMPTZ_NS":
+            # DuckDB refuses to compare nanoseconds with the microseconds of a parameter.
+            return f"CAST({column} AS TIMESTAMPTZ)"
         return column
 
     def _bound(self, time: TimeColumn, moment: datetime) -> Any:
         kind = self.columns()[time.name]
-        if kind in {"TIMESTAMP WITH TIME ZONE", "VARCHAR"}:
+        if kind in {*_ZONED, "VARCHAR"}:
             return moment.astimezone(UTC)
         if kind in _WALL:
             return wall_bound(moment, time.zone)
