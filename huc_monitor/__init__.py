@@ -12,8 +12,10 @@ from types import ModuleType
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
+    from huc_monitor.alerts import AlertPolicy
     from huc_monitor.audit import AuditResult, audit
     from huc_monitor.decomposition import UtilityRows, decompose
+    from huc_monitor.drift import DriftPolicy
     from huc_monitor.errors import (
         HUCError,
         InvalidInputError,
@@ -22,6 +24,8 @@ if TYPE_CHECKING:
         UnknownNameError,
     )
     from huc_monitor.hierarchy import LabelTree
+    from huc_monitor.monitor import CheckResult, Monitor
+    from huc_monitor.opening import open_monitor
     from huc_monitor.planning import (
         AlarmDelay,
         InitialModel,
@@ -39,9 +43,12 @@ if TYPE_CHECKING:
         Update,
         VectorScaling,
     )
+    from huc_monitor.records import WindowRecord
     from huc_monitor.reporting import draw_pictures, write_report
+    from huc_monitor.retraining import RetrainingPolicy
     from huc_monitor.sequential import EDetector, EDetectorStep
     from huc_monitor.subgroups import Subgroups
+    from huc_monitor.tolerance import Tolerance, ToleranceRule
     from huc_monitor.utilities import (
         ActionPayoff,
         BinaryAction,
@@ -55,16 +62,21 @@ if TYPE_CHECKING:
         TopK,
         Utility,
     )
+    from huc_monitor.windows import CountWindows, TimeWindows
 
 __version__ = "0.1.0"
 
 __all__ = [
     "ActionPayoff",
     "AlarmDelay",
+    "AlertPolicy",
     "AuditResult",
     "BinaryAction",
+    "CheckResult",
+    "CountWindows",
     "CustomUtility",
     "DirichletScaling",
+    "DriftPolicy",
     "EDetector",
     "EDetectorStep",
     "GreedyPathCorrectness",
@@ -76,12 +88,17 @@ __all__ = [
     "LabelTree",
     "LevelCorrectness",
     "MissingExtraError",
+    "Monitor",
     "Payoff",
     "RankPayoff",
+    "RetrainingPolicy",
     "SelectiveReport",
     "Subgroups",
     "SubtreeIndicator",
     "TemperatureScaling",
+    "TimeWindows",
+    "Tolerance",
+    "ToleranceRule",
     "TopK",
     "UCBoost",
     "UnknownNameError",
@@ -89,6 +106,7 @@ __all__ = [
     "Utility",
     "UtilityRows",
     "VectorScaling",
+    "WindowRecord",
     "__version__",
     "audit",
     "decompose",
@@ -96,6 +114,7 @@ __all__ = [
     "draw_pictures",
     "labels_needed",
     "n_star",
+    "open_monitor",
     "pilot_candidates",
     "simulate_alarm",
     "write_report",
@@ -104,10 +123,14 @@ __all__ = [
 _HOME = {
     "ActionPayoff": "utilities",
     "AlarmDelay": "planning",
+    "AlertPolicy": "alerts",
     "AuditResult": "audit",
     "BinaryAction": "utilities",
+    "CheckResult": "monitor",
+    "CountWindows": "windows",
     "CustomUtility": "utilities",
     "DirichletScaling": "recalibration",
+    "DriftPolicy": "drift",
     "EDetector": "sequential",
     "EDetectorStep": "sequential",
     "GreedyPathCorrectness": "utilities",
@@ -119,12 +142,17 @@ _HOME = {
     "LabelTree": "hierarchy",
     "LevelCorrectness": "utilities",
     "MissingExtraError": "errors",
+    "Monitor": "monitor",
     "Payoff": "utilities",
     "RankPayoff": "utilities",
+    "RetrainingPolicy": "retraining",
     "SelectiveReport": "utilities",
     "Subgroups": "subgroups",
     "SubtreeIndicator": "utilities",
     "TemperatureScaling": "recalibration",
+    "TimeWindows": "windows",
+    "Tolerance": "tolerance",
+    "ToleranceRule": "tolerance",
     "TopK": "utilities",
     "UCBoost": "recalibration",
     "UnknownNameError": "errors",
@@ -132,12 +160,14 @@ _HOME = {
     "Utility": "utilities",
     "UtilityRows": "decomposition",
     "VectorScaling": "recalibration",
+    "WindowRecord": "records",
     "audit": "audit",
     "decompose": "decomposition",
     "detectable_size": "planning",
     "draw_pictures": "reporting",
     "labels_needed": "planning",
     "n_star": "planning",
+    "open_monitor": "opening",
     "pilot_candidates": "planning",
     "simulate_alarm": "planning",
     "write_report": "reporting",

@@ -6,7 +6,6 @@ from importlib.metadata import entry_points
 from typing import TYPE_CHECKING, Any
 
 from huc_monitor.alerts import AlertPolicy
-from huc_monitor.config import Config, load_config
 from huc_monitor.monitor import Monitor
 from huc_monitor.notifying import make_notifier
 from huc_monitor.retraining import RetrainingPolicy
@@ -17,6 +16,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
     from pathlib import Path
 
+    from huc_monitor.config import Config
     from huc_monitor.records import WindowRecord
     from huc_monitor.retraining import Retrainer
     from huc_monitor.tracking import Tracker
@@ -46,6 +46,8 @@ def open_monitor(
     artifacts : callable, optional
         As in `Monitor`.
     """
+    from huc_monitor.config import Config, load_config  # pydantic takes a while to import
+
     given = config if isinstance(config, Config) else load_config(config)
     settings = given.settings
     chosen = open_tracker(given) if tracker is None else tracker

@@ -1,4 +1,29 @@
-"""The monitor: audits windows as their labels mature, keeps state, raises alerts."""
+"""The monitor: audits windows as their labels mature, keeps state, raises alerts.
+
+What it does in the cases that go wrong elsewhere; each has a test of that name.
+
+* **It dies half-way**, anywhere, and is run again: records, state and messages come out as if it
+  had not died. A message may be delivered twice, with the same key.
+* **Two checks at once**: one works; the other leaves, or waits if told to.
+* **Clock changes, label lag**: see `huc_monitor.windows`.
+* **An empty day** is recorded as empty; alerts stay as they are.
+* **Few labels**: recorded as thin, with the reason. The e-detector, which is valid for any number
+  of rows, still gets them.
+* **Late labels**: within `revisit` of its end, a window whose counts have changed is audited again
+  as a new revision. The first audit stays on record. Only a revision of the newest judged window
+  can change an alert. The e-detector gets rows whose labels were late when they come, once; without
+  a label time they cannot be told from the others, and are left out.
+* **A changed tree**, utility, subgroup rule, window or bound is another monitor, with windows,
+  records and state of its own. The old ones stay where they are.
+* **A changed tolerance** keeps the monitor; the e-detector starts afresh, and its record says so.
+* **A changed model version** resets the e-detector, and its record says so. Alerts go on: a new
+  version is what resolves them. Windows are not split: they say what was served.
+* **Class columns in another order** do not matter.
+* **An unknown label** or unusable row is set aside and counted. Too many of them: that window is
+  recorded as failed, people are told, and the others are audited.
+* **A changed subgroup value**: cut points and values are frozen from the reference.
+* **A message that cannot be sent**, or a retraining that fails, is kept and tried again.
+"""
 
 from __future__ import annotations
 
