@@ -84,7 +84,7 @@ def _tone(moment: float, limit: float) -> str:
     return tone if tone != "z" else ("o1" if moment < 0 else "u1")
 
 
-def _columns(x: Scale, top: float, bottom: float, reach: float, about: int = 5) -> list[Mark]:
+def _columns(x: Scale, top: float, bottom: float, reach: float, about: int = 4) -> list[Mark]:
     """Draw vertical grid lines with signed labels below."""
     marks: list[Mark] = []
     values = ticks(max(x.low, -reach), min(x.high, reach), about)
@@ -266,14 +266,12 @@ def _running(curve: ReliabilityCurve, found: Finding, x: Scale) -> list[Mark]:
         )
         for value in ticks(low, high, 3)
     ]
-    said = f"{_words.signed(found.moment)} {_words.bounds(found)}".strip()
-    middle = x(((found.low or 0.0) + (found.high or 0.0)) / 2)
-    middle = min(max(middle, x.start + 60), x.stop - 60)
+    said = f"in the range {_words.signed(found.moment)} {_words.bounds(found)}".strip()
     return [
         *_interval(x, found, top, bottom),
         zero,
         *numbers,
         Path(tuple(corners), "strong"),
         Text(0, top - 8, f"running sum of {fitted(curve.node, 150, 'note')}'s share", "note"),
-        Text(middle, bottom - 6, said, "alarm" if found.status == "sure" else "name", "middle"),
+        Text(x.stop, top - 8, said, "alarm" if found.status == "sure" else "name", "end"),
     ]

@@ -127,7 +127,13 @@ def verdict(report: Report) -> str:
         return f"{_branches(sure)} surely above tolerance."
     if possible:
         return f"{_branches(possible)} above tolerance, but it may be chance."
-    return "Every branch is within tolerance."
+    if worst.upper is None:
+        return "Every branch is within tolerance."
+    above = [f for f in window.worst_by("node").values() if (f.upper or 0.0) > (f.tolerance or 0.0)]
+    if above:
+        most = max(found.upper or 0.0 for found in above)
+        return f"No branch exceeds its tolerance, but {plain(most)} cannot be ruled out."
+    return "Every branch is surely within tolerance."
 
 
 def _branches(count: int) -> str:
@@ -149,8 +155,9 @@ def _what(worst: Finding) -> str:
     money = ""
     if worst.in_units is not None:
         money = f", {abs(worst.in_units):,.4g} {worst.units}"
+    start = "The largest gap: at branch" if worst.status == "within" else "At branch"
     return (
-        f"At branch “{worst.node}”, predictions {worst.direction} the utility “{worst.utility}” "
+        f"{start} “{worst.node}”, predictions {worst.direction} the utility “{worst.utility}” "
         f"for {whom(worst.subgroup)} by {plain(abs(worst.moment))} per prediction of the "
         f"window{money}, where the predicted utility is {interval(worst)} ({worst.n:,.0f} rows)."
     )

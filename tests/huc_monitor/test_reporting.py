@@ -109,7 +109,12 @@ def test_the_same_records_give_the_same_bytes_in_any_order(tmp_path):
         ((0.05, -0.03), 0.005, "2 branches are surely above tolerance."),
         ((0.05, -0.03), 0.02, "One branch is surely above tolerance."),
         ((0.05, -0.03), 0.04, "2 branches are above tolerance, but it may be chance."),
-        ((0.015, 0.0), 0.001, "Every branch is within tolerance."),
+        ((0.015, 0.0), 0.001, "Every branch is surely within tolerance."),
+        (
+            (0.015, 0.0),
+            0.01,
+            "No branch exceeds its tolerance, but 0.025 cannot be ruled out.",
+        ),
     ],
 )
 def test_the_verdict_counts_branches_by_how_sure_the_audit_is(moments, radius, verdict):
@@ -150,7 +155,7 @@ def test_the_last_revision_of_a_window_is_shown_and_pending_ones_are_not():
     second = record(1, audit_dict([candidate(node="cat", moment=0.01)], tree), revision=1)
     waiting = record(1, None, status="pending", reason=None)
     page = Page(render_report([second, waiting, first], tree=tree))
-    assert "Every branch is within tolerance." in page.words
+    assert "Every branch is surely within tolerance." in page.words
     assert len(page.data["windows"]) == 1
     assert "revision 1" in page.words
     assert "waits for labels" not in page.words
@@ -192,7 +197,7 @@ def test_records_bring_their_own_tolerances_and_levels():
     tree = small_tree()
     audit = audit_dict([candidate(node="cat", moment=0.05)], tree)
     page = Page(render_report([record(1, audit, tolerances=(0.1,), levels=(None,))], tree=tree))
-    assert "Every branch is within tolerance." in page.words
+    assert "Every branch is surely within tolerance." in page.words
     own = Page(render_report([record(1, audit, tolerances=(0.1,))], tree=tree, tolerance=0.01))
     assert "One branch is surely above tolerance." in own.words
 
