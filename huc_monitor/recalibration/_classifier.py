@@ -52,8 +52,8 @@ class HUCCalibratedClassifier(ClassifierMixin, MetaEstimatorMixin, BaseEstimator
     method : {"noise_aware", "huc", "uc", "temperature", "vector", "dirichlet"}
         ``"noise_aware"`` updates a branch only where its violation is statistically real;
         ``"huc"`` and ``"uc"`` are the paper's boosting; the others scale and do no boosting.
-    initial : {None, "temperature", "vector", "dirichlet"}, default "temperature"
-        Scaling that boosting starts from.
+    initial : {"auto", None, "temperature", "vector", "dirichlet"} or scaling, default "auto"
+        Scaling that boosting starts from; ``"auto"`` takes the one of least log loss over folds.
     cv : None, "prefit", int, or splitter, default None
         None keeps a fitted estimator and cross-fits an unfitted one in five folds; ``"prefit"``
         insists on a fitted one; a number or splitter fits a clone in any case.
@@ -90,7 +90,7 @@ class HUCCalibratedClassifier(ClassifierMixin, MetaEstimatorMixin, BaseEstimator
         utilities: Sequence[Utility] | None = None,
         subgroups: Subgroups | Mapping[str, Any] | None = None,
         method: str = "noise_aware",
-        initial: str | None = "temperature",
+        initial: str | Scaling | None = "auto",
         cv: Any = None,
         boost_options: Mapping[str, Any] | None = None,
     ) -> None:

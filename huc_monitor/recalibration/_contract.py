@@ -24,6 +24,9 @@ _HOME = {
 }
 
 
+AUTO = "auto"
+
+
 class Scaling(ABC):
     """A parametric map of the whole predicted distribution, fitted by log loss.
 
@@ -71,12 +74,21 @@ class Scaling(ABC):
 def scaling_class(kind: Any) -> type[Scaling]:
     """Find the scaling of that name."""
     if not isinstance(kind, str) or kind not in _HOME:
-        choices = ", ".join(map(repr, _HOME))
+        choices = ", ".join(map(repr, (*_HOME, AUTO)))
         msg = f"`initial` must be None, one of {choices}, or a fitted scaling; got {kind!r}."
         raise UnknownNameError(msg)
     module = import_module("huc_monitor.recalibration._scalings")
     found: type[Scaling] = getattr(module, _HOME[kind])
     return found
+
+
+def fit_scaling(kind: Any, probabilities: Any, labels: Any, **options: Any) -> Scaling:
+    """Fit the scaling of that name; "auto" fits all and keeps the best on held-out rows."""
+    if isinstance(kind, str) and kind == AUTO:
+        module = import_module("huc_monitor.recalibration._scalings")
+        best: Scaling = module.best_scaling(probabilities, labels, **options)
+        return best
+    return scaling_class(kind)().fit(probabilities, labels, **options)
 
 
 def scaling_from_dict(data: Mapping[str, Any]) -> Scaling:

@@ -212,34 +212,38 @@ def fit_map(
     return np.asarray(found.x, dtype=np.float64)
 
 
-def choose_strength(logit_map: LogitMap, sample: Sample, held_out: Sample | None) -> float:
-    """Strength of least log loss on held-out rows, or over folds; the strongest of equals."""
+def choose_strength(
+    logit_map: LogitMap, sample: Sample, held_out: Sample | None
+) -> tuple[float, float]:
+    """Strength of least log loss on held-out rows, or over folds, and that loss.
+
+    The strongest of equals. A map without a penalty has only strength zero to try.
+    """
+    strengths = STRENGTHS if logit_map.deviation(logit_map.start() + 1.0).any() else np.zeros(1)
     if held_out is not None:
-        losses = _losses(logit_map, sample, held_out)
+        losses = _losses(logit_map, sample, held_out, strengths)
     else:
         folds = _folds(sample.labels)
         shares = np.bincount(folds, weights=sample.share, minlength=_N_FOLDS)
-        losses = sum(
-            (
-                share * _losses(logit_map, sample.take(folds != fold), sample.take(folds == fold))
-                for fold, share in enumerate(shares)
-                if 0 < share < 1
-            ),
-            start=np.zeros(STRENGTHS.size),
-        )
-    return float(STRENGTHS[::-1][np.argmin(losses[::-1])])
+        losses = np.zeros(strengths.size)
+        for fold, share in enumerate(shares):
+            if 0 < share < 1:
+                rest, part = sample.take(folds != fold), sample.take(folds == fold)
+                losses += share * _losses(logit_map, rest, part, strengths)
+    best = strengths.size - 1 - int(np.argmin(losses[::-1]))
+    return float(strengths[best]), float(losses[best])
 
 
-def _losses(logit_map: LogitMap, sample: Sample, held_out: Sample) -> Floats:
+def _losses(logit_map: LogitMap, sample: Sample, held_out: Sample, strengths: Floats) -> Floats:
     """Held-out loss of every strength; each fit starts from the next stronger one.
 
     Weak penalties are slow to fit. Where the loss is well above the best so far, the weaker ones
     are given up: infinite.
     """
-    losses = np.full(STRENGTHS.size, np.inf)
+    losses = np.full(strengths.size, np.inf)
     theta = None
-    for place in range(STRENGTHS.size - 1, -1, -1):
-        theta = fit_map(logit_map, sample, float(STRENGTHS[place]), theta)
+    for place in range(strengths.size - 1, -1, -1):
+        theta = fit_map(logit_map, sample, float(strengths[place]), theta)
         losses[place] = log_loss(theta, logit_map, held_out)
         if losses[place] > _GIVE_UP * losses.min():
             break

@@ -30,7 +30,7 @@ if TYPE_CHECKING:
 
     from huc_monitor._program import Floats
 
-__all__ = ["DirichletScaling", "TemperatureScaling", "VectorScaling"]
+__all__ = ["DirichletScaling", "TemperatureScaling", "VectorScaling", "best_scaling"]
 
 _SCHEMA_VERSION = 1
 _LOWEST_LOGIT = -700.0  # exp() of it is positive, even after division by the number of leaves
@@ -41,6 +41,10 @@ class _LogLossScaling(Parametrised, Scaling):
     """Shared by the three scalings; a subclass says how parameters make logits."""
 
     q_min: float
+    held_out_log_loss_: float | None
+
+    def __init__(self, *, q_min: float = 1e-12) -> None:
+        self.q_min = q_min
 
     @abstractmethod
     def _map(self, n_leaves: int) -> LogitMap:
@@ -75,10 +79,12 @@ class _LogLossScaling(Parametrised, Scaling):
         if validation is not None:
             held_out = self._sample(validation[0], validation[1], tree, None)
         logit_map = self._map(tree.n_leaves)
-        strength = _check_strength(getattr(self, "regularization", 0.0))
+        strength, loss = _check_strength(getattr(self, "regularization", "auto")), None
         if strength is None:
-            strength = choose_strength(logit_map, sample, held_out)
-        return self._set(tree.leaves, fit_map(logit_map, sample, strength), strength, None)
+            strength, loss = choose_strength(logit_map, sample, held_out)
+        self._set(tree.leaves, fit_map(logit_map, sample, strength), strength)
+        self.held_out_log_loss_ = loss
+        return self
 
     def predict_proba(self, probabilities: Any) -> Floats:
         """Return scaled probabilities: new, positive, of the same shape.
@@ -154,7 +160,7 @@ class _LogLossScaling(Parametrised, Scaling):
             )
             raise InvalidInputError(msg)
         return made._set(
-            tuple(data["leaves"]), theta, data["regularization"], data["perturbation_width"]
+            tuple(data["leaves"]), theta, data["regularization"], width=data["perturbation_width"]
         )
 
     def _sample(self, probabilities: Any, labels: Any, tree: LabelTree, weights: Any) -> Sample:
@@ -169,12 +175,14 @@ class _LogLossScaling(Parametrised, Scaling):
         leaves: tuple[str, ...],
         theta: Floats,
         regularization: float,
-        width: float | None,
+        *,
+        width: float | None = None,
     ) -> Self:
         self.classes_ = np.array(leaves, dtype=object)
         self.theta_ = theta
         self.regularization_ = regularization
         self.perturbation_width_ = width
+        self.held_out_log_loss_ = None
         self._tree = LabelTree.flat(leaves)
         return self
 
@@ -198,6 +206,8 @@ class TemperatureScaling(_LogLossScaling):
     ----------
     inverse_temperature_ : float
         1 / T (rtf:eq:temperature-model); below 1 the base model was overconfident.
+    held_out_log_loss_ : float
+        Log loss on the validation data, or over the folds: comparable between scalings.
 
     Notes
     -----
@@ -212,9 +222,6 @@ class TemperatureScaling(_LogLossScaling):
     """
 
     kind: ClassVar[str] = "temperature"
-
-    def __init__(self, *, q_min: float = 1e-12) -> None:
-        self.q_min = q_min
 
     @property
     def inverse_temperature_(self) -> float:
@@ -243,6 +250,8 @@ class VectorScaling(_LogLossScaling):
         a and b (rtf:eq:vector-model).
     regularization_ : float
         The strength used.
+    held_out_log_loss_ : float or None
+        Log loss by which it was chosen; None where the strength was given.
 
     Examples
     --------
@@ -290,6 +299,8 @@ class DirichletScaling(_LogLossScaling):
     intercept_ : (K,) array
     regularization_ : float
         The strength used.
+    held_out_log_loss_ : float or None
+        Log loss by which it was chosen; None where the strength was given.
 
     Examples
     --------
@@ -318,6 +329,41 @@ class DirichletScaling(_LogLossScaling):
 
     def _map(self, n_leaves: int) -> LogitMap:
         return DirichletMap(n_leaves)
+
+
+def best_scaling(
+    probabilities: Any,
+    labels: Any,
+    *,
+    tree: LabelTree | None = None,
+    weights: Any = None,
+    validation: tuple[Any, ...] | None = None,
+    q_min: float = 1e-12,
+) -> Scaling:
+    """Fit the scaling that predicts held-out labels best.
+
+    Temperature, vector and Dirichlet scaling, each with its best regularisation, are compared by
+    log loss on the validation data, or over five folds without it. The one with fewest parameters
+    wins a tie. Parameters are those of a scaling's ``fit``.
+
+    Examples
+    --------
+    >>> p = [[0.9, 0.1]] * 40 + [[0.1, 0.9]] * 40
+    >>> best_scaling(p, ([0, 0, 0, 1] * 10) + ([1, 1, 1, 0] * 10)).kind
+    'temperature'
+    """
+    kinds: tuple[type[_LogLossScaling], ...] = (
+        TemperatureScaling,
+        VectorScaling,
+        DirichletScaling,
+    )
+    fitted = [
+        kind(q_min=q_min).fit(
+            probabilities, labels, tree=tree, weights=weights, validation=validation
+        )
+        for kind in kinds
+    ]
+    return min(fitted, key=lambda scaling: scaling.held_out_log_loss_ or 0.0)
 
 
 def _check_q_min(q_min: Any) -> None:

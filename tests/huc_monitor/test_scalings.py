@@ -19,6 +19,7 @@ from huc_monitor.recalibration._scalings import (
     DirichletScaling,
     TemperatureScaling,
     VectorScaling,
+    best_scaling,
 )
 
 SCALINGS = (TemperatureScaling, VectorScaling, DirichletScaling)
@@ -332,3 +333,44 @@ def test_a_class_without_labels_keeps_a_small_positive_probability():
         scaled = cls().fit(p[seen], labels[seen]).predict_proba(p)
         assert (scaled > 0).all()
         assert np.isfinite(scaled).all()
+
+
+def test_the_best_scaling_is_the_one_of_least_held_out_log_loss():
+    p, labels = draw(300, 3, seed=18)
+    q, truth = draw(300, 3, seed=19)
+    fitted = [cls().fit(p, labels, validation=(q, truth)) for cls in SCALINGS]
+    losses = [log_loss(scaling.predict_proba(q), truth) for scaling in fitted]
+    for scaling, loss in zip(fitted, losses, strict=True):
+        assert scaling.held_out_log_loss_ == pytest.approx(loss, abs=1e-6)
+    best = best_scaling(p, labels, validation=(q, truth))
+    assert best.kind == fitted[int(np.argmin(losses))].kind
+
+
+def test_the_best_scaling_mixes_leaves_only_where_that_helps():
+    rng = np.random.default_rng(20)
+    p = softmax(rng.normal(size=(2_000, 3)), axis=1)
+    matrix = np.array([[1.0, 1.0, 0.0], [0.0, 1.0, -1.0], [1.0, 0.0, 1.0]])
+    for truth, kind in ((softmax(2 * np.log(p), axis=1), "temperature"),
+                        (softmax(np.log(p) @ matrix.T, axis=1), "dirichlet")):  # fmt: skip
+        labels = (truth.cumsum(axis=1) < rng.random(2_000)[:, None]).sum(axis=1)
+        assert best_scaling(p, labels).kind == kind
+
+
+def test_boosting_can_start_from_the_best_scaling():
+    p, labels = draw(300, 3, seed=21)
+    boost = hm.HUCBoost(
+        tree=hm.LabelTree.flat(["a", "b", "c"]), utilities=[hm.TopK(1)], initial="auto"
+    ).fit(p, labels)
+    assert (
+        boost.initial_.to_dict()
+        == best_scaling(p * (1 - 1e-10) + 1e-10 / 3, labels, tree=boost.tree).to_dict()
+    )
+    again = hm.HUCBoost.from_dict(json.loads(json.dumps(boost.to_dict())))
+    assert again.predict_proba(p).tobytes() == boost.predict_proba(p).tobytes()
+
+
+def test_an_unknown_scaling_is_refused_with_the_choices():
+    with pytest.raises(hm.UnknownNameError, match="'dirichlet', 'auto', or a fitted scaling"):
+        hm.HUCBoost(
+            tree=hm.LabelTree.flat(["a", "b"]), utilities=[hm.TopK(1)], initial="platt"
+        ).fit([[0.4, 0.6]] * 4, list("abab"))
