@@ -20,7 +20,7 @@ from huc_monitor._inputs import (
 )
 from huc_monitor.errors import InvalidInputError, UnknownNameError
 from huc_monitor.hierarchy import LabelTree
-from huc_monitor.recalibration._contract import Scaling, scaling_class, scaling_from_dict
+from huc_monitor.recalibration._contract import Scaling, fit_scaling, scaling_from_dict
 from huc_monitor.recalibration._estimator import Parametrised
 from huc_monitor.recalibration._history import Recorder, sample_of
 from huc_monitor.recalibration._pack import CompiledTree, CompiledUtility
@@ -250,8 +250,13 @@ class _Boost(Parametrised):
                 return matrix + self.interior / matrix.shape[1]
 
             validation = None if held_out is None else (mixed(held_out[0]), held_out[1])
-            scaling = scaling_class(self.initial)().fit(
-                mixed(predictions), codes, tree=self.tree, weights=repeats, validation=validation
+            scaling = fit_scaling(
+                self.initial,
+                mixed(predictions),
+                codes,
+                tree=self.tree,
+                weights=repeats,
+                validation=validation,
             )
         if self.perturbation is not None:
             noise = np.random.default_rng(self.rng)
@@ -346,8 +351,9 @@ class HUCBoost(_Boost):
     utilities : list of Utility
     subgroups : Subgroups, optional
         The whole population when left out.
-    initial : {None, "temperature", "vector", "dirichlet"} or fitted scaling, default None
-        Map of the whole distribution to start from; a name is fitted on the calibration rows.
+    initial : {None, "auto", "temperature", "vector", "dirichlet"} or fitted scaling, default None
+        Map of the whole distribution to start from; a name is fitted on the calibration rows, and
+        "auto" takes the one of least log loss on the validation rows, or over five folds.
     mode : {"noise_aware", "paper"}, default "noise_aware"
         ``"noise_aware"`` corrects a branch only when its moment exceeds the tolerance by more than
         noise explains, at ``confidence_level`` for all candidates together, and shortens the step
