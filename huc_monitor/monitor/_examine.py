@@ -74,6 +74,7 @@ class Examination:
     drift: tuple[DriftFinding, ...]
     reference: Reference | None
     seconds: float
+    totals: dict[tuple[str, str], float]
 
     @classmethod
     def of(
@@ -114,9 +115,20 @@ class Examination:
                 subgroups=subgroups,
                 policy=parts.drift,
             )
-        tolerances = accepted(values, frame["moment"].to_numpy(), allowed)
+        sums = result.uc_frame()
+        pairs = zip(sums["utility"], sums["subgroup"], sums["moment"].abs(), strict=True)
         return cls(
-            parts, subgroups, window, found, result, frame, tolerances, drift, reference, seconds
+            parts,
+            subgroups,
+            window,
+            found,
+            result,
+            frame,
+            tolerances=accepted(values, frame["moment"].to_numpy(), allowed),
+            drift=drift,
+            reference=reference,
+            seconds=seconds,
+            totals={(str(u), str(c)): float(moment) for u, c, moment in pairs},
         )
 
     def as_reference(self) -> Reference:
@@ -181,7 +193,7 @@ class Examination:
             units=utility.units,
             scale=utility.scale if utility.units else 1.0,
             reasons=step.judgement.reasons,
-            uc=self._uc(row),
+            uc=self.totals[row["utility"], row["subgroup"]],
             cancels_node=hidden.node,
             cancels_moment=hidden.moment,
             first_seen=step.state.first_seen,
@@ -240,11 +252,6 @@ class Examination:
 
     def _utility(self, name: str) -> int:
         return [utility.name for utility in self.parts.utilities].index(name)
-
-    def _uc(self, row: pd.Series[Any]) -> float:
-        totals = self.result.uc_frame()
-        mine = (totals["utility"] == row["utility"]) & (totals["subgroup"] == row["subgroup"])
-        return float(totals["moment"][mine].abs().max())
 
 
 def reconcile(early: Sequence[DriftFinding], judgements: Sequence[Judgement]) -> list[str]:
