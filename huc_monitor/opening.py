@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from huc_monitor.retraining import Retrainer
     from huc_monitor.tracking import Tracker
 
-__all__ = ["open_monitor", "open_tracker"]
+__all__ = ["open_monitor", "open_retrainer", "open_tracker"]
 
 RETRAINERS = "huc_monitor.retrainers"
 
@@ -58,7 +58,7 @@ def open_monitor(
             on_alarm=settings.retraining.on_sequential_alarm,
             cool_down=settings.retraining.cool_down,
         )
-        retrain = retrain or _retrainer(given, chosen)
+        retrain = retrain or open_retrainer(given, chosen)
     channels = {name: settings.channels[name] for name in settings.alerts.channels}
     bounds, sequential = settings.bounds, settings.sequential
     return Monitor(
@@ -119,7 +119,8 @@ def _tolerance(config: Config) -> Tolerance:
     )
 
 
-def _retrainer(config: Config, tracker: Tracker) -> Retrainer | None:
+def open_retrainer(config: Config, tracker: Tracker) -> Retrainer | None:
+    """Open what the tracker's package registered to act on triggers; None if it has nothing."""
     for entry in entry_points(group=RETRAINERS):
         if entry.name == config.settings.tracker.name:
             found: Retrainer = entry.load()(config, tracker)

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from huc_monitor import __version__
-from huc_monitor.cli import audit, check, demo, init, plan, report, status, watch
+from huc_monitor.cli import audit, check, demo, init, plan, report, status, versions, watch
 from huc_monitor.errors import HUCError
 
 if TYPE_CHECKING:
@@ -37,6 +37,9 @@ app.command("check")(check.run)
 app.command("watch")(watch.run)
 app.command("status")(status.run)
 app.command("report")(report.run)
+app.command("recalibrate")(versions.recalibrate)
+app.command("promote")(versions.promote)
+app.command("rollback")(versions.rollback)
 
 
 def _print_version(wanted: bool) -> None:

@@ -7,11 +7,44 @@ from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
     from huc_mlflow._flavor import FLAVOR_NAME, load_model, log_model, save_model
+    from huc_mlflow._registry import (
+        BusyError,
+        Move,
+        Registry,
+        promote,
+        register_recalibrated,
+        rollback,
+    )
+    from huc_mlflow._retrainer import MLflowRetrainer, RetrainingOutcome
+    from huc_mlflow._tracker import MLflowTracker
 
-__all__ = ["FLAVOR_NAME", "load_model", "log_model", "save_model"]
+__all__ = [
+    "FLAVOR_NAME",
+    "BusyError",
+    "MLflowRetrainer",
+    "MLflowTracker",
+    "Move",
+    "Registry",
+    "RetrainingOutcome",
+    "load_model",
+    "log_model",
+    "promote",
+    "register_recalibrated",
+    "rollback",
+    "save_model",
+]
 
 _HOME = {
+    "BusyError": "_registry",
     "FLAVOR_NAME": "_flavor",
+    "MLflowRetrainer": "_retrainer",
+    "MLflowTracker": "_tracker",
+    "Move": "_registry",
+    "Registry": "_registry",
+    "RetrainingOutcome": "_retrainer",
+    "promote": "_registry",
+    "register_recalibrated": "_registry",
+    "rollback": "_registry",
     "load_model": "_flavor",
     "log_model": "_flavor",
     "save_model": "_flavor",

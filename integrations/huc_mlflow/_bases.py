@@ -79,7 +79,7 @@ def is_recalibrated(model: Model) -> bool:
 
 def data_folder(source: Path, model: Model) -> Path:
     """Where a recalibrated model keeps its payload."""
-    return source / model.flavors["python_function"]["data"]
+    return source / str(model.flavors["python_function"]["data"])
 
 
 def _made(folder: Path) -> str:

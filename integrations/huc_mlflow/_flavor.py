@@ -142,7 +142,7 @@ def log_model(
     **options
         As in `save_model`.
     """
-    return Model.log(
+    info: ModelInfo = Model.log(
         artifact_path=None,
         name=name,
         flavor=sys.modules["huc_mlflow"],
@@ -153,6 +153,7 @@ def log_model(
         recalibrator=recalibrator,
         **options,
     )
+    return info
 
 
 def load_model(model_uri: Any) -> RecalibratedModel:

@@ -19,7 +19,9 @@ from mlflow import MlflowClient
 from mlflow.entities import Dataset, DatasetInput, Metric, RunTag
 from mlflow.exceptions import MlflowException
 
+from huc_mlflow._pages import report_files
 from huc_monitor.errors import HUCError
+from huc_monitor.hierarchy import LabelTree
 from huc_monitor.records import WindowRecord
 from huc_monitor.tracking import in_order, safe_name
 
@@ -89,7 +91,7 @@ class MLflowTracker:
                 "huc.settings": settings[:_MOST_TAG_CHARACTERS],
                 "mlflow.note.content": f"Utility calibration of {self._info.name}, by branch.",
             }
-            kept = self._find_or_make("monitor", self._info.identity, self._info.name, tags)
+            kept = self.find_or_make("monitor", self._info.identity, self._info.name, tags)
             self._run_id = str(kept.info.run_id)
         return self._run_id
 
@@ -121,7 +123,8 @@ class MLflowTracker:
             if not token:
                 return
 
-    def _find_or_make(self, kind: str, key: str, name: str, tags: Mapping[str, str]) -> Run:
+    def find_or_make(self, kind: str, key: str, name: str, tags: Mapping[str, str]) -> Run:
+        """Return the one run of this monitor with that kind and key; made if there is none."""
         found = list(self._search(kind, key))
         if not found:
             given = {**tags, "huc.kind": kind, "huc.key": key, "huc.identity": self._info.identity}
@@ -181,7 +184,7 @@ class MLflowTracker:
             "huc.level": record.level or "none",
         }
         name = f"{record.start:%Y-%m-%d %H:%M} #{record.ordinal}"
-        child = self._find_or_make("window", record.key, name, tags)
+        child = self.find_or_make("window", record.key, name, tags)
         self._model_version = record.model_version or self._model_version
         if child.data.tags.get("huc.complete") == "1":
             return
@@ -190,10 +193,16 @@ class MLflowTracker:
         self._log(child_id, record, summary_metrics(record))
         self._log_dataset(child_id, record)
         self._client.log_text(child_id, record.to_json(), "record.json")
-        self._log_files(child_id, artifacts or {})
+        self._log_files(child_id, self._pages(record) | dict(artifacts or {}))
         for key, value in {**tags, "huc.complete": "1"}.items():
             self._client.set_tag(child_id, key, value)
         self._client.set_terminated(child_id)
+
+    def _pages(self, record: WindowRecord) -> dict[str, bytes]:
+        if record.audit is None:
+            return {}
+        content = (self._info.settings or {}).get("tree_content")
+        return report_files(record, None if content is None else LabelTree.from_dict(content))
 
     def _log(self, run_id: str, record: WindowRecord, values: Mapping[str, float]) -> None:
         # A revision keeps its step and comes a moment later, so that it is the step's last word.

@@ -48,7 +48,7 @@ class One:
     def exp(x: float) -> float:
         """Exponential of a number of at most 0; see `_exp`."""
         power, mantissa = _exp(max(x, -700.0))
-        return mantissa * math.ldexp(1.0, int(power))
+        return float(mantissa * math.ldexp(1.0, int(power)))
 
     @staticmethod
     def by_rank(p: Any, payoffs: list[float]) -> list[float]:

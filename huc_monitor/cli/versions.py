@@ -1,0 +1,103 @@
+"""``huc-monitor recalibrate``, ``promote`` and ``rollback``: versions of the watched model."""
+
+from __future__ import annotations
+
+import contextlib
+import json
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+
+from huc_monitor.cli.check import ConfigOption
+from huc_monitor.cli.logs import LogFormat, start_logging
+
+FINE, REFUSED = 0, 1
+
+JsonOption = Annotated[bool, typer.Option("--json", help="Print one JSON document instead.")]
+LogOption = Annotated[LogFormat, typer.Option(help="Form of the log on standard error.")]
+
+
+def recalibrate(
+    *,
+    config: ConfigOption = Path("huc.yaml"),
+    reason: Annotated[
+        str, typer.Option(help="Why; kept with the new version.")
+    ] = "asked for by a person",
+    as_json: JsonOption = False,
+    log_format: LogOption = "text",
+) -> None:
+    """Fit a repair on the labels checked so far and register it as challenger.
+
+    Exit code 1: the gate refused it, and the reasons are printed.
+    """
+    start_logging(log_format)
+    with _host(config) as host:
+        outcome = host.recalibrate(reason)
+    if as_json:
+        typer.echo(json.dumps(outcome.to_dict(), allow_nan=False))
+    elif outcome.version is None:
+        typer.echo(f"Refused: {'; '.join(outcome.reasons)}.")
+    else:
+        role = "champion" if outcome.promoted else "challenger"
+        typer.echo(f"Registered version {outcome.version} as {role}.")
+    raise typer.Exit(FINE if outcome.version is not None else REFUSED)
+
+
+def promote(
+    *,
+    config: ConfigOption = Path("huc.yaml"),
+    version: Annotated[
+        str | None, typer.Option(help="Version to promote; the challenger when left out.")
+    ] = None,
+    as_json: JsonOption = False,
+    log_format: LogOption = "text",
+) -> None:
+    """Make the challenger, or a version of your choice, champion."""
+    start_logging(log_format)
+    with _host(config) as host:
+        _show(host.promote(version), as_json)
+
+
+def rollback(
+    *,
+    config: ConfigOption = Path("huc.yaml"),
+    as_json: JsonOption = False,
+    log_format: LogOption = "text",
+) -> None:
+    """Make the version champion again that the present champion replaced."""
+    start_logging(log_format)
+    with _host(config) as host:
+        _show(host.rollback(), as_json)
+
+
+@contextlib.contextmanager
+def _host(path: Path) -> Iterator[Any]:
+    """Open what the tracker's package offers for versions."""
+    from huc_monitor.config import load_config
+    from huc_monitor.errors import InvalidInputError
+    from huc_monitor.opening import open_retrainer, open_tracker
+
+    settings = load_config(path)
+    tracker = open_tracker(settings)
+    try:
+        host = open_retrainer(settings, tracker)
+        if host is None:
+            msg = (
+                f"`tracker` must keep model versions; {settings.settings.tracker.name!r} does "
+                "not. Write `tracker: mlflow` into the configuration."
+            )
+            raise InvalidInputError(msg)
+        yield host
+    finally:
+        tracker.close()
+
+
+def _show(move: Any, as_json: bool) -> None:
+    if as_json:
+        names = ("model", "alias", "version", "previous")
+        typer.echo(json.dumps({name: getattr(move, name) for name in names}))
+        return
+    before = "" if move.previous is None else f" instead of version {move.previous}"
+    typer.echo(f"{move.model}: {move.alias} is version {move.version}{before}.")

@@ -1,0 +1,81 @@
+"""The model card of a recalibrated version, as Markdown: what people read in the registry."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from huc_monitor.records import AlertState, RetrainingTrigger
+    from huc_monitor.repair import Figures, Repair
+
+_MOST_ALERTS = 8
+_MOST_UPDATES = 8
+
+
+def model_card(
+    repair: Repair,
+    *,
+    trigger: RetrainingTrigger,
+    alerts: tuple[AlertState, ...],
+    base_version: str,
+    window: tuple[str, str],
+) -> str:
+    """Say what was wrong, where, what changed, and how the result does on held-out rows."""
+    lines = [
+        f"Recalibration of version {base_version}: {repair.name}.",
+        "",
+        "**What was wrong.** " + trigger.reason + ".",
+        "",
+        *_alert_lines(alerts),
+        "",
+        "**What changed.** " + _change(repair.recalibrator),
+        "",
+        f"**Held-out figures** (newest rows, looked at once; rows {window[0]} to {window[1]}):",
+        "",
+        "| | base | recalibrated |",
+        "|---|---|---|",
+        *_figure_lines(repair.before, repair.after),
+        "",
+        "**Gate.** " + ("passed" if repair.passed else "refused: " + "; ".join(repair.reasons)),
+    ]
+    return "\n".join(lines)
+
+
+def _alert_lines(alerts: tuple[AlertState, ...]) -> list[str]:
+    lines = [
+        f"- branch `{a.node}`, subgroup `{a.subgroup}`, utility `{a.utility}`: moment "
+        f"{a.moment:+.4f} ({'overstates' if a.moment < 0 else 'understates'} utility; "
+        f"tolerance {a.tolerance:g}), since {a.first_seen:%Y-%m-%d %H:%M} UTC"
+        for a in alerts[:_MOST_ALERTS]
+    ]
+    more = len(alerts) - _MOST_ALERTS
+    return lines + ([f"- and {more} more"] if more > 0 else [])
+
+
+def _change(recalibrator: Any) -> str:
+    updates = getattr(recalibrator, "updates_", None)
+    if updates is None:
+        return f"{type(recalibrator).__name__}; no branch was changed by itself."
+    initial = getattr(recalibrator, "initial_", None)
+    start = "" if initial is None else f"{type(initial).__name__}, then "
+    counts: dict[str, int] = {}
+    for update in updates:
+        place = f"`{update.node}` for `{update.subgroup}`"
+        counts[place] = counts.get(place, 0) + 1
+    shown = ", ".join(f"{place} ({n})" for place, n in list(counts.items())[:_MOST_UPDATES])
+    return f"{start}{len(updates)} updates at {shown or 'no branch'}."
+
+
+def _figure_lines(before: Figures, after: Figures) -> list[str]:
+    def bounded(figures: Figures) -> str:
+        if figures.huc_lower is None or figures.huc_upper is None:
+            return f"{figures.huc:.4f}"
+        return f"{figures.huc:.4f} [{figures.huc_lower:.4f}, {figures.huc_upper:.4f}]"
+
+    return [
+        f"| HUC | {bounded(before)} | {bounded(after)} |",
+        f"| UC | {before.uc:.4f} | {after.uc:.4f} |",
+        f"| log loss | {before.log_loss:.4f} | {after.log_loss:.4f} |",
+        f"| accuracy | {before.accuracy:.4f} | {after.accuracy:.4f} |",
+        f"| rows | {before.n} | {after.n} |",
+    ]

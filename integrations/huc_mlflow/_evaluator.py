@@ -1,0 +1,236 @@
+"""``mlflow.models.evaluate(..., evaluators=["huc"])``: utility calibration of any classifier."""
+
+from __future__ import annotations
+
+import io
+import json
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import pandas as pd
+from mlflow import MlflowClient
+from mlflow.entities import Metric
+
+# From here, not from the package that defines it: MLflow would drop the plugin with a warning.
+from mlflow.models.evaluation import EvaluationArtifact, EvaluationResult, ModelEvaluator
+
+from huc_mlflow._huc_runtime_1.base import as_matrix, native_predict_proba
+from huc_mlflow._pages import report_files
+from huc_mlflow._tracker import slug
+from huc_monitor.audit import audit
+from huc_monitor.errors import InvalidInputError, did_you_mean
+from huc_monitor.hierarchy import LabelTree
+from huc_monitor.subgroups import Subgroups
+from huc_monitor.utilities import LevelCorrectness, Utility
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+
+    from huc_monitor.result import AuditResult
+
+_SETTINGS = (
+    "tree",
+    "utilities",
+    "subgroups",
+    "classes",
+    "tolerance",
+    "bounds",
+    "confidence_level",
+    "n_draws",
+    "rng",
+)
+
+
+class JsonArtifact(EvaluationArtifact):
+    """An audit as JSON."""
+
+    def __init__(self, uri: str, content: dict[str, Any]) -> None:
+        super().__init__(uri, content)
+
+    def _save(self, output_artifact_path: str) -> None:
+        Path(output_artifact_path).write_text(json.dumps(self._content), "utf-8")
+
+    def _load_content_from_file(self, local_artifact_path: str) -> Any:
+        return json.loads(Path(local_artifact_path).read_text("utf-8"))
+
+
+class HUCEvaluator(ModelEvaluator):
+    """Audits a classifier on evaluation data, and logs moments and the table of candidates.
+
+    ``evaluator_config={"huc": {...}}`` takes ``tree`` (LabelTree, its JSON form, or a file) and
+    optionally ``utilities``, ``subgroups`` (as for `Subgroups.from_reference`), ``classes`` (leaf
+    of each probability column), ``tolerance``, ``bounds``, ``confidence_level``, ``n_draws``,
+    ``rng``. The model may be a recalibrated one, any scikit-learn-like model, or a pyfunc or a
+    column of predictions that holds probabilities.
+    """
+
+    @classmethod
+    def can_evaluate(
+        cls, *, model_type: str, evaluator_config: Mapping[str, Any] | None, **_: Any
+    ) -> bool:
+        """Say yes only when asked by name with a tree: otherwise every evaluation would ask us."""
+        return model_type in {"classifier", None} and "tree" in (evaluator_config or {})
+
+    def evaluate(
+        self,
+        *,
+        model_type: str,  # noqa: ARG002 - MLflow's signature
+        dataset: Any,
+        run_id: str | None,
+        evaluator_config: Mapping[str, Any],
+        model: Any = None,
+        predictions: Any = None,
+        model_id: str | None = None,
+        **_: Any,
+    ) -> EvaluationResult:
+        """Audit, log, and return metrics and artifacts."""
+        settings = _check(evaluator_config)
+        features = dataset.features_data
+        frame = features if isinstance(features, pd.DataFrame) else None
+        tree, classes = settings["tree"], settings["classes"]
+        probabilities = _probabilities(model, predictions, dataset, tree, classes)
+        result = audit(
+            probabilities,
+            [str(label) for label in dataset.labels_data],
+            tree=tree,
+            utilities=settings["utilities"],
+            subgroups=_subgroups(settings["subgroups"], frame),
+            features=frame,
+            bounds=settings["bounds"],
+            confidence_level=settings["confidence_level"],
+            n_draws=settings["n_draws"],
+            rng=settings["rng"],
+        )
+        metrics = metrics_of(result, settings["tolerance"])
+        artifacts = _log(result, metrics, run_id, model_id)
+        return EvaluationResult(metrics=metrics, artifacts=artifacts)
+
+
+def metrics_of(result: AuditResult, tolerance: float | None) -> dict[str, float]:
+    """Summary figures and every candidate's moment; values that are not finite are left out."""
+    found = {
+        "huc/huc": result.huc,
+        "huc/huc_lower": result.huc_lower,
+        "huc/huc_upper": result.huc_upper,
+        "huc/uc": result.uc,
+        "huc/n": result.n,
+    }
+    if tolerance is not None:
+        found["huc/n_violations"] = float(len(result.violations(tolerance)))
+    for row in result.to_dict()["candidates"]:
+        place = "/".join(slug(str(row[part])) for part in ("utility", "subgroup", "node"))
+        found[f"huc_moment/{place}"] = np.nan if row["moment"] is None else row["moment"]
+    finite = {key: float(value) for key, value in found.items() if np.isfinite(value)}
+    return finite | {"huc/n_undefined": float(len(found) - len(finite))}
+
+
+def _log(
+    result: AuditResult, metrics: Mapping[str, float], run_id: str | None, model_id: str | None
+) -> dict[str, EvaluationArtifact]:
+    plain = {"tree_content": result.tree.to_dict(), **result.to_dict()}
+    if run_id is None:
+        return {"huc_audit": JsonArtifact(uri="", content=plain)}
+    client = MlflowClient()
+    if model_id is None:
+        # With a model id MLflow logs the metrics itself; without one nobody would.
+        entries = [Metric(key, value, 0, 0) for key, value in metrics.items()]
+        for first in range(0, len(entries), 1000):
+            client.log_batch(run_id, metrics=entries[first : first + 1000])
+    client.log_text(run_id, json.dumps(plain), "huc/audit.json")
+    client.log_text(run_id, _csv(result), "huc/candidates.csv")
+    for name, content in report_files(result).items():
+        client.log_text(run_id, content.decode(), f"huc/{name}")
+    uri = f"runs:/{run_id}/huc/audit.json"
+    return {"huc_audit": JsonArtifact(uri=uri, content=plain)}
+
+
+def _csv(result: AuditResult) -> str:
+    buffer = io.StringIO()
+    result.to_frame().to_csv(buffer, index=False)
+    return buffer.getvalue()
+
+
+def _check(given: Mapping[str, Any]) -> dict[str, Any]:
+    unknown = sorted(set(given) - set(_SETTINGS))
+    if unknown:
+        msg = (
+            f"`evaluator_config` must have settings of huc only; got {unknown[0]!r}. "
+            + did_you_mean(unknown[0], _SETTINGS)
+        )
+        raise InvalidInputError(msg)
+    tree = given["tree"]
+    if isinstance(tree, str | Path):
+        tree = LabelTree.from_file(tree)
+    elif not isinstance(tree, LabelTree):
+        tree = LabelTree.from_dict(tree) if "children" in tree else LabelTree.from_nested(tree)
+    utilities = [
+        item if isinstance(item, Utility) else Utility.from_dict(item)
+        for item in given.get("utilities") or ()
+    ]
+    return {
+        "tree": tree,
+        "utilities": utilities
+        or [LevelCorrectness(level=depth) for depth in range(1, tree.height + 1)],
+        "subgroups": given.get("subgroups"),
+        "classes": given.get("classes"),
+        "tolerance": given.get("tolerance"),
+        "bounds": given.get("bounds", "bootstrap"),
+        "confidence_level": given.get("confidence_level", 0.95),
+        "n_draws": given.get("n_draws", 1000),
+        "rng": given.get("rng", 0),
+    }
+
+
+def _subgroups(given: Any, frame: pd.DataFrame | None) -> Subgroups:
+    if given is None:
+        return Subgroups.whole()
+    if isinstance(given, Subgroups):
+        return given
+    if "schema_version" in given:
+        return Subgroups.from_dict(given)
+    if frame is None:
+        msg = "`subgroups` must come with a DataFrame of features; the dataset has none."
+        raise InvalidInputError(msg)
+    return Subgroups.from_reference(frame, given)
+
+
+def _probabilities(
+    model: Any, predictions: Any, dataset: Any, tree: LabelTree, classes: Sequence[str] | None
+) -> Any:
+    """Ask the model for probabilities and put their columns in the order of the leaves."""
+    answer, labels = predictions, None
+    if model is not None:
+        features = dataset.features_data
+        asked = _asks_by_parameter(model)
+        native = None if asked else native_predict_proba(model)
+        if native is not None:
+            answer = native(features)
+            labels = [str(label) for label in native.__self__.classes_]
+        elif asked:
+            answer = model.predict(features, {"predict_method": "predict_proba"})
+        else:
+            answer = model.predict(features)
+    if isinstance(answer, pd.DataFrame) and answer.shape[1] == tree.n_leaves:
+        labels = [str(name) for name in answer.columns]
+    named = list(classes) if classes is not None else labels
+    if named is None or sorted(named) != sorted(tree.leaves):
+        shown = "none" if named is None else ", ".join(map(repr, named[:5]))
+        msg = (
+            f"`classes` must name each of the {tree.n_leaves} leaves once, in the order of the "
+            f"probability columns; the model says {shown}. Add it to evaluator_config['huc']."
+        )
+        raise InvalidInputError(msg)
+    matrix = as_matrix(answer, tree.n_leaves, named if classes is None else None)
+    leaves = np.empty_like(matrix)
+    leaves[:, [tree.leaf_index(name) for name in named]] = matrix
+    return leaves
+
+
+def _asks_by_parameter(model: Any) -> bool:
+    """Say whether a model is a recalibrated one, which names its columns when asked."""
+    try:
+        schema = model.metadata.get_params_schema()
+    except AttributeError:
+        return False
+    return schema is not None and any(spec.name == "predict_method" for spec in schema.params)

@@ -1,0 +1,366 @@
+"""The model registry: recalibrated versions, who is champion, and one retraining at a time.
+
+MLflow's client repeats a request whose answer was lost, and the registry has no transactions. So
+every version carries the id of its recalibration, is looked up by it before and after it is made,
+and of several the lowest number always wins; and what an alias pointed at is written down before
+it is moved.
+"""
+
+from __future__ import annotations
+
+import json
+import time
+import uuid
+from contextlib import contextmanager
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+import mlflow
+from mlflow import MlflowClient
+from mlflow.exceptions import MlflowException
+from mlflow.protos.databricks_pb2 import RESOURCE_DOES_NOT_EXIST, ErrorCode
+
+from huc_mlflow._flavor import log_model
+from huc_monitor.errors import HUCError, InvalidInputError
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Mapping
+
+    from mlflow.entities.model_registry import ModelVersion
+
+__all__ = ["BusyError", "Move", "Registry", "promote", "register_recalibrated", "rollback"]
+
+CHAMPION, CHALLENGER = "champion", "challenger"
+ID_TAG = "huc.recalibration_id"
+BASE_TAG = "huc.base_version"
+PREVIOUS_TAG = "huc.previous_champion"
+_LEASE_TAG = "huc.lease"
+_ROLLBACK_TAG = "huc.rollback"
+_LONGEST_DESCRIPTION = 5_000
+_SETTLE_SECONDS = 0.3
+
+
+class BusyError(HUCError, RuntimeError):
+    """Another process is retraining the same model."""
+
+
+@dataclass(frozen=True, slots=True)
+class Move:
+    """An alias that was moved: ``version`` is what it points at now, ``previous`` what before."""
+
+    model: str
+    alias: str
+    version: str
+    previous: str | None
+
+
+class Registry:
+    """One registered model.
+
+    Parameters
+    ----------
+    model : str
+        Its name in the registry.
+    tracking_uri, registry_uri : str, optional
+        MLflow's own settings when left out.
+    """
+
+    def __init__(
+        self, model: str, *, tracking_uri: str | None = None, registry_uri: str | None = None
+    ) -> None:
+        self.model = model
+        self.client = MlflowClient(tracking_uri, registry_uri)
+        self._uris = (tracking_uri, registry_uri)
+
+    @contextmanager
+    def active(self) -> Iterator[None]:
+        """Let MLflow's module-level functions speak to the same servers."""
+        tracking, registry = mlflow.get_tracking_uri(), mlflow.get_registry_uri()
+        wanted = self._uris[0] or tracking
+        try:
+            mlflow.set_tracking_uri(wanted)
+            mlflow.set_registry_uri(self._uris[1] or wanted)
+            yield
+        finally:
+            mlflow.set_tracking_uri(tracking)
+            mlflow.set_registry_uri(registry)
+
+    # Versions.
+
+    def at(self, alias: str) -> ModelVersion | None:
+        """Return the version that an alias points at."""
+        try:
+            return self.client.get_model_version_by_alias(self.model, alias)
+        except MlflowException as error:
+            if error.error_code in {
+                ErrorCode.Name(RESOURCE_DOES_NOT_EXIST),
+                "INVALID_PARAMETER_VALUE",
+            }:
+                return None
+            raise
+
+    def version(self, number: str) -> ModelVersion:
+        """Return a version by its number."""
+        return self.client.get_model_version(self.model, str(number))
+
+    def versions(self, wanted: str = "") -> list[ModelVersion]:
+        """Return versions that match a filter, the lowest number first."""
+        query = f"name = '{self.model}'" + (f" and {wanted}" if wanted else "")
+        found: list[ModelVersion] = []
+        token = None
+        while True:
+            page = self.client.search_model_versions(query, max_results=200, page_token=token)
+            found += page
+            token = page.token
+            if not token:
+                return sorted(found, key=lambda version: int(version.version))
+
+    def current(self) -> ModelVersion:
+        """Return the champion; without one, the newest version that is no recalibration."""
+        champion = self.at(CHAMPION)
+        if champion is not None:
+            return champion
+        plain = [version for version in self.versions() if ID_TAG not in version.tags]
+        if not plain:
+            msg = (
+                f"`model` must have a version in the registry; got {self.model!r} without one. "
+                "Register the base model first."
+            )
+            raise InvalidInputError(msg)
+        return plain[-1]
+
+    def root(self, version: ModelVersion) -> ModelVersion:
+        """Return the base version that a version wraps, or the version itself."""
+        base = version.tags.get(BASE_TAG)
+        return version if base is None else self.version(base)
+
+    def uri(self, version: ModelVersion) -> str:
+        """Return where a version is loaded from."""
+        return f"models:/{self.model}/{version.version}"
+
+    # Registering.
+
+    def register(
+        self,
+        recalibrator: Any,
+        *,
+        recalibration_id: str,
+        base: ModelVersion,
+        run_id: str | None = None,
+        description: str = "",
+        tags: Mapping[str, str] | None = None,
+        **options: Any,
+    ) -> ModelVersion:
+        """Make the recalibration of a base version the next version, once, as challenger.
+
+        Calling it again with the same id finds the version, or completes what is missing.
+        """
+        wanted = f"tags.`{ID_TAG}` = '{recalibration_id}'"
+        found = self.versions(wanted)
+        if not found:
+            model_id, source = self._logged(recalibrator, recalibration_id, base, run_id, options)
+            given = {str(key): str(value) for key, value in (tags or {}).items()}
+            self.client.create_model_version(
+                self.model,
+                source=source,
+                run_id=run_id,
+                tags={**given, ID_TAG: recalibration_id, BASE_TAG: str(base.version)},
+                description=description[:_LONGEST_DESCRIPTION],
+                model_id=model_id,
+            )
+            found = self.versions(wanted)
+        kept, *spare = found
+        for version in spare:
+            self.client.delete_model_version(self.model, version.version)
+        self._point(CHALLENGER, kept)
+        return kept
+
+    def _logged(
+        self,
+        recalibrator: Any,
+        recalibration_id: str,
+        base: ModelVersion,
+        run_id: str | None,
+        options: Mapping[str, Any],
+    ) -> tuple[str, str]:
+        """Find the logged model of this recalibration, or log it."""
+        experiments = [self.client.get_run(run_id).info.experiment_id] if run_id else []
+        if experiments:
+            query = f"tags.`{ID_TAG}` = '{recalibration_id}'"
+            logged = self.client.search_logged_models(experiments, filter_string=query)
+            ready = sorted(item.model_id for item in logged if str(item.status) == "READY")
+            if ready:
+                return ready[0], f"models:/{ready[0]}"
+        with self.active():
+            info = log_model(
+                self.uri(base),
+                recalibrator,
+                tags={ID_TAG: recalibration_id},
+                run_id=run_id,
+                **options,
+            )
+        return str(info.model_id), str(info.model_uri)
+
+    def _point(self, alias: str, version: ModelVersion) -> None:
+        now = self.at(alias)
+        if now is None or now.version != version.version:
+            self.client.set_registered_model_alias(self.model, alias, version.version)
+
+    # Moving the champion.
+
+    def promote(self, version: str | None = None) -> Move:
+        """Make a version champion, the challenger when none is named.
+
+        What was champion before is written into the tag ``huc.previous_champion`` of the new one
+        before the alias moves, so that `rollback` finds it whatever happens in between.
+        """
+        chosen = self.at(CHALLENGER) if version is None else self.version(version)
+        if chosen is None:
+            msg = (
+                f"`version` must be given: {self.model!r} has no challenger. "
+                "Run `huc-monitor recalibrate` first, or name a version."
+            )
+            raise InvalidInputError(msg)
+        now = self.at(CHAMPION)
+        if now is not None and now.version == chosen.version:
+            return Move(self.model, CHAMPION, str(chosen.version), chosen.tags.get(PREVIOUS_TAG))
+        previous = str(now.version) if now is not None else chosen.tags.get(BASE_TAG)
+        if previous is not None:
+            self._tag(chosen, PREVIOUS_TAG, previous)
+        self.client.set_registered_model_alias(self.model, CHAMPION, chosen.version)
+        return Move(self.model, CHAMPION, str(chosen.version), previous)
+
+    def rollback(self) -> Move:
+        """Give the champion alias back to the version that had it before."""
+        begun = self._model_tags().get(_ROLLBACK_TAG)
+        if begun:
+            plan = json.loads(begun)
+            source, target = self.version(plan["from"]), self.version(plan["to"])
+        else:
+            now = self.at(CHAMPION)
+            previous = None if now is None else now.tags.get(PREVIOUS_TAG)
+            if now is None or previous is None:
+                msg = (
+                    f"`model` must have a champion that replaced another version; {self.model!r} "
+                    "has none. Name the version to go back to: huc-monitor promote --version N."
+                )
+                raise InvalidInputError(msg)
+            source, target = now, self.version(previous)
+            plan = {"from": str(source.version), "to": str(target.version)}
+            self.client.set_registered_model_tag(self.model, _ROLLBACK_TAG, json.dumps(plan))
+        self._point(CHAMPION, target)
+        challenger = self.at(CHALLENGER)
+        if challenger is not None and challenger.version == source.version:
+            self.client.delete_registered_model_alias(self.model, CHALLENGER)
+        self._tag(source, "huc.rolled_back", "true")
+        self.client.delete_registered_model_tag(self.model, _ROLLBACK_TAG)
+        return Move(self.model, CHAMPION, str(target.version), str(source.version))
+
+    def _tag(self, version: ModelVersion, key: str, value: str) -> None:
+        # Writing the same value again would fire the registry's webhook again.
+        if version.tags.get(key) != value:
+            self.client.set_model_version_tag(self.model, version.version, key, value)
+
+    def _model_tags(self) -> dict[str, str]:
+        return dict(self.client.get_registered_model(self.model).tags)
+
+    # One retraining at a time.
+
+    @contextmanager
+    def lease(self, owner: str, *, seconds: float = 3600.0) -> Iterator[None]:
+        """Hold the right to retrain this model; it expires by itself.
+
+        Whoever has the same `owner`, a recalibration's id, may enter: that is a process going on
+        with what another one left. A tag knows no compare-and-set, so both of two simultaneous
+        writers wait a moment and look again: the last one has it.
+        """
+        ticket = uuid.uuid4().hex
+        self._take(owner, ticket, seconds)
+        try:
+            yield
+        finally:
+            held = self._lease()
+            if held is not None and held["ticket"] == ticket:
+                self.client.delete_registered_model_tag(self.model, _LEASE_TAG)
+
+    def _take(self, owner: str, ticket: str, seconds: float) -> None:
+        self._refuse_if_taken(owner)
+        mine = {"owner": owner, "ticket": ticket, "expires": time.time() + seconds}
+        self.client.set_registered_model_tag(self.model, _LEASE_TAG, json.dumps(mine))
+        time.sleep(_SETTLE_SECONDS)
+        self._refuse_if_taken(owner)
+
+    def _refuse_if_taken(self, owner: str) -> None:
+        held = self._lease()
+        if held is None or held["owner"] == owner or held["expires"] <= time.time():
+            return
+        left = held["expires"] - time.time()
+        msg = (
+            f"Model {self.model!r} is being retrained by another process (recalibration "
+            f"{held['owner']}); its lease ends in {left:.0f} s at the latest. Try again later."
+        )
+        raise BusyError(msg)
+
+    def _lease(self) -> dict[str, Any] | None:
+        text = self._model_tags().get(_LEASE_TAG)
+        try:
+            held = None if not text else dict(json.loads(text))
+        except ValueError:
+            return None
+        return held if held and {"owner", "ticket", "expires"} <= set(held) else None
+
+
+def register_recalibrated(
+    model: str,
+    recalibrator: Any,
+    *,
+    recalibration_id: str,
+    base_version: str | None = None,
+    description: str = "",
+    tags: Mapping[str, str] | None = None,
+    run_id: str | None = None,
+    **options: Any,
+) -> ModelVersion:
+    """Register a recalibration as the next version of a model, alias ``challenger``.
+
+    Parameters
+    ----------
+    model : str
+        Name in the registry.
+    recalibrator : HUCBoost or Scaling
+        Fitted on the probabilities of the root base version.
+    recalibration_id : str
+        Calling it again with the same id gives the same version.
+    base_version : str, optional
+        The champion's root base when left out.
+    description : str
+        What people read in the registry.
+    tags : dict, optional
+    run_id : str, optional
+        The run to log the model in; a run of its own when left out.
+    **options
+        As in `save_model`.
+    """
+    registry = Registry(model)
+    base = registry.root(
+        registry.current() if base_version is None else registry.version(base_version)
+    )
+    return registry.register(
+        recalibrator,
+        recalibration_id=recalibration_id,
+        base=base,
+        description=description,
+        tags=tags,
+        run_id=run_id,
+        **options,
+    )
+
+
+def promote(model: str, version: str | None = None) -> Move:
+    """Make a version champion: the challenger, or the one named."""
+    return Registry(model).promote(version)
+
+
+def rollback(model: str) -> Move:
+    """Restore the version that was champion before."""
+    return Registry(model).rollback()

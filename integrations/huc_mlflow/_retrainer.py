@@ -1,0 +1,343 @@
+"""From a trigger to a new version: read rows, find a repair, pass the gate, register, promote."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import logging
+from dataclasses import dataclass
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+from tempfile import TemporaryDirectory
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from huc_mlflow._bases import describe, fetch
+from huc_mlflow._card import model_card
+from huc_mlflow._huc_runtime_1.base import Base
+from huc_mlflow._registry import ID_TAG, Move, Registry
+from huc_mlflow._tracker import MLflowTracker
+from huc_monitor._times import Span
+from huc_monitor.errors import InvalidInputError
+from huc_monitor.monitor import MonitorState
+from huc_monitor.records import RetrainingTrigger
+from huc_monitor.repair import Gate, find_repair
+from huc_monitor.subgroups import Subgroups
+
+if TYPE_CHECKING:
+    from mlflow.entities.model_registry import ModelVersion
+
+    from huc_monitor.config import Config
+    from huc_monitor.repair import Repair
+    from huc_monitor.tracking import Tracker
+
+__all__ = ["MLflowRetrainer", "RetrainingOutcome"]
+
+log = logging.getLogger("huc_monitor")
+
+_DONE = "huc.outcome"
+_LAST = "huc.last_retraining"
+_ENOUGH_ROWS = 1_000
+
+
+@dataclass(frozen=True, slots=True)
+class RetrainingOutcome:
+    """What became of one trigger.
+
+    Attributes
+    ----------
+    id : str
+        Of the recalibration: the trigger's.
+    result : {"registered", "refused"}
+    version : str or None
+        The new version in the registry.
+    promoted : bool
+    reasons : tuple of str
+        Why it was refused.
+    """
+
+    id: str
+    result: str
+    version: str | None = None
+    promoted: bool = False
+    reasons: tuple[str, ...] = ()
+
+    def to_dict(self) -> dict[str, Any]:
+        """JSON-safe form."""
+        return {
+            "id": self.id,
+            "result": self.result,
+            "version": self.version,
+            "promoted": self.promoted,
+            "reasons": list(self.reasons),
+        }
+
+    @classmethod
+    def from_json(cls, text: str) -> RetrainingOutcome:
+        """Read what was stored."""
+        data = json.loads(text)
+        return cls(**{**data, "reasons": tuple(data["reasons"])})
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Rows:
+    """Labelled rows as the root base model predicted them, in order of time."""
+
+    probabilities: Any
+    labels: Any
+    features: Any
+    start: datetime
+    end: datetime
+
+
+class MLflowRetrainer:
+    """Acts on triggers of a monitor: the entry point ``mlflow`` of ``huc_monitor.retrainers``.
+
+    Every step can be repeated: a process that dies is followed by one that goes on. A refused
+    repair is recorded with its reasons, and the same trigger is not tried again.
+
+    Parameters
+    ----------
+    config : Config
+    tracker : MLflowTracker
+    """
+
+    def __init__(self, config: Config, tracker: Tracker) -> None:
+        if not isinstance(tracker, MLflowTracker):
+            msg = (
+                f"`tracker` must be mlflow to retrain in its registry; got "
+                f"{type(tracker).__name__}. Write `tracker: mlflow` into the configuration."
+            )
+            raise InvalidInputError(msg)
+        options = config.settings.tracker.options()
+        self.config = config
+        self.tracker = tracker
+        self.registry = Registry(
+            config.settings.model.name,
+            tracking_uri=options.get("tracking_uri"),
+            registry_uri=options.get("registry_uri"),
+        )
+
+    def __call__(self, trigger: RetrainingTrigger) -> None:
+        """Recalibrate, or record why not."""
+        outcome = self.act(trigger)
+        log.info("recalibration %s: %s", outcome.id, outcome.result)
+
+    def recalibrate(self, reason: str = "asked for by a person") -> RetrainingOutcome:
+        """Recalibrate now, on the labels of the windows checked so far."""
+        state = self._state()
+        if state.last is None:
+            msg = "`recalibrate` needs a checked window. Run `huc-monitor check` first."
+            raise InvalidInputError(msg)
+        plain = f"{self.config.identity}/{state.last.id}/manual"
+        trigger = RetrainingTrigger(
+            id=hashlib.sha256(plain.encode()).hexdigest()[:16],
+            reason=reason,
+            window_id=state.last.id,
+            ordinal=state.last.ordinal,
+            window_end=state.last.end,
+            candidates=tuple(alert.candidate for alert in state.open_alerts),
+        )
+        return self.act(trigger, patient=False)
+
+    def act(self, trigger: RetrainingTrigger, *, patient: bool = True) -> RetrainingOutcome:
+        """Carry one trigger to its end, or go on where another process stopped.
+
+        Parameters
+        ----------
+        trigger : RetrainingTrigger
+        patient : bool, default True
+            Keep the cool-down between two retrainings of the model.
+        """
+        run = self.tracker.find_or_make(
+            "retraining",
+            trigger.id,
+            f"recalibration #{trigger.ordinal}",
+            {
+                "mlflow.parentRunId": self.tracker.run_id,
+                "huc.monitor": self.config.settings.model.name,
+                "huc.window": trigger.window_id,
+                "huc.reason": trigger.reason[:1000],
+            },
+        )
+        done = run.data.tags.get(_DONE)
+        if done is not None:
+            return RetrainingOutcome.from_json(done)
+        run_id = str(run.info.run_id)
+        with self.registry.lease(trigger.id):
+            outcome = self._act(trigger, run_id, patient=patient)
+            self._remember(trigger)
+            client = self.registry.client
+            client.set_tag(run_id, "huc.gate", _gate_tag(outcome))
+            client.set_tag(run_id, "huc.reasons", "; ".join(outcome.reasons)[:1000])
+            client.set_tag(run_id, _DONE, json.dumps(outcome.to_dict()))
+            client.set_terminated(run_id)
+        return outcome
+
+    def _act(self, trigger: RetrainingTrigger, run_id: str, *, patient: bool) -> RetrainingOutcome:
+        registry = self.registry
+        made = registry.versions(f"tags.`{ID_TAG}` = '{trigger.id}'")
+        if made:
+            version = registry.register(
+                None, recalibration_id=trigger.id, base=registry.root(made[0]), run_id=run_id
+            )
+            return self._promote(trigger, version)
+        if patient and (too_soon := self._too_soon(trigger)):
+            return RetrainingOutcome(trigger.id, "refused", reasons=(too_soon,))
+        state = self._state()
+        base = registry.root(registry.current())
+        with registry.active():
+            rows = self._rows(trigger, base, state)
+        repair = self._find(rows, state)
+        self._log(run_id, repair)
+        if not repair.passed:
+            return RetrainingOutcome(trigger.id, "refused", reasons=repair.reasons)
+        window = (f"{rows.start:%Y-%m-%d %H:%M}", f"{rows.end:%Y-%m-%d %H:%M} UTC")
+        version = registry.register(
+            repair.recalibrator,
+            recalibration_id=trigger.id,
+            base=base,
+            run_id=run_id,
+            description=model_card(
+                repair,
+                trigger=trigger,
+                alerts=state.open_alerts,
+                base_version=str(base.version),
+                window=window,
+            ),
+            tags={
+                "huc.window": trigger.window_id,
+                "huc.data_start": rows.start.isoformat(),
+                "huc.data_end": rows.end.isoformat(),
+                "huc.identity": self.config.identity,
+                "huc.gate": "passed",
+                "huc.candidate": repair.name,
+            },
+            tree=self.config.tree,
+            classes=self._classes(),
+        )
+        return self._promote(trigger, version)
+
+    def _promote(self, trigger: RetrainingTrigger, version: ModelVersion) -> RetrainingOutcome:
+        promoted = self.config.settings.retraining.promotion == "gate"
+        if promoted:
+            self.registry.promote(str(version.version))
+        return RetrainingOutcome(trigger.id, "registered", str(version.version), promoted)
+
+    # Promotion by hand.
+
+    def promote(self, version: str | None = None) -> Move:
+        """Make a version champion: the challenger, or the one named."""
+        return self.registry.promote(version)
+
+    def rollback(self) -> Move:
+        """Restore the version that was champion before."""
+        return self.registry.rollback()
+
+    # Rows and repair.
+
+    def _state(self) -> MonitorState:
+        data = self.tracker.load_state()
+        return MonitorState(self.config.identity) if data is None else MonitorState.from_dict(data)
+
+    def _too_soon(self, trigger: RetrainingTrigger) -> str:
+        tags = self.registry.client.get_registered_model(self.registry.model).tags
+        text = tags.get(_LAST)
+        if not text:
+            return ""
+        last = json.loads(text)
+        pause = Span.parse(self.config.settings.retraining.cool_down).nominal
+        passed = trigger.window_end - datetime.fromisoformat(last["window_end"])
+        if last["id"] == trigger.id or passed >= pause or passed < timedelta(0):
+            return ""
+        return f"cool-down: the last retraining ({last['id']}) was {passed} before"
+
+    def _remember(self, trigger: RetrainingTrigger) -> None:
+        last = {"id": trigger.id, "window_end": trigger.window_end.astimezone(UTC).isoformat()}
+        self.registry.client.set_registered_model_tag(self.registry.model, _LAST, json.dumps(last))
+
+    def _rows(self, trigger: RetrainingTrigger, base: ModelVersion, state: MonitorState) -> Rows:
+        """Read the rows since the alerts began, and older ones if these are too few."""
+        source = self.config.open_source()
+        extent = source.time_range()
+        if extent is None:
+            msg = "`source` must have rows to fit a repair on; the log is empty."
+            raise InvalidInputError(msg)
+        begun = [alert.first_seen for alert in state.open_alerts if alert.level == "critical"]
+        start = min(begun, default=trigger.window_end - timedelta(days=1))
+        start = min(start, trigger.window_end)
+        step = max(trigger.window_end - start, timedelta(hours=1))
+        while source.counts(start, trigger.window_end).n_labelled < _ENOUGH_ROWS:
+            if start <= extent.first:
+                break
+            start, step = max(start - step, extent.first), 2 * step
+        data = source.labelled(start, trigger.window_end)
+        versions = set(data.versions) - {str(base.version), ""}
+        if versions:
+            features, probabilities = self._score(base, start, trigger.window_end)
+        else:
+            features, probabilities = data.features, data.probabilities
+        return Rows(probabilities, data.labels, features, start, trigger.window_end)
+
+    def _score(self, base: ModelVersion, start: datetime, end: datetime) -> tuple[Any, Any]:
+        """Score logged features with the base: other versions' probabilities are not its own."""
+        with TemporaryDirectory() as folder:
+            model = fetch(self.registry.uri(base), Path(folder))
+            found = describe(model, self.config.tree, self._classes(), None)
+            columns = found["base_columns"]
+            if columns is None:
+                msg = (
+                    f"`base` version {base.version} must say which columns it reads, to score the "
+                    "rows that a recalibrated version served. Log it with a signature."
+                )
+                raise InvalidInputError(msg)
+            wanted = list(dict.fromkeys([*columns, *self.config.feature_columns]))
+            frame = self.config.open_source(features=wanted).labelled(start, end).features
+            loaded = Base(model.folder, found)
+            matrix = loaded.probabilities(loaded.answer(frame))
+            leaves = np.empty_like(matrix)
+            leaves[:, found["class_leaf"]] = matrix
+        return frame, leaves
+
+    def _classes(self) -> tuple[str, ...] | None:
+        options = self.config.settings.tracker.options()
+        given = options.get("classes")
+        return None if given is None else tuple(given)
+
+    def _find(self, rows: Rows, state: MonitorState) -> Repair:
+        settings = self.config.settings
+        groups = None if state.subgroups is None else Subgroups.from_dict(state.subgroups)
+        gate = settings.retraining.gate
+        return find_repair(
+            rows.probabilities,
+            rows.labels,
+            tree=self.config.tree,
+            utilities=self.config.utilities,
+            subgroups=groups,
+            features=rows.features if groups is not None and groups.columns else None,
+            gate=Gate(
+                min_huc_drop=gate.min_improvement,
+                max_log_loss_increase=gate.max_log_loss_increase,
+                max_accuracy_drop=gate.max_accuracy_drop,
+            ),
+            confidence_level=settings.bounds.confidence_level,
+            rng=settings.bounds.seed,
+        )
+
+    def _log(self, run_id: str, repair: Repair) -> None:
+        from mlflow.entities import Metric
+
+        text = json.dumps(repair.to_dict(), indent=1)
+        self.registry.client.log_text(run_id, text, "repair.json")
+        metrics = [
+            Metric(f"{when}/{name}", float(value), 0, 0)
+            for when, figures in (("before", repair.before), ("after", repair.after))
+            for name, value in figures.to_dict().items()
+            if value is not None and np.isfinite(value)
+        ]
+        self.registry.client.log_batch(run_id, metrics=metrics)
+
+
+def _gate_tag(outcome: RetrainingOutcome) -> str:
+    return "refused" if outcome.result == "refused" else "passed"
