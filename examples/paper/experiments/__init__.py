@@ -1,0 +1,1 @@
+"""The paper's experiments: data preparation, base predictors, methods, protocol and tables."""
