@@ -1,68 +1,62 @@
-"""``huc-monitor demo``: an audit of built-in data whose answer is known."""
+"""``huc-monitor demo``: the whole story on made-up data, in one folder."""
 
 from __future__ import annotations
 
 import json
-from typing import TYPE_CHECKING, Annotated
+from importlib.metadata import entry_points
+from pathlib import Path
+from typing import Annotated, Any
 
 import typer
 
-if TYPE_CHECKING:
-    from huc_monitor.audit import AuditResult
+from huc_monitor.errors import MissingExtraError
 
-_TREE = {"ward": ["worse", "stable"], "home": ["slow", "well"]}
-_PREDICTED = {"worse": 0.25, "stable": 0.25, "slow": 0.25, "well": 0.25}
-_HAPPENED = {"worse": 2_000, "stable": 0, "slow": 3_000, "well": 3_000}
-_WORTH = {"worse": -1.0, "stable": 1.0, "slow": 1.0, "well": 1.0}
+GROUP = "huc_monitor.demos"
 
 
 def run(
+    folder: Annotated[
+        Path, typer.Option("--dir", help="Where everything is written; made anew each time.")
+    ] = Path("huc-demo"),
+    seed: Annotated[int, typer.Option(help="Of the made-up tickets.")] = 0,
     *,
+    fast: Annotated[bool, typer.Option("--fast", help="Half the tickets, wider bounds.")] = False,
     as_json: Annotated[
         bool, typer.Option("--json", help="Print one JSON document instead.")
     ] = False,
 ) -> None:
-    """Audit built-in data where two wrong branches cancel, so that UC sees nothing.
+    """Watch a help desk's classifier drift where no aggregate shows it, and see it repaired.
 
-    A model gives every patient the same four probabilities. More patients go home than it says,
-    and those who stay fare worse than it says. Both errors have the same size in utility.
+    Trains a model, registers it in a local MLflow, serves tickets, audits them day by day, raises
+    an alert, registers the repaired model as version 2, and watches it resolve the alert.
     """
-    from huc_monitor.cli.showing import show_audit
-
-    result = audit_cancellation()
+    story = _story()
     if as_json:
-        document = {
-            "status": "ok",
-            "audit": result.to_dict(),
-            "label_tree": result.tree.to_dict(),
-        }
-        typer.echo(json.dumps(document, allow_nan=False))
+        found = story(folder, seed=seed, fast=fast, tell=lambda _: None)
+        typer.echo(json.dumps(found.to_dict(), allow_nan=False))
         return
-    show_audit(result, tolerance=None, top=10)
-    typer.echo(
-        "UC, the gap over the whole tree, sees nothing: the branches' errors cancel. HUC looks at "
-        "each branch before they do."
+    found = story(folder, seed=seed, fast=fast, tell=_tell)
+    _tell(
+        f"Open the report:      {found.folder / 'report.html'}\n"
+        f"Look at the runs:     mlflow ui --backend-store-uri sqlite:///{found.folder}/mlflow.db\n"
+        f"Read the setup:       {found.folder / 'huc.yaml'}\n"
+        f"Ask for the status:   huc-monitor status --config {found.folder / 'huc.yaml'}"
     )
 
 
-def audit_cancellation() -> AuditResult:
-    """Audit ex:exact-uc-zero-huc-positive of the paper: UC is 0, HUC is 1/4.
+def _story() -> Any:
+    for entry in entry_points(group=GROUP):
+        return entry.load()
+    missing = "huc_mlflow"
+    raise MissingExtraError.of(missing, "all")
 
-    Examples
-    --------
-    >>> result = audit_cancellation()
-    >>> result.uc, result.huc
-    (0.0, 0.25)
-    """
-    import pandas as pd
 
-    import huc_monitor as hm
+def _tell(paragraph: str) -> None:
+    """Print a paragraph; on a terminal, with the names that a message marks in bold."""
+    from rich.console import Console
+    from rich.text import Text
 
-    labels = [label for label, count in _HAPPENED.items() for _ in range(count)]
-    return hm.audit(
-        pd.DataFrame(_PREDICTED, index=range(len(labels))),
-        labels,
-        tree=hm.LabelTree.from_nested(_TREE, root="discharge"),
-        utilities=[hm.Payoff("outcome", _WORTH)],
-        bounds=None,
-    )
+    text = Text()
+    for place, part in enumerate(paragraph.split("*")):
+        text.append(part, style="bold" if place % 2 else "")
+    Console(soft_wrap=True, highlight=False).print(text, end="\n\n")

@@ -11,6 +11,7 @@ from html.parser import HTMLParser
 from pathlib import Path
 from xml.etree import ElementTree as ET
 
+import pandas as pd
 import pytest
 from hypothesis import given, reject, settings
 from hypothesis import strategies as st
@@ -483,7 +484,15 @@ def run(capsys, *arguments) -> tuple[int, str, str]:
 
 
 def test_report_reads_what_audit_prints(tmp_path, capsys):
-    assert main(["demo", "--json"]) == 0
+    labels = ["worse"] * 20 + ["slow"] * 30 + ["well"] * 30
+    even = dict.fromkeys(["worse", "stable", "slow", "well"], 0.25)
+    pd.DataFrame(even, index=range(80)).assign(y=labels).to_parquet(tmp_path / "log.parquet")
+    tree = tmp_path / "tree.json"
+    tree.write_text('{"ward": ["worse", "stable"], "home": ["slow", "well"]}')
+    worth = {"worse": -1, "stable": 1, "slow": 1, "well": 1}
+    utility = json.dumps({"type": "Payoff", "name": "outcome", "payoffs": worth})
+    given = ["--tree", str(tree), "--label", "y", "--utility", utility]
+    assert main(["audit", str(tmp_path / "log.parquet"), *given, "--json"]) == 0
     stored = tmp_path / "audit.json"
     stored.write_text(capsys.readouterr().out)
     out = tmp_path / "page.html"
@@ -493,7 +502,7 @@ def test_report_reads_what_audit_prints(tmp_path, capsys):
     page = Page(out.read_text("utf-8"))
     assert re.search(r"2 branches are (surely )?above tolerance", page.words)
     assert [a["aria-label"][:9] for _, a in page.tags if a.get("role") == "treeitem"] == [
-        "discharge",
+        "root: +0.",
         "ward: \u22120.",
         "home: no ",
     ]
