@@ -203,7 +203,7 @@ class Registry:
 
     def _point(self, alias: str, version: ModelVersion) -> None:
         now = self.at(alias)
-        if now is None or now.version != version.version:
+        if now is None or not _same(now, version):
             self.client.set_registered_model_alias(self.model, alias, version.version)
 
     # Moving the champion.
@@ -222,7 +222,7 @@ class Registry:
             )
             raise InvalidInputError(msg)
         now = self.at(CHAMPION)
-        if now is not None and now.version == chosen.version:
+        if now is not None and _same(now, chosen):
             return Move(self.model, CHAMPION, str(chosen.version), chosen.tags.get(PREVIOUS_TAG))
         previous = str(now.version) if now is not None else chosen.tags.get(BASE_TAG)
         if previous is not None:
@@ -250,7 +250,7 @@ class Registry:
             self.client.set_registered_model_tag(self.model, _ROLLBACK_TAG, json.dumps(plan))
         self._point(CHAMPION, target)
         challenger = self.at(CHALLENGER)
-        if challenger is not None and challenger.version == source.version:
+        if challenger is not None and _same(challenger, source):
             self.client.delete_registered_model_alias(self.model, CHALLENGER)
         self._tag(source, "huc.rolled_back", "true")
         self.client.delete_registered_model_tag(self.model, _ROLLBACK_TAG)
@@ -308,6 +308,11 @@ class Registry:
         except ValueError:
             return None
         return held if held and {"owner", "ticket", "expires"} <= set(held) else None
+
+
+def _same(one: ModelVersion, other: ModelVersion) -> bool:
+    # A number or a text, depending on how the version was found.
+    return str(one.version) == str(other.version)
 
 
 def register_recalibrated(

@@ -49,7 +49,7 @@ class Story:
 
 
 def make_rows(n: int, seed: int, tree: hm.LabelTree, drift: float = 0.0):
-    """Rows of a fixed world; `drift` turns that share of the men's coma labels into limited."""
+    """Rows of a fixed world; `drift` swaps coma and limited for that share of the men."""
     world = np.random.default_rng(7).normal(size=(len(FEATURES), tree.n_leaves))
     rng = np.random.default_rng(seed)
     frame = pd.DataFrame(rng.normal(size=(n, len(FEATURES))), columns=FEATURES)
@@ -57,8 +57,9 @@ def make_rows(n: int, seed: int, tree: hm.LabelTree, drift: float = 0.0):
     scores = frame[FEATURES].to_numpy() @ world + rng.gumbel(size=(n, tree.n_leaves))
     codes = scores.argmax(axis=1)
     coma, limited = tree.leaf_index("coma"), tree.leaf_index("limited")
-    turned = (codes == coma) & (frame["sex"] == "m") & (rng.random(n) < drift)
-    codes[turned] = limited
+    turned = (frame["sex"] == "m").to_numpy() & (rng.random(n) < drift)
+    swapped = np.where(codes == coma, limited, np.where(codes == limited, coma, codes))
+    codes = np.where(turned, swapped, codes)
     return frame, np.array(tree.leaves)[codes]
 
 

@@ -1,0 +1,154 @@
+"""The closed loop: a drift is found, repaired, promoted, and the alert goes away."""
+
+from __future__ import annotations
+
+import json
+from datetime import UTC, datetime, timedelta
+
+import mlflow
+import numpy as np
+import pandas as pd
+import pytest
+import yaml
+from conftest import FEATURES, log_forest, make_rows
+
+import huc_mlflow
+from huc_monitor.cli import main
+from huc_monitor.config import load_config
+from huc_monitor.opening import open_monitor, open_tracker
+
+DAY = datetime(2024, 3, 1, tzinfo=UTC)
+ROWS = 900
+
+
+class World:
+    """A deployment: each day the champion answers, and its answers and the labels are logged."""
+
+    def __init__(self, story, folder, uri, *, promotion="gate", name="triage"):
+        self.story, self.folder, self.name = story, folder, name
+        (folder / "log").mkdir()
+        (folder / "tree.json").write_text(json.dumps(story.tree.to_dict()))
+        self.settings = {
+            "model": name,
+            "tree": "tree.json",
+            "source": {"log": {"path": "log/*.parquet"}},
+            "columns": {"time": "at", "label": "label", "id": "id", "model_version": "version"},
+            "utilities": [utility.to_dict() for utility in story.utilities],
+            "subgroups": {"by": {"sex": "each"}},
+            "windows": {"length": "1d"},
+            "tolerance": 0.04,
+            "bounds": {"draws": 200},
+            "alerts": {"cool_down": "30d"},
+            "retraining": {
+                "enabled": True,
+                "critical_windows": 3,
+                "promotion": promotion,
+                "cool_down": "5d",
+                "on_sequential_alarm": False,
+                "gate": {"min_improvement": 0.1, "max_accuracy_drop": 0.02},
+            },
+            "tracker": {"name": "mlflow", "settings": {"tracking_uri": uri}},
+        }
+        self.config = folder / "huc.yaml"
+        self.config.write_text(yaml.safe_dump(self.settings))
+        self.day = 0
+
+    def champion(self):
+        return huc_mlflow.Registry(self.name).current()
+
+    def serve(self, *, drift):
+        """One day of traffic; the drift swaps coma and limited for men."""
+        self.day += 1
+        version = self.champion()
+        frame, labels = make_rows(ROWS, 100 + self.day, self.story.tree, drift=drift)
+        model = mlflow.pyfunc.load_model(f"models:/{self.name}/{version.version}")
+        if version.tags.get("huc.base_version"):
+            p = model.predict(frame, {"predict_method": "predict_proba"})
+        else:
+            forest = self.story.forest
+            p = pd.DataFrame(forest.predict_proba(frame[FEATURES]), columns=forest.classes_)
+        start = DAY + timedelta(days=self.day - 1)
+        seconds = np.arange(ROWS) * (86_400 / ROWS)
+        log = pd.concat([frame, p], axis=1)
+        log["at"] = pd.to_datetime(start) + pd.to_timedelta(seconds, unit="s")
+        log["label"], log["version"] = labels, str(version.version)
+        log["id"] = np.arange(ROWS) + self.day * ROWS
+        log.to_parquet(self.folder / "log" / f"{self.day:03d}.parquet")
+
+    @property
+    def now(self):
+        return DAY + timedelta(days=self.day, seconds=1)
+
+    def check(self):
+        monitor = open_monitor(load_config(self.config))
+        try:
+            return monitor.check(self.now)
+        finally:
+            monitor.tracker.close()
+
+
+def tell(world, *, days, drift_from):
+    results = {}
+    for day in range(1, days + 1):
+        world.serve(drift=1.0 if day >= drift_from else 0.0)
+        results[day] = world.check()
+    return results
+
+
+def check_story(world, results, drift_from):
+    """What the issue asks to be shown, whatever the store behind it."""
+    before = [day for day in range(1, drift_from) if results[day].status == "critical"]
+    assert not before
+    opened = next(day for day in results if results[day].status == "critical")
+    assert drift_from <= opened <= drift_from + 1
+    worst = max(results[opened].alerts, key=lambda alert: abs(alert.moment))
+    assert (worst.node, worst.subgroup) in {("major", "sex=m"), ("major", "all")}
+    registry = huc_mlflow.Registry(world.name)
+    first, second = registry.versions()
+    assert second.tags["huc.base_version"] == str(first.version) == "1"
+    assert second.tags["huc.gate"] == "passed"
+    assert str(registry.at("champion").version) == str(second.version) == "2"
+    assert second.tags["huc.previous_champion"] == "1"
+    assert "branch `major`" in second.description
+    assert "| HUC |" in second.description
+    last = results[max(results)]
+    assert last.status == "ok", last.alerts
+    served = {record.model_version for record in last.records}
+    assert served == {"2"}
+
+
+@pytest.mark.slow
+def test_the_loop_closes_on_sqlite_without_a_server(story, store):
+    log_forest(story, "triage")
+    world = World(story, store, mlflow.get_tracking_uri())
+    results = tell(world, days=14, drift_from=6)
+    check_story(world, results, 6)
+    move = huc_mlflow.rollback("triage")
+    assert (move.version, move.previous) == ("1", "2")
+    assert str(huc_mlflow.Registry("triage").current().version) == "1"
+    tracker = open_tracker(load_config(world.config))
+    assert [record.ordinal for record in tracker.records()] == list(range(1, 15))
+    assert len(list(tracker._search("retraining"))) == 1
+
+
+@pytest.mark.slow
+def test_recalibrate_promote_and_rollback_are_commands(story, store, capsys):
+    log_forest(story, "triage")
+    world = World(story, store, mlflow.get_tracking_uri(), promotion="manual")
+    for _ in range(3):
+        world.serve(drift=1.0)
+    world.check()
+    capsys.readouterr()
+    config = ["--config", str(world.config)]
+    assert main(["recalibrate", *config, "--json"]) == 0
+    outcome = json.loads(capsys.readouterr().out)
+    assert (outcome["result"], outcome["version"], outcome["promoted"]) == ("registered", "2", False)
+    assert main(["recalibrate", *config]) == 0
+    assert "version 2 as challenger" in capsys.readouterr().out
+    assert len(huc_mlflow.Registry("triage").versions()) == 2
+    assert main(["promote", *config]) == 0
+    assert "champion is version 2 instead of version 1" in capsys.readouterr().out
+    assert main(["rollback", *config, "--json"]) == 0
+    assert json.loads(capsys.readouterr().out)["version"] == "1"
+    assert main(["rollback", *config]) == 2
+    assert "must have a champion that replaced another" in capsys.readouterr().err
