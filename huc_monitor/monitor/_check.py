@@ -12,6 +12,7 @@ from __future__ import annotations
 import dataclasses
 import logging
 from dataclasses import dataclass, field
+from functools import partial
 from time import perf_counter
 from typing import TYPE_CHECKING, Any
 
@@ -22,6 +23,7 @@ from huc_monitor._times import to_column
 from huc_monitor.drift import compare
 from huc_monitor.errors import InvalidInputError
 from huc_monitor.messages import compose
+from huc_monitor.monitor._ahead import ReadAhead
 from huc_monitor.monitor._examine import Examination, Reference, reconcile
 from huc_monitor.monitor._rows import RowCache, decompose_each
 from huc_monitor.monitor._state import MonitorState, Visited
@@ -77,10 +79,11 @@ class Check:
         total = len(due) + len(pending)
         if total or self._late_possible():
             self._prepare(due)
-        for done, window in enumerate(due):
-            self._tell(done, total, window)
-            self._visit(window)
-            self._cache.forget(due[done + 1].start if done + 1 < len(due) else window.end)
+        if due:
+            with ReadAhead(self._cache, due, aside=parts.read_ahead) as ahead:
+                for done, window in enumerate(due):
+                    self._tell(done, total, window)
+                    self._visit(window, ahead)
         self._revisit()
         for done, window in enumerate(pending, start=len(due)):
             self._tell(done, total, window)
@@ -190,12 +193,12 @@ class Check:
 
     # Each window.
 
-    def _visit(self, window: Window) -> None:
+    def _visit(self, window: Window, ahead: ReadAhead) -> None:
         last = self.state.last
         fed_from = window.start if last is None else max(window.start, last.end)
         visited = Visited(window, 0, window.due_at, _NO_ROWS, fed_from, None)
         self.state.last = window
-        record = self._record(visited, window.due_at)
+        record = self._record(visited, window.due_at, partial(ahead.take, window))
         self.state.visited = [item for item in self.state.visited if self._may_revisit(item.window)]
         if self._may_revisit(window):
             self.state.visited.append(visited)
@@ -212,16 +215,21 @@ class Check:
             revision = next_revision(visited.revision, visited.counts, now)
             if revision is not None:
                 visited.revision, visited.as_of = revision, self.now
-                self._commit(self._record(visited, self.now))
+                self._commit(self._record(visited, self.now, partial(self._again, visited)))
+
+    def _again(self, visited: Visited) -> Decomposed:
+        return self._cache.window(visited.window.start, visited.window.end, self.now)
 
     def _may_revisit(self, window: Window) -> bool:
         return window.end + self.parts.revisit_for >= self.now
 
-    def _record(self, visited: Visited, as_of: datetime) -> WindowRecord:
+    def _record(
+        self, visited: Visited, as_of: datetime, read: Callable[[], Decomposed]
+    ) -> WindowRecord:
         """Read, audit and judge one window; update the state, but save nothing yet."""
         started, window = perf_counter(), visited.window
         try:
-            found = self._cache.window(window.start, window.end, as_of)
+            found = read()
         except TooManyBadRowsError as error:
             visited.counts = self.parts.source.counts(window.start, window.end, as_of=as_of)
             when = f"{window.start:%Y-%m-%d %H:%M}"
@@ -230,7 +238,7 @@ class Check:
             return self._base(visited, "failed", reason=str(error), **facts)
         data = found.data
         visited.counts = data.counts
-        read = perf_counter() - started
+        waited = perf_counter() - started
         facts = _facts_of(data.counts) | {
             "n_quarantined": data.n_quarantined,
             "quarantine": dict(data.bad_reasons),
@@ -244,7 +252,7 @@ class Check:
             status = "empty" if ready == "empty" else "thin"
             self.state.early_drift.pop(window.id, None)
             return self._base(visited, status, reason=ready, detector=step, **facts)
-        return self._audited(visited, found, step, facts, {"read": read})
+        return self._audited(visited, found, step, facts, {"read": waited})
 
     def _base(self, visited: Visited, status: Any, **facts: Any) -> WindowRecord:
         window, state = visited.window, self.state
@@ -324,7 +332,7 @@ class Check:
         return dataclasses.replace(record, retraining=trigger)
 
     def _feed(self, visited: Visited, found: Decomposed, as_of: datetime) -> EDetectorStep | None:
-        """Give the e-detector the rows it has not seen, in the order in which labels came."""
+        """Give the e-detector the rows it has not seen: batches in the order labels came."""
         data = found.data
         fresh = data.times >= to_column(visited.fed_from)
         self._note_version(data.model_versions[fresh] if data.model_versions is not None else None)
@@ -338,8 +346,6 @@ class Check:
         visited.fed_until = as_of
         if not chosen.size:
             return None
-        if data.label_times is not None:
-            chosen = chosen[np.argsort(data.label_times[chosen], kind="stable")]
         step = self._detector.update_rows(*found.take(_ints(chosen)))
         self.state.detector = self._detector.to_dict()
         return step

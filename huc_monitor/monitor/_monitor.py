@@ -12,6 +12,7 @@ from huc_monitor._times import Span, to_utc
 from huc_monitor.alerts import AlertPolicy
 from huc_monitor.drift import DriftPolicy
 from huc_monitor.errors import InvalidInputError
+from huc_monitor.monitor._ahead import OneAtATime
 from huc_monitor.monitor._check import Check
 from huc_monitor.monitor._lock import default_path, hold
 from huc_monitor.monitor._parts import AuditOptions, Parts, identity_of
@@ -125,6 +126,9 @@ class Monitor:
         Gets a record and returns files to store with it, by name.
     revisit : str, default "0s"
         How long after its end a window is asked for late labels; each change is a new revision.
+    read_ahead : bool, default True
+        Read the next window while one is audited. The source is then used from two threads, though
+        never at the same time; for one that cannot be, such as SQLite in memory, pass False.
 
     Examples
     --------
@@ -177,6 +181,7 @@ class Monitor:
         notifiers: Mapping[str, Notifier] | None = None,
         artifacts: Callable[[WindowRecord], Mapping[str, bytes]] | None = None,
         revisit: str = "0s",
+        read_ahead: bool = True,
     ) -> None:
         chosen = check_utilities(utilities)
         groups = Subgroups.whole() if subgroups is None else subgroups
@@ -197,7 +202,7 @@ class Monitor:
             name=name,
             identity=identity,
             model=model,
-            source=source,
+            source=OneAtATime(source),
             windows=windows,
             tree=tree,
             utilities=chosen,
@@ -214,6 +219,7 @@ class Monitor:
             notifiers=dict(notifiers or {}),
             artifacts=artifacts,
             revisit=Span.parse(revisit, argument="revisit"),
+            read_ahead=read_ahead,
         )
         self.tracker: Tracker = MemoryTracker() if tracker is None else tracker
 

@@ -61,6 +61,7 @@ class Parts:
     notifiers: Mapping[str, Notifier]
     artifacts: Callable[[WindowRecord], Mapping[str, bytes]] | None
     revisit: Span
+    read_ahead: bool
 
     @property
     def revisit_for(self) -> timedelta:

@@ -53,6 +53,8 @@ class Decomposed:
 
     def take(self, chosen: Ints) -> tuple[list[UtilityRows], Groups]:
         """Return some rows, in the given order, as the e-detector takes them."""
+        if chosen.size == self.data.n:
+            return list(self.rows), self.groups()
         rows = [item.take(chosen) for item in self.rows]
         return rows, Groups.of([weights[chosen] for weights in self.weights], None)
 

@@ -1,0 +1,100 @@
+"""Reading the next window while this one is audited: one waits for data, the other for processors.
+
+The source is used by one thread at a time, though not always by the same one.
+"""
+
+from __future__ import annotations
+
+import threading
+from concurrent.futures import Future, ThreadPoolExecutor
+from typing import TYPE_CHECKING, Any, Self
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+    from datetime import datetime
+    from types import TracebackType
+
+    from huc_monitor.monitor._rows import Decomposed, RowCache
+    from huc_monitor.sources import (
+        PredictionData,
+        PredictionSource,
+        RowCounts,
+        TimeRange,
+        WindowData,
+    )
+    from huc_monitor.windows import Window
+
+
+class OneAtATime:
+    """A source whose calls wait for one another."""
+
+    def __init__(self, source: PredictionSource) -> None:
+        self._source, self._lock = source, threading.Lock()
+
+    def time_range(self) -> TimeRange | None:
+        """As the source."""
+        with self._lock:
+            return self._source.time_range()
+
+    def counts(self, start: datetime, end: datetime, *, as_of: datetime | None = None) -> RowCounts:
+        """As the source."""
+        with self._lock:
+            return self._source.counts(start, end, as_of=as_of)
+
+    def labelled(
+        self, start: datetime, end: datetime, *, as_of: datetime | None = None
+    ) -> WindowData:
+        """As the source."""
+        with self._lock:
+            return self._source.labelled(start, end, as_of=as_of)
+
+    def predictions(self, start: datetime, end: datetime) -> PredictionData:
+        """As the source."""
+        with self._lock:
+            return self._source.predictions(start, end)
+
+    def advance(self, start: datetime, n_rows: int) -> datetime | None:
+        """As the source."""
+        with self._lock:
+            return self._source.advance(start, n_rows)
+
+
+class ReadAhead:
+    """Rows of windows in their order, the next one being read while the last is in use.
+
+    At most two windows are in memory, besides what windows share.
+    """
+
+    def __init__(self, cache: RowCache, windows: Sequence[Window], *, aside: bool) -> None:
+        self._cache = cache
+        self._windows = list(windows)
+        self._pool = ThreadPoolExecutor(1) if aside and len(windows) > 1 else None
+        self._next: Future[Decomposed] | None = None
+
+    def take(self, window: Window) -> Decomposed:
+        """Return the rows of a window, and start on those of the next."""
+        if self._pool is None:
+            return self._read(window)
+        current = self._next or self._pool.submit(self._read, window)
+        place = self._windows.index(window) + 1
+        try:
+            return current.result()
+        finally:
+            following = self._windows[place : place + 1]
+            self._next = self._pool.submit(self._read, following[0]) if following else None
+
+    def _read(self, window: Window) -> Decomposed:
+        self._cache.forget(window.start)
+        return self._cache.window(window.start, window.end, window.due_at)
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> Any:
+        if self._pool is not None:
+            self._pool.shutdown(wait=True, cancel_futures=True)
