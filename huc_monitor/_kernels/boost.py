@@ -1,7 +1,7 @@
 """Fitting: branch probabilities of a window, kept with sorted scores and contributions.
 
-The state is one flat array, sixteen rows at a time: edge e of row i lies at
-`_place(i, E) + 16 e`. Sixteen rows are thus one stretch of memory, already turned into lanes.
+The state is one flat array: the E edges of row i are one stretch of memory, because an update
+usually changes few rows.
 """
 
 from __future__ import annotations
@@ -41,7 +41,7 @@ MEMBERS, LABEL, VALUES = range(3)
 
 @njit(nogil=True, cache=True, error_model="numpy")
 def _place(i, n_edges):
-    return np.uintp((i // LANES) * n_edges * LANES + i % LANES)
+    return np.uintp(i * n_edges)
 
 
 @njit(nogil=True, cache=True, error_model="numpy")
@@ -59,7 +59,7 @@ def start_state(block, mix, tree, state, at):
         for b in range(min(LANES, block.shape[0] - lo)):
             place = _place(at + lo + b, n_edges)
             for e in range(n_edges):
-                state[place + np.uintp(e * LANES)] = q[e, b]
+                state[place + np.uintp(e)] = q[e, b]
 
 
 @njit(nogil=True, cache=True, error_model="numpy")
@@ -72,7 +72,7 @@ def _gather(state, rows, lo, tree, branches, at, q):
     for t in range(branches.shape[0]):
         v = branches[t]
         for e in range(tree.child_ptr[v], tree.child_ptr[v + 1]):
-            shift = np.uintp(e * LANES)
+            shift = np.uintp(e)
             for b in range(LANES):
                 q[e, b] = state[at[b] + shift]
 
@@ -114,7 +114,9 @@ def _report_mean_at(start, stop, mass, places, amounts, b):
 
 
 @njit(nogil=True, cache=True, error_model="numpy")
-def refresh_rows(state, rows, dense, tree, program, branches, paths, scale, scores, records):
+def refresh_rows(
+    state, rows, dense, tree, program, branches, paths, scale, scores, reported, records
+):
     """Compute scores and integer path contributions of some rows again.
 
     `branches` are those that the utility can read. Entry VALUES + d of a record belongs to the
@@ -132,19 +134,24 @@ def refresh_rows(state, rows, dense, tree, program, branches, paths, scale, scor
     chosen = np.empty(LANES, dtype=np.int64)
     amounts = np.empty((5, LANES))
     places = np.empty((3, LANES), dtype=np.int64)
-    score = np.empty(LANES)
+    score = np.empty((1, LANES))
     for lo in range(0, rows.shape[0], LANES):
         _gather(state, rows, lo, tree, branches, at, q)
         descend(q, tree, branches, p, pi)
-        assess(program, dense, lo, tree, p, pi, leaf_values, sums, chosen, amounts, places, score)
+        assess(
+            program, dense, lo, tree, p, pi, leaf_values, sums, chosen, amounts, places, score, 0
+        )
         for b in range(min(LANES, rows.shape[0] - lo)):
             i = rows[lo + b]
             # Adding zero turns -0.0 into 0.0, which would compare equal but sort by bits.
-            scores[i] = score[b] + 0.0
+            scores[i] = score[0, b] + 0.0
+            if reported.shape[0] > 0:
+                reported[i, 0] = places[LO, b]
+                reported[i, 1] = places[HI, b]
             y = np.uintp(records[i, LABEL])
             first = paths.ptr[y]
             at_branch = 0
-            parent = score[b]
+            parent = score[0, b]
             for t in range(first, paths.ptr[y + np.uintp(1)]):
                 v = paths.branch[t]
                 code = paths.child[t]
@@ -166,13 +173,26 @@ def refresh_rows(state, rows, dense, tree, program, branches, paths, scale, scor
 
 
 @njit(nogil=True, cache=True, error_model="numpy")
-def affected_rows(scores, weights, low, high, out):
-    """Rows with a nonzero weight and a score in the closed interval; return how many."""
+def affected_rows(scores, reported, weights, low, high, start, stop, out):
+    """Rows with a nonzero weight and a score in the closed interval; return how many.
+
+    Where `reported` is given, rows that report leaves outside start..stop-1, or all of them, are
+    left out: below that branch every leaf pays the same, so they would not move.
+    """
     count = 0
     for i in range(scores.shape[0]):
         out[count] = i
         count += (scores[i] >= low) & (scores[i] <= high) & (weights[i] != 0.0)
-    return count
+    if reported.shape[0] == 0:
+        return count
+    kept = 0
+    for m in range(count):
+        i = out[m]
+        out[kept] = i
+        lo = reported[i, 0]
+        hi = reported[i, 1]
+        kept += (lo >= start) & (hi <= stop) & (hi - lo < stop - start)
+    return kept
 
 
 @njit(nogil=True, cache=True, error_model="numpy")
@@ -195,18 +215,20 @@ def directions(state, rows, dense, weights, tree, program, branches, node, out):
     chosen = np.empty(LANES, dtype=np.int64)
     amounts = np.empty((5, LANES))
     places = np.empty((3, LANES), dtype=np.int64)
-    score = np.empty(LANES)
+    score = np.empty((1, LANES))
     weight = np.empty(LANES)
     h = np.empty((out.shape[1] + 1, LANES))
     for lo in range(0, rows.shape[0], LANES):
         _gather(state, rows, lo, tree, branches, at, q)
         descend(q, tree, branches, p, pi)
-        assess(program, dense, lo, tree, p, pi, leaf_values, sums, chosen, amounts, places, score)
+        assess(
+            program, dense, lo, tree, p, pi, leaf_values, sums, chosen, amounts, places, score, 0
+        )
         for b in range(LANES):
             weight[b] = weights[rows[min(lo + b, rows.shape[0] - 1)]]
         if node < 0:
             leaf_direction(
-                program.kind, tree, p, pi, leaf_values, sums, amounts, places, score, weight, h
+                program.kind, tree, p, pi, leaf_values, sums, amounts, places, score, 0, weight, h
             )
         else:
             branch_direction(
@@ -220,6 +242,7 @@ def directions(state, rows, dense, weights, tree, program, branches, node, out):
                 amounts,
                 places,
                 score,
+                0,
                 weight,
                 h,
             )
@@ -286,11 +309,11 @@ def apply_step(state, rows, h, tree, branches, node, step):
                 at[b] = _place(rows[min(lo + b, rows.shape[0] - 1)], n_edges)
             for j in range(n_parts):
                 for b in range(LANES):
-                    q[first + j, b] = state[at[b] + np.uintp((first + j) * LANES)]
-            tilt(q[first : first + n_parts], x, n_parts, step, active, top, total, shifted, bits)
+                    q[first + j, b] = state[at[b] + np.uintp(first + j)]
+            tilt(q, first, x, n_parts, step, active, top, total, shifted, bits)
         for e in range(first, first + count):
             for b in range(here):
-                state[at[b] + np.uintp(e * LANES)] = q[e, b]
+                state[at[b] + np.uintp(e)] = q[e, b]
 
 
 @njit(nogil=True, cache=True, error_model="numpy")
@@ -301,7 +324,7 @@ def label_edges_log(state, rows, labels, n_edges, edge_ptr, edges, out):
         place = _place(i, n_edges)
         total = 0.0
         for t in range(edge_ptr[labels[i]], edge_ptr[labels[i] + 1]):
-            total += np.log(state[place + np.uintp(edges[t] * LANES)])
+            total += np.log(state[place + np.uintp(edges[t])])
         out[i] = total
 
 
@@ -333,14 +356,14 @@ def measure(order, scores, records, factors, paths, slot_ptr, scale, work, size,
     `factors` (C, n) is given, it multiplies contributions, one subgroup at a time.
     """
     plain = factors.shape[0] == 0
-    _deal(order, scores, records, paths, slot_ptr, work, plain)
+    ends = _deal(order, scores, records, paths, slot_ptr, work, plain)
     values = work[0]
     tags = work[1]
     n_groups, n_slots = size.shape
     four = np.empty(4, dtype=np.int64)
     for j in range(n_slots):
         lo = slot_ptr[j]
-        hi = slot_ptr[j + 1]
+        hi = ends[j]
         if plain:
             for c in range(0, n_groups, 4):
                 _scan_four(values, tags, lo, hi, c + 1, four)
@@ -356,6 +379,8 @@ def measure(order, scores, records, factors, paths, slot_ptr, scale, work, size,
 @njit(nogil=True, cache=True, error_model="numpy")
 def _deal(order, scores, records, paths, slot_ptr, work, plain):
     """Give every branch its rows' contributions in sorted order, and the last column their sum.
+
+    Return where each branch's entries end.
 
     A tag holds the row's subgroups as bits (its index when contributions are weighed), shifted
     left by one; the lowest bit is set at the end of a tie block.
@@ -377,13 +402,16 @@ def _deal(order, scores, records, paths, slot_ptr, work, plain):
             value = records[i, VALUES + d]
             residual += value
             j = np.uintp(paths.slot[np.uintp(first + d)])
+            # A zero changes no sum. It is written and written over, which costs less than a
+            # branch that is hard to guess.
             at = fill[j]
-            if score == last_score[j]:
+            counts = value != 0
+            if (score == last_score[j]) & counts:
                 tags[np.uintp(at - 1)] &= -2
-            last_score[j] = score
+            last_score[j] = score if counts else last_score[j]
             values[np.uintp(at)] = value
             tags[np.uintp(at)] = tag
-            fill[j] = at + 1
+            fill[j] = at + counts
         at = fill[last]
         if score == last_score[last]:
             tags[np.uintp(at - 1)] &= -2
@@ -391,6 +419,7 @@ def _deal(order, scores, records, paths, slot_ptr, work, plain):
         values[np.uintp(at)] = residual
         tags[np.uintp(at)] = tag
         fill[last] = at + 1
+    return fill
 
 
 @njit(nogil=True, cache=True, error_model="numpy")

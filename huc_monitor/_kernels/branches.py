@@ -39,17 +39,18 @@ _LN2_LOW = 1.9082149292705877e-10
 
 
 @njit(nogil=True, cache=True, error_model="numpy")
-def exp_lanes(x, shifted, bits):
-    """Replace x, at most 0, by its exponential; `bits` views `shifted` as integers.
+def exp_below(x, j, top, shifted, bits):
+    """Replace x[j] by e^{x[j] - top}, top being at least x[j]; `bits` views `shifted`.
 
     2**k times a Taylor polynomial on |r| <= ln(2) / 2, within two units in the last place. No call
     into a maths library: those differ between machines and between vector and scalar loops.
     """
     for b in range(LANES):
-        shifted[b] = max(x[b], -700.0) * _LOG2_E + _SHIFTER
+        x[j, b] = max(x[j, b] - top[b], -700.0)
+        shifted[b] = x[j, b] * _LOG2_E + _SHIFTER
     for b in range(LANES):
         k = shifted[b] - _SHIFTER
-        r = (max(x[b], -700.0) - k * _LN2_HIGH) - k * _LN2_LOW
+        r = (x[j, b] - k * _LN2_HIGH) - k * _LN2_LOW
         s = 1.0 / 6227020800.0
         s = s * r + 1.0 / 479001600.0
         s = s * r + 1.0 / 39916800.0
@@ -63,11 +64,11 @@ def exp_lanes(x, shifted, bits):
         s = s * r + 1.0 / 6.0
         s = s * r + 0.5
         s = s * r + 1.0
-        x[b] = s * r + 1.0
+        x[j, b] = s * r + 1.0
     for b in range(LANES):
         bits[b] = (bits[b] + 1023) << 52
     for b in range(LANES):
-        x[b] *= shifted[b]
+        x[j, b] *= shifted[b]
 
 
 @njit(nogil=True, cache=True, error_model="numpy")
@@ -105,121 +106,131 @@ def reports_node(kind):
 
 
 @njit(nogil=True, cache=True, error_model="numpy")
-def report_means(start, stop, mass, places, amounts, out):
-    """Mean payoff of every lane's report over leaves start..stop-1 of total probability mass."""
+def report_means(start, stop, masses, r, places, amounts, out, o):
+    """Mean payoff of every lane's report over leaves start..stop-1, into out[o].
+
+    masses[r] is the probability of these leaves. Rows are named by number because handing over a
+    slice would cost as much as the work.
+    """
     for b in range(LANES):
         lo = places[LO, b]
         hi = places[HI, b]
         inner = places[INNER, b]
-        apart = stop <= lo or hi <= start
-        within = lo <= start and stop <= hi
-        names = start <= inner < stop
-        covered = amounts[MASS, b] if (start <= lo and hi <= stop) else mass[b]
+        mass = masses[r, b]
+        # Bitwise, so that there is no jump and sixteen lanes stay side by side.
+        apart = (stop <= lo) | (hi <= start)
+        within = (lo <= start) & (stop <= hi)
+        names = (start <= inner) & (inner < stop)
+        covered = amounts[MASS, b] if (start <= lo) & (hi <= stop) else mass
         named = amounts[INNER_MASS, b] if names else 0.0
         total = (
-            amounts[OUTSIDE, b] * (mass[b] - covered)
+            amounts[OUTSIDE, b] * (mass - covered)
             + amounts[BETWEEN, b] * (covered - named)
             + amounts[INSIDE, b] * named
         )
-        mean = total / mass[b]
-        mean = amounts[BETWEEN, b] if (within and not names) else mean
-        mean = amounts[INSIDE, b] if (names and stop - start == 1) else mean
-        out[b] = amounts[OUTSIDE, b] if apart else mean
+        mean = total / mass
+        mean = amounts[BETWEEN, b] if within & (not names) else mean
+        mean = amounts[INSIDE, b] if names & (stop - start == 1) else mean
+        out[o, b] = amounts[OUTSIDE, b] if apart else mean
 
 
 @njit(nogil=True, cache=True, error_model="numpy")
-def assess(program, dense, lo, tree, p, pi, values, sums, chosen, amounts, places, score):
-    """Scores of sixteen rows, and what `branch_means` needs; rows lo.. of `dense` are theirs."""
+def assess(program, dense, lo, tree, p, pi, values, sums, chosen, amounts, places, scores, u):
+    """Scores of sixteen rows, into scores[u]; rows lo.. of `dense` are theirs."""
     if reports_node(program.kind):
         _report(program, tree, p, pi, places, amounts, chosen)
-        report_means(0, p.shape[0], pi[0], places, amounts, score)
+        report_means(0, p.shape[0], pi, 0, places, amounts, scores, u)
     else:
         _fill_values(program, dense, lo, tree, p, pi, values, chosen, amounts, places)
         subtree_sums(p, values, tree, sums)
         for b in range(LANES):
-            score[b] = sums[0, b]
+            scores[u, b] = sums[0, b]
 
 
 @njit(nogil=True, cache=True, error_model="numpy")
-def node_mean(kind, code, tree, p, pi, values, sums, amounts, places, out):
-    """Mean utility below a branch (code >= 0) or of the leaf -1 - code (eq:subtree-utility)."""
+def node_mean(kind, code, tree, p, pi, values, sums, amounts, places, out, o):
+    """Mean utility below a branch (code >= 0) or of the leaf -1 - code, into out[o]."""
     if reports_node(kind):
         start, stop = _slice(code, tree)
-        mass = pi[code] if code >= 0 else p[-1 - code]
-        report_means(start, stop, mass, places, amounts, out)
+        if code >= 0:
+            report_means(start, stop, pi, code, places, amounts, out, o)
+        else:
+            report_means(start, stop, p, -1 - code, places, amounts, out, o)
     elif code >= 0:
         for b in range(LANES):
-            out[b] = sums[code, b] / pi[code, b]
+            out[o, b] = sums[code, b] / pi[code, b]
     else:
         for b in range(LANES):
-            out[b] = values[-1 - code, b]
+            out[o, b] = values[-1 - code, b]
 
 
 @njit(nogil=True, cache=True, error_model="numpy")
-def branch_direction(kind, v, tree, p, pi, values, sums, amounts, places, score, weight, h):
-    """Logit direction c(x) Delta_{u,v}(p) of every child of v (eq:huc-boost-frozen-direction)."""
-    own = h[h.shape[0] - 1]
+def branch_direction(kind, v, tree, p, pi, values, sums, amounts, places, scores, u, weight, h):
+    """Logit direction c(x) Delta_{u,v}(p) of every child of v (eq:huc-boost-frozen-direction).
+
+    The row of h after the children's holds the branch's own mean.
+    """
+    first = tree.child_ptr[v]
+    own = tree.child_ptr[v + 1] - first
     if v == 0:
         for b in range(LANES):
-            own[b] = score[b]
+            h[own, b] = scores[u, b]
     else:
-        node_mean(kind, v, tree, p, pi, values, sums, amounts, places, own)
-    first = tree.child_ptr[v]
-    for e in range(first, tree.child_ptr[v + 1]):
-        part = h[e - first]
-        code = tree.child_code[e]
-        node_mean(kind, code, tree, p, pi, values, sums, amounts, places, part)
+        node_mean(kind, v, tree, p, pi, values, sums, amounts, places, h, own)
+    for j in range(own):
+        code = tree.child_code[first + j]
+        node_mean(kind, code, tree, p, pi, values, sums, amounts, places, h, j)
         for b in range(LANES):
-            part[b] = weight[b] * (part[b] - own[b])
+            h[j, b] = weight[b] * (h[j, b] - h[own, b])
 
 
 @njit(nogil=True, cache=True, error_model="numpy")
-def leaf_direction(kind, tree, p, pi, values, sums, amounts, places, score, weight, h):
+def leaf_direction(kind, tree, p, pi, values, sums, amounts, places, scores, u, weight, h):
     """Leaf-logit direction c(x) (u(p, y) - mu_u(p)) (eq:toy8-empirical-uc-coefficients)."""
     for k in range(p.shape[0]):
-        part = h[k]
-        node_mean(kind, -1 - k, tree, p, pi, values, sums, amounts, places, part)
+        node_mean(kind, -1 - k, tree, p, pi, values, sums, amounts, places, h, k)
         for b in range(LANES):
-            part[b] = weight[b] * (part[b] - score[b])
+            h[k, b] = weight[b] * (h[k, b] - scores[u, b])
 
 
 @njit(nogil=True, cache=True, error_model="numpy")
 def drop_still(h, n_parts, active):
-    """Deactivate lanes whose directions are all equal: dividing by their sum would move bits."""
+    """Deactivate lanes whose directions are all equal: dividing by their sum would move bits.
+
+    Return whether any lane is left.
+    """
+    some = False
     for b in range(LANES):
         moves = False
         for j in range(1, n_parts):
             moves |= h[j, b] != h[0, b]
         active[b] &= moves
+        some |= active[b]
+    return some
 
 
 @njit(nogil=True, cache=True, error_model="numpy")
-def tilt(parts, h, n_parts, step, active, top, total, shifted, bits):
-    """Multiply parts by e^{step h} and normalise (eq:one-node-multiplicative-branch-update).
+def tilt(parts, first, h, n_parts, step, active, top, total, shifted, bits):
+    """Multiply parts[first..] by e^{step h} and normalise; `h` is used up.
 
-    Lanes that are not active keep every bit. `h` is used up.
+    eq:one-node-multiplicative-branch-update. Lanes that are not active keep every bit.
     """
     for b in range(LANES):
         top[b] = -np.inf
         total[b] = 0.0
     for j in range(n_parts):
-        x = h[j]
         for b in range(LANES):
-            x[b] *= step
-            top[b] = max(top[b], x[b])
+            h[j, b] *= step
+            top[b] = max(top[b], h[j, b])
     for j in range(n_parts):
-        x = h[j]
+        exp_below(h, j, top, shifted, bits)
         for b in range(LANES):
-            x[b] -= top[b]
-        exp_lanes(x, shifted, bits)
-        for b in range(LANES):
-            x[b] *= parts[j, b]
-            total[b] += x[b]
+            h[j, b] *= parts[first + j, b]
+            total[b] += h[j, b]
     for j in range(n_parts):
-        x = h[j]
         for b in range(LANES):
-            new = max(x[b] / total[b], TINY)
-            parts[j, b] = new if active[b] else parts[j, b]
+            new = max(h[j, b] / total[b], TINY)
+            parts[first + j, b] = new if active[b] else parts[first + j, b]
 
 
 @njit(nogil=True, cache=True, error_model="numpy")
@@ -228,7 +239,7 @@ def tilt_leaves(q, h, step, active, tree, p, pi, top, total, shifted, bits):
 
     Leaves pi ready for `descend`.
     """
-    tilt(p, h, p.shape[0], step, active, top, total, shifted, bits)
+    tilt(p, 0, h, p.shape[0], step, active, top, total, shifted, bits)
     for v in range(tree.start.shape[0] - 1, -1, -1):
         whole = pi[v]
         for b in range(LANES):

@@ -16,8 +16,8 @@ from huc_monitor._kernels.branches import (
     tilt,
     tilt_leaves,
 )
-from huc_monitor._kernels.decompose import LANES, load_lanes, reach
-from huc_monitor._program import Program
+from huc_monitor._kernels.decompose import HI, LANES, LO, load_lanes, reach
+from huc_monitor._program import GREEDY, LEVEL, Program
 
 
 @njit(nogil=True, cache=True, error_model="numpy")
@@ -60,6 +60,12 @@ def replay_rows(block, mix, dense, weights, tree, below, pack, steps, out):
     weight = np.empty(LANES)
     top = np.empty(LANES)
     total = np.empty(LANES)
+    at = np.empty(LANES, dtype=np.uintp)
+    utilities = steps.utility
+    groups = steps.subgroup
+    lows = steps.low
+    highs = steps.high
+    nodes = steps.node
     shifted = np.empty(LANES)
     bits = shifted.view(np.int64)
     for lo in range(0, n, LANES):
@@ -70,9 +76,11 @@ def replay_rows(block, mix, dense, weights, tree, below, pack, steps, out):
             pi[0, b] = 1.0
         descend(q, tree, every, p, pi)
         fresh[:] = False
-        for t in range(steps.node.shape[0]):
-            u = steps.utility[t]
-            score = scores[u]
+        for b in range(LANES):
+            at[b] = min(lo + b, n - 1)
+        for t in range(nodes.shape[0]):
+            # Plain indices up to here: a slice costs as much as the test it would serve.
+            u = utilities[t]
             if not fresh[u]:
                 assess(
                     _program_of(pack, u),
@@ -86,26 +94,39 @@ def replay_rows(block, mix, dense, weights, tree, below, pack, steps, out):
                     chosen,
                     amounts[u],
                     places[u],
-                    score,
+                    scores,
+                    u,
                 )
                 fresh[u] = True
-            low = steps.low[t]
-            high = steps.high[t]
+            low = lows[t]
+            high = highs[t]
             some = False
-            mine = weights[steps.subgroup[t]]
             for b in range(LANES):
-                active[b] = (score[b] >= low) & (score[b] <= high)
+                active[b] = (scores[u, b] >= low) & (scores[u, b] <= high)
                 some |= active[b]
             if not some:
                 continue
+            v = nodes[t]
+            if v >= 0 and (pack.kind[u] == LEVEL or pack.kind[u] == GREEDY):
+                # Unless the reported leaves are some of those below v, all of them pay the same.
+                some = False
+                start = tree.start[v]
+                stop = tree.stop[v]
+                for b in range(LANES):
+                    begin = places[u, LO, b]
+                    end = places[u, HI, b]
+                    active[b] &= (begin >= start) & (end <= stop) & (end - begin < stop - start)
+                    some |= active[b]
+                if not some:
+                    continue
             some = False
+            group = groups[t]
             for b in range(LANES):
-                weight[b] = mine[min(lo + b, n - 1)]
+                weight[b] = weights[group, at[b]]
                 active[b] &= weight[b] != 0.0
                 some |= active[b]
             if not some:
                 continue
-            v = steps.node[t]
             if v < 0:
                 leaf_direction(
                     pack.kind[u],
@@ -116,11 +137,13 @@ def replay_rows(block, mix, dense, weights, tree, below, pack, steps, out):
                     sums[u],
                     amounts[u],
                     places[u],
-                    score,
+                    scores,
+                    u,
                     weight,
                     h,
                 )
-                drop_still(h, n_leaves, active)
+                if not drop_still(h, n_leaves, active):
+                    continue
                 tilt_leaves(q, h, steps.step[t], active, tree, p, pi, top, total, shifted, bits)
                 descend(q, tree, every, p, pi)
             else:
@@ -136,15 +159,18 @@ def replay_rows(block, mix, dense, weights, tree, below, pack, steps, out):
                     sums[u],
                     amounts[u],
                     places[u],
-                    score,
+                    scores,
+                    u,
                     weight,
-                    h[: count + 1],
+                    h,
                 )
-                drop_still(h, count, active)
-                edges = q[first : first + count]
-                tilt(edges, h, count, steps.step[t], active, top, total, shifted, bits)
+                if not drop_still(h, count, active):
+                    continue
+                tilt(q, first, h, count, steps.step[t], active, top, total, shifted, bits)
                 descend(q, tree, every[v : below[v]], p, pi)
-            fresh[:] = False
+            # A correctness utility does not look below its level, so some opinions stay valid.
+            for u in range(n_utilities):
+                fresh[u] &= not (v < 0 or pack.reads[u, v])
         for b in range(min(LANES, n - lo)):
             for k in range(n_leaves):
                 out[lo + b, k] = p[k, b]

@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
+import numpy.typing as npt
 
 from huc_monitor._program import DENSE, GREEDY, LEVEL, PAYOFF
 from huc_monitor.decomposition import relevant_paths, tree_tables
@@ -19,7 +20,10 @@ if TYPE_CHECKING:
 
 
 class ProgramPack(NamedTuple):
-    """Programs laid end to end; ``*_ptr[u]`` says where utility u's arrays begin."""
+    """Programs laid end to end; ``*_ptr[u]`` says where utility u's arrays begin.
+
+    ``reads[u, v]`` says whether branch v can change what utility u sees.
+    """
 
     kind: Ints
     int_ptr: Ints
@@ -28,6 +32,7 @@ class ProgramPack(NamedTuple):
     floats: Floats
     payoff_ptr: Ints
     payoff: Floats
+    reads: npt.NDArray[np.bool_]
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -108,9 +113,13 @@ def _reads(program: Program, relevant: Ints, tree: LabelTree) -> Ints:
     return np.arange(tree.arrays.n_branches)
 
 
-def pack_programs(utilities: Sequence[CompiledUtility], n_leaves: int) -> ProgramPack:
+def pack_programs(utilities: Sequence[CompiledUtility], tree: LabelTree) -> ProgramPack:
     """Lay programs end to end."""
+    n_leaves = tree.n_leaves
     programs = [item.program for item in utilities]
+    reads = np.zeros((len(utilities), tree.arrays.n_branches), dtype=np.bool_)
+    for u, item in enumerate(utilities):
+        reads[u, item.reads] = True
     payoffs = [p.payoff if p.kind == PAYOFF else np.empty((0, n_leaves)) for p in programs]
     return ProgramPack(
         np.array([p.kind for p in programs], dtype=np.int64),
@@ -120,6 +129,7 @@ def pack_programs(utilities: Sequence[CompiledUtility], n_leaves: int) -> Progra
         np.concatenate([np.empty(0), *(p.floats for p in programs)]),
         _starts([rows.shape[0] for rows in payoffs]),
         np.concatenate([np.empty((0, n_leaves)), *payoffs]),
+        reads,
     )
 
 

@@ -63,7 +63,7 @@ class Replayer:
             updates, tree, [u.name for u in used], [names[c] for c in self._groups]
         )
         self._needs_features = any(c > 0 for c in self._groups)
-        self._pack = pack_programs(self.utilities, tree.n_leaves)
+        self._pack = pack_programs(self.utilities, tree)
         self._is_dense = any(item.is_dense for item in self.utilities)
 
     def start(self, predictions: Predictions) -> tuple[Floats, float]:
@@ -113,10 +113,11 @@ class Replayer:
 
         n = matrix.shape[0]
         tables, every = self.tree.tables, self.tree.branches
-        state = np.empty(-(-n // 16) * 16 * self.tree.n_edges)
+        state = np.empty(n * self.tree.n_edges)
         boost.start_state(matrix, mix, tables, state, 0)
         rows = np.arange(n)
         scores = np.empty(n)
+        none = np.zeros((0, 2), dtype=np.int64)
         steps = self.steps
         for t in range(steps.node.size):
             item = self.utilities[steps.utility[t]]
@@ -133,11 +134,14 @@ class Replayer:
                 item.paths,
                 1.0,
                 scores,
+                none,
                 records,
             )
             moving = np.empty(n, dtype=np.int64)
             mine = weights[steps.subgroup[t]]
-            count = boost.affected_rows(scores, mine, steps.low[t], steps.high[t], moving)
+            count = boost.affected_rows(
+                scores, none, mine, steps.low[t], steps.high[t], 0, 0, moving
+            )
             moving = moving[:count]
             if item.is_dense:
                 values = values[moving]

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from huc_monitor._program import GREEDY, LEVEL
 from huc_monitor._threads import run_tasks
 from huc_monitor.decomposition import SortedRows
 from huc_monitor.intervals import Groups
@@ -48,6 +49,9 @@ class _UtilityState:
         self.records = np.zeros((labels.size, width + 2), dtype=np.int64)
         self.records[:, 0] = members
         self.records[:, 1] = labels
+        # A report of several payoffs inside a branch cannot be judged by its leaves alone.
+        simple = compiled.program.kind in {LEVEL, GREEDY}
+        self.reported = np.zeros((labels.size if simple else 0, 2), dtype=np.int64)
         self.order = np.arange(labels.size)
         self.spare = np.empty(labels.size, dtype=np.int64)
         self.size = np.zeros((n_groups, compiled.relevant.size + 1), dtype=np.int64)
@@ -57,7 +61,7 @@ class _UtilityState:
         np.add.at(held, paths.slot, np.repeat(by_label, on_path))
         held[-1] = labels.size
         self.slot_ptr = np.concatenate([[0], np.cumsum(held)]).astype(np.int64)
-        self.work = tuple(np.empty(self.slot_ptr[-1], dtype=np.int64) for _ in range(2))
+        self.work = tuple(np.empty(self.slot_ptr[-1] + 1, dtype=np.int64) for _ in range(2))
         self.depth = dict(zip(paths.branch.tolist(), place.tolist(), strict=True))
 
 
@@ -89,7 +93,7 @@ class Window:
         self.groups = groups
         self.scale = groups.scale
         self.total = groups.total
-        self.state = np.empty(-(-n // 16) * 16 * tree.n_edges)
+        self.state = np.empty(n * tree.n_edges)
         boost.start_state(probabilities, mix, tree.tables, self.state, 0)
         self.weights = np.vstack([w.astype(np.float64)[None, :] for w in groups.weights])
         self._factors = self._make_factors()
@@ -180,20 +184,25 @@ class Window:
             self.scale,
         )
 
-    def affected(self, utility: int, subgroup: int, low: float, high: float) -> Ints:
-        """Rows of a subgroup whose score lies in the closed interval, in row order."""
+    def directions(self, found: Found) -> tuple[Ints, Floats]:
+        """Rows that an update would move, and their logit directions (node -1: all leaves)."""
         from huc_monitor._kernels import boost
 
+        node = found.node
+        item = self.utilities[found.utility]
+        compiled = item.compiled
+        v = max(node, 0)
         count = boost.affected_rows(
-            self.utilities[utility].scores, self.weights[subgroup], low, high, self._scratch
+            item.scores,
+            item.reported if node >= 0 else item.reported[:0],
+            self.weights[found.subgroup],
+            found.low,
+            found.high,
+            self.tree.tables.start[v],
+            self.tree.tables.stop[v],
+            self._scratch,
         )
-        return self._scratch[:count].copy()
-
-    def directions(self, rows: Ints, utility: int, subgroup: int, node: int) -> tuple[Ints, Floats]:
-        """Rows that would move, and their logit directions at a branch or (node -1) all leaves."""
-        from huc_monitor._kernels import boost
-
-        compiled = self.utilities[utility].compiled
+        rows = self._scratch[:count]
         parts = self.tree.n_children(node) if node >= 0 else self.tree.tree.n_leaves
         out = np.empty((rows.size, parts))
         moving = rows.copy()
@@ -201,7 +210,7 @@ class Window:
             self.state,
             moving,
             self._dense(compiled, rows),
-            self.weights[subgroup],
+            self.weights[found.subgroup],
             self.tree.tables,
             compiled.program,
             self.tree.branches if node < 0 else compiled.reads,
@@ -294,6 +303,7 @@ class Window:
             compiled.paths,
             self.scale,
             item.scores,
+            item.reported,
             item.records,
         )
         fresh = rows[np.argsort(item.scores[rows])]
