@@ -176,19 +176,20 @@ def _how_sure(worst: Finding, facts: Mapping[str, str]) -> str:
 
 
 def _cancelled(window: WindowView, worst: Finding) -> str:
-    if (window.uc or 0.0) >= 0.75 * (window.huc or 0.0):
+    here = window.candidates
+    here = here[(here["subgroup"] == worst.subgroup) & (here["utility"] == worst.utility)]
+    left = abs(float(here["on_worst_interval"].sum()))
+    if left >= 0.75 * abs(worst.moment):
         return (
             f"The branches' errors mostly add up: over the whole tree the largest gap (UC) is "
             f"{plain(window.uc)}, before summing over branches (HUC) {plain(window.huc)}."
         )
-    here = window.candidates
-    here = here[(here["subgroup"] == worst.subgroup) & (here["utility"] == worst.utility)]
     here = here[here["on_worst_interval"] * worst.moment < 0]
     against = ""
     if not here.empty:
         other = here.iloc[int(here["on_worst_interval"].abs().argmax())]
         against = f", mostly at “{other['node']}” ({signed(other['on_worst_interval'])})"
     return (
-        f"Other branches err the other way{against}, so a check of the whole tree (UC) sees only "
-        f"{plain(window.uc)} of {plain(window.huc)} (HUC)."
+        f"Other branches err the other way{against}, so a check of the whole tree sees only "
+        f"{plain(left)} of {plain(abs(worst.moment))} in this range."
     )
