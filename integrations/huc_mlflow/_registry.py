@@ -9,6 +9,7 @@ it is moved.
 from __future__ import annotations
 
 import json
+import os
 import time
 import uuid
 from contextlib import contextmanager
@@ -77,13 +78,18 @@ class Registry:
         """Let MLflow's module-level functions speak to the same servers."""
         tracking, registry = mlflow.get_tracking_uri(), mlflow.get_registry_uri()
         wanted = self._uris[0] or tracking
+        # The registry follows the tracking server unless it was set by itself: keep it that way.
+        follows = registry == tracking
+        inherited = os.environ.get("MLFLOW_REGISTRY_URI")  # set by MLflow, for child processes
         try:
             mlflow.set_tracking_uri(wanted)
             mlflow.set_registry_uri(self._uris[1] or wanted)
             yield
         finally:
             mlflow.set_tracking_uri(tracking)
-            mlflow.set_registry_uri(registry)
+            mlflow.set_registry_uri("" if follows else registry)
+            if inherited is None:
+                os.environ.pop("MLFLOW_REGISTRY_URI", None)
 
     # Versions.
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 from datetime import UTC, datetime, timedelta
 
+import huc_mlflow
 import mlflow
 import numpy as np
 import pandas as pd
@@ -12,7 +13,6 @@ import pytest
 import yaml
 from conftest import FEATURES, log_forest, make_rows
 
-import huc_mlflow
 from huc_monitor.cli import main
 from huc_monitor.config import load_config
 from huc_monitor.opening import open_monitor, open_tracker
@@ -142,7 +142,11 @@ def test_recalibrate_promote_and_rollback_are_commands(story, store, capsys):
     config = ["--config", str(world.config)]
     assert main(["recalibrate", *config, "--json"]) == 0
     outcome = json.loads(capsys.readouterr().out)
-    assert (outcome["result"], outcome["version"], outcome["promoted"]) == ("registered", "2", False)
+    assert (outcome["result"], outcome["version"], outcome["promoted"]) == (
+        "registered",
+        "2",
+        False,
+    )
     assert main(["recalibrate", *config]) == 0
     assert "version 2 as challenger" in capsys.readouterr().out
     assert len(huc_mlflow.Registry("triage").versions()) == 2

@@ -1,0 +1,217 @@
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+import time
+
+import huc_mlflow
+import mlflow
+import pytest
+from conftest import log_forest
+from test_loop import World
+
+import huc_monitor as hm
+from huc_monitor.config import load_config
+from huc_monitor.opening import open_retrainer, open_tracker
+from huc_monitor.recalibration import TemperatureScaling
+from huc_monitor.records import RetrainingTrigger
+
+
+@pytest.fixture
+def registry(store):  # noqa: ARG001 - the store is what it lives in
+    made = huc_mlflow.Registry("triage")
+    made.client.create_registered_model("triage")
+    for _ in range(3):
+        made.client.create_model_version("triage", source="s3://bucket/model")
+    return made
+
+
+def champion(registry):
+    found = registry.at("champion")
+    return None if found is None else str(found.version)
+
+
+def test_promotion_writes_down_what_was_champion_before(registry):
+    registry.promote("1")
+    move = registry.promote("2")
+    assert (move.version, move.previous, champion(registry)) == ("2", "1", "2")
+    assert registry.version("2").tags["huc.previous_champion"] == "1"
+
+
+def test_promoting_twice_does_not_forget_the_version_before(registry):
+    registry.promote("1")
+    registry.promote("2")
+    assert registry.promote("2").previous == "1"
+    assert registry.rollback().version == "1"
+
+
+def test_rollback_restores_and_takes_the_challenger_away(registry):
+    registry.promote("1")
+    registry.client.set_registered_model_alias("triage", "challenger", "2")
+    registry.promote()
+    move = registry.rollback()
+    assert (move.version, move.previous, champion(registry)) == ("1", "2", "1")
+    assert registry.at("challenger") is None
+    assert registry.version("2").tags["huc.rolled_back"] == "true"
+
+
+@pytest.mark.parametrize(
+    "step",
+    [
+        "set_registered_model_alias",
+        "delete_registered_model_alias",
+        "set_model_version_tag",
+        "delete_registered_model_tag",
+    ],
+)
+@pytest.mark.parametrize("after", [False, True], ids=["before", "after"])
+def test_a_rollback_that_died_is_completed_by_the_next(registry, monkeypatch, step, after):
+    registry.promote("1")
+    registry.client.set_registered_model_alias("triage", "challenger", "2")
+    registry.promote("2")
+    original = getattr(registry.client, step)
+
+    def die(*args, **kwargs):
+        if after:
+            original(*args, **kwargs)
+        raise KeyboardInterrupt
+
+    with monkeypatch.context() as patch:
+        patch.setattr(registry.client, step, die)
+        with pytest.raises(KeyboardInterrupt):
+            registry.rollback()
+    if not (step == "delete_registered_model_tag" and after):  # then it had ended
+        assert registry.rollback().version == "1"
+    assert champion(registry) == "1"
+    assert registry.at("challenger") is None
+    with pytest.raises(hm.InvalidInputError, match=r"has none. Name the version"):
+        registry.rollback()
+
+
+def test_there_is_nothing_to_promote_without_a_challenger(registry):
+    with pytest.raises(hm.InvalidInputError, match="has no challenger"):
+        registry.promote()
+
+
+def test_without_a_champion_the_newest_version_that_is_no_recalibration_counts(registry):
+    registry.client.set_model_version_tag("triage", "3", "huc.recalibration_id", "x")
+    assert str(registry.current().version) == "2"
+
+
+def test_one_process_retrains_at_a_time_and_a_lease_expires(registry):
+    with registry.lease("one", seconds=1.5):
+        with pytest.raises(huc_mlflow.BusyError, match="retrained by another process"):
+            registry._take("two", "ticket", 10)
+        with registry.lease("one"):
+            pass  # the same recalibration may go on
+    with registry.lease("two"):
+        pass
+    registry._take("dead", "ticket", 0.5)
+    time.sleep(0.6)
+    with registry.lease("two"):
+        pass
+
+
+def test_registering_again_finds_the_version(story, store):  # noqa: ARG001
+    log_forest(story, "triage")
+    scaling = TemperatureScaling().fit(story.probabilities, story.labels, tree=story.tree)
+    options = {
+        "recalibration_id": "abc",
+        "tree": story.tree,
+        "description": "card",
+        "tags": {"a": 1},
+    }
+    with mlflow.start_run() as run:
+        first = huc_mlflow.register_recalibrated(
+            "triage", scaling, run_id=run.info.run_id, **options
+        )
+        again = huc_mlflow.register_recalibrated(
+            "triage", scaling, run_id=run.info.run_id, **options
+        )
+    assert str(first.version) == str(again.version) == "2"
+    registry = huc_mlflow.Registry("triage")
+    version = registry.at("challenger")
+    assert (str(version.version), version.description) == ("2", "card")
+    assert version.tags["huc.base_version"] == "1"
+    assert version.tags["a"] == "1"
+    # A request that MLflow's client repeated left a second version.
+    registry.client.create_model_version(
+        "triage", source=version.source, tags=dict(version.tags), model_id=None
+    )
+    huc_mlflow.register_recalibrated("triage", None, recalibration_id="abc")
+    assert [str(v.version) for v in registry.versions()] == ["1", "2"]
+    assert str(registry.root(version).version) == "1"
+
+
+ACT = """
+import json, sys, time
+from huc_monitor.config import load_config
+from huc_monitor.opening import open_retrainer, open_tracker
+from huc_monitor.records import RetrainingTrigger
+config = load_config(sys.argv[1])
+retrainer = open_retrainer(config, open_tracker(config))
+trigger = RetrainingTrigger.from_dict(json.loads(sys.argv[2]))
+time.sleep(max(0, float(sys.argv[3]) - time.time()))
+try:
+    print(json.dumps(retrainer.act(trigger).to_dict()))
+except Exception as error:
+    print(type(error).__name__)
+"""
+
+
+def a_trigger(world, **changes):
+    config = load_config(world.config)
+    tracker = open_tracker(config)
+    retrainer = open_retrainer(config, tracker)
+    last = retrainer._state().last
+    plain = {"id": "0011223344556677", "reason": "test", "window_id": last.id}
+    plain |= {"ordinal": last.ordinal, "window_end": last.end.isoformat(), **changes}
+    return retrainer, RetrainingTrigger.from_dict(plain)
+
+
+@pytest.mark.slow
+def test_two_processes_that_trigger_at_once_make_one_version(story, store):
+    log_forest(story, "triage")
+    world = World(story, store, mlflow.get_tracking_uri())
+    for _ in range(2):
+        world.serve(drift=1.0)
+    world.check()
+    _, trigger = a_trigger(world)
+    at = str(time.time() + 25)
+    for changes in ({}, {"id": "8899aabbccddeeff"}):
+        plain = trigger.to_dict()
+        arguments = [
+            [sys.executable, "-c", ACT, str(world.config), json.dumps({**plain, **changed}), at]
+            for changed in ({}, changes)
+        ]
+        running = [
+            subprocess.Popen(argument, stdout=subprocess.PIPE, text=True, cwd=store)
+            for argument in arguments
+        ]
+        for process in running:
+            process.communicate(timeout=300)
+        assert len(huc_mlflow.Registry("triage").versions()) == 2
+    assert champion(huc_mlflow.Registry("triage")) == "2"
+
+
+@pytest.mark.slow
+def test_a_refused_gate_is_recorded_with_its_reasons_and_does_not_loop(story, store):
+    log_forest(story, "triage")
+    world = World(story, store, mlflow.get_tracking_uri())
+    world.settings["retraining"]["gate"]["min_improvement"] = 0.999
+    world.config.write_text(json.dumps(world.settings))
+    for _ in range(2):
+        world.serve(drift=1.0)
+    world.check()
+    retrainer, trigger = a_trigger(world)
+    outcome = retrainer.act(trigger)
+    assert outcome.result == "refused"
+    assert "it must fall by at least" in outcome.reasons[0]
+    assert retrainer.act(trigger) == outcome
+    (run,) = retrainer.tracker._search("retraining")
+    assert run.data.tags["huc.gate"] == "refused"
+    assert "must fall" in run.data.tags["huc.reasons"]
+    assert len(huc_mlflow.Registry("triage").versions()) == 1
+    _, sooner = a_trigger(world, id="0000000000000001")
+    assert "cool-down" in retrainer.act(sooner).reasons[0]
