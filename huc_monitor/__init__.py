@@ -38,6 +38,7 @@ if TYPE_CHECKING:
     from huc_monitor.recalibration import (
         DirichletScaling,
         HUCBoost,
+        HUCCalibratedClassifier,
         TemperatureScaling,
         UCBoost,
         Update,
@@ -81,6 +82,7 @@ __all__ = [
     "EDetectorStep",
     "GreedyPathCorrectness",
     "HUCBoost",
+    "HUCCalibratedClassifier",
     "HUCError",
     "InitialModel",
     "InvalidInputError",
@@ -135,6 +137,7 @@ _HOME = {
     "EDetectorStep": "sequential",
     "GreedyPathCorrectness": "utilities",
     "HUCBoost": "recalibration",
+    "HUCCalibratedClassifier": "recalibration",
     "HUCError": "errors",
     "InitialModel": "planning",
     "InvalidInputError": "errors",
