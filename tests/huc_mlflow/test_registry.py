@@ -173,14 +173,13 @@ def a_trigger(world, **changes):
 @pytest.mark.slow
 def test_two_processes_that_trigger_at_once_make_one_version(story, store):
     log_forest(story, "triage")
-    world = World(story, store, mlflow.get_tracking_uri())
+    world = World(story, store, mlflow.get_tracking_uri(), enabled=False)
     for _ in range(2):
         world.serve(drift=1.0)
     world.check()
     _, trigger = a_trigger(world)
-    at = str(time.time() + 25)
     for changes in ({}, {"id": "8899aabbccddeeff"}):
-        plain = trigger.to_dict()
+        plain, at = trigger.to_dict(), str(time.time() + 15)
         arguments = [
             [sys.executable, "-c", ACT, str(world.config), json.dumps({**plain, **changed}), at]
             for changed in ({}, changes)
@@ -189,16 +188,15 @@ def test_two_processes_that_trigger_at_once_make_one_version(story, store):
             subprocess.Popen(argument, stdout=subprocess.PIPE, text=True, cwd=store)
             for argument in arguments
         ]
-        for process in running:
-            process.communicate(timeout=300)
-        assert len(huc_mlflow.Registry("triage").versions()) == 2
+        said = [process.communicate(timeout=300)[0] for process in running]
+        assert len(huc_mlflow.Registry("triage").versions()) == 2, said
     assert champion(huc_mlflow.Registry("triage")) == "2"
 
 
 @pytest.mark.slow
 def test_a_refused_gate_is_recorded_with_its_reasons_and_does_not_loop(story, store):
     log_forest(story, "triage")
-    world = World(story, store, mlflow.get_tracking_uri())
+    world = World(story, store, mlflow.get_tracking_uri(), enabled=False)
     world.settings["retraining"]["gate"]["min_improvement"] = 0.999
     world.config.write_text(json.dumps(world.settings))
     for _ in range(2):
