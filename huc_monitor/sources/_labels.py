@@ -79,8 +79,9 @@ def latest_labels(labels: LabelTable, ids: pd.Series[Any], as_of: datetime | Non
             "time": np.datetime64("NaT", "us") if times is None else times,
         }
     )
-    frame["text"] = frame["label"].astype(str)
-    frame = frame.sort_values(["time", "text"], kind="stable", na_position="first")
+    if frame["id"].duplicated().any():
+        frame["text"] = frame["label"].astype(str)
+        frame = frame.sort_values(["time", "text"], kind="stable", na_position="first")
     latest = frame.drop_duplicates("id", keep="last").set_index("id")
     return Labels(
         latest["label"],
