@@ -34,6 +34,7 @@ Level: TypeAlias = Literal["warning", "critical"]
 Status: TypeAlias = Literal["audited", "empty", "thin", "failed", "pending"]
 TransitionKind: TypeAlias = Literal["opened", "escalated", "eased", "repeated", "resolved"]
 DriftKind: TypeAlias = Literal["branch", "scores", "subgroup"]
+_PLAIN_ALREADY = frozenset({"audit", "curve", "frequencies"})
 STATUSES = ("audited", "empty", "thin", "failed", "pending")
 
 
@@ -403,8 +404,15 @@ class WindowRecord(_Plain):
 
     def to_dict(self) -> dict[str, Any]:
         """JSON-safe data with a schema version."""
-        # Not super(): slots make a new class, which a bare super() would not know.
-        return {"schema_version": SCHEMA_VERSION, **_Plain.to_dict(self)}
+        fields = {item.name: getattr(self, item.name) for item in _fields(self)}
+        # What is large is plain already; a walk through it would take longer than to write it.
+        return {
+            "schema_version": SCHEMA_VERSION,
+            **{
+                name: value if name in _PLAIN_ALREADY else _plain(value)
+                for name, value in fields.items()
+            },
+        }
 
     @classmethod
     def from_dict(cls, data: Mapping[str, Any]) -> WindowRecord:

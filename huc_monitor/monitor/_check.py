@@ -413,13 +413,14 @@ class Check:
         state.until = record.end if state.until is None else max(state.until, record.end)
         state.record = record.to_dict()
         self._save()
-        self._hand_over()
+        self._hand_over(record)
         self.records.append(record)
         log.info("window", extra={"huc": _summary(record)})
 
-    def _hand_over(self) -> None:
+    def _hand_over(self, record: WindowRecord | None = None) -> None:
+        """Give the tracker the record that was saved last, also if that was before a crash."""
         if self.state.record is not None:
-            record = WindowRecord.from_dict(self.state.record)
+            record = record or WindowRecord.from_dict(self.state.record)
             artifacts = self.parts.artifacts
             self.tracker.record(record, None if artifacts is None else artifacts(record))
             self.state.record = None
