@@ -22,8 +22,8 @@ PARTS = ("initial", "correct", "select", "validate", "test")
 INTERIOR_MIX = 1e-10
 
 
-def make_predictor(base: str, seed: int) -> Any:
-    """Unfitted classifier."""
+def make_predictor(base: str, seed: int, **settings: Any) -> Any:
+    """Unfitted classifier; settings replace the defaults."""
     from sklearn.ensemble import RandomForestClassifier
     from sklearn.linear_model import LogisticRegression
     from sklearn.naive_bayes import GaussianNB
@@ -31,14 +31,15 @@ def make_predictor(base: str, seed: int) -> Any:
     from sklearn.tree import DecisionTreeClassifier
 
     if base == "XGB":
-        return _xgboost()(n_jobs=1, random_state=seed)
-    return {
+        return _xgboost()(n_jobs=1, random_state=seed, **settings)
+    model: Any = {
         "LR": lambda: LogisticRegression(max_iter=2_000),
         "GNB": GaussianNB,
         "DT": lambda: DecisionTreeClassifier(random_state=seed),
         "RF": lambda: RandomForestClassifier(random_state=seed, n_jobs=1),
         "MLP": lambda: MLPClassifier(early_stopping=True, random_state=seed),
     }[base]()
+    return model.set_params(**settings)
 
 
 def _xgboost() -> Any:
@@ -80,7 +81,7 @@ def _train_and_predict(problem: Problem, k: int, base: str) -> dict[str, Any]:
     parts = {}
     with threadpool_limits(1), warnings.catch_warnings():
         warnings.simplefilter("ignore")  # a fit that stops at its iteration limit is still a base
-        model = make_predictor(base, MASTER_SEED % 10**6 + k)
+        model = make_predictor(base, MASTER_SEED % 10**6 + k, **problem.settings.get(base, {}))
         model.fit(problem.inputs(split.train, split.train), targets)
         for part in PARTS:
             rows = getattr(split, part)

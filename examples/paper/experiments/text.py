@@ -80,6 +80,8 @@ def massive(path: Path, *, quick: bool = False) -> Problem:
             attributes.iloc[parts.train], {"words": "median"}
         ),
         bases=("LR",),
+        # At scikit-learn's C = 1 the baseline is far less confident than the paper's (HUC 0.17).
+        settings={"LR": {"C": 5.0}},
     )
 
 
