@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from huc_monitor import __version__
-from huc_monitor.cli import audit, check, demo, init, plan, report, status, versions, watch
+from huc_monitor.cli import audit, check, demo, doctor, init, plan, report, status, versions, watch
 from huc_monitor.errors import HUCError
 
 if TYPE_CHECKING:
@@ -25,12 +25,12 @@ INTERRUPTED = 130
 app = typer.Typer(
     name="huc-monitor",
     no_args_is_help=False,
-    add_completion=False,
     pretty_exceptions_enable=False,
     rich_markup_mode=None,
 )
 app.command("audit")(audit.run)
 app.command("demo")(demo.run)
+app.command("doctor")(doctor.run)
 app.command("init")(init.run)
 app.command("plan")(plan.run)
 app.command("check")(check.run)
@@ -60,6 +60,8 @@ def _options(
     """Say which branch of a label tree costs utility, for whom, and how surely.
 
     Exit code: 0 fine, 1 alert, 2 bad usage or bad data.
+
+    Begin with: huc-monitor demo, or huc-monitor init LOG --tree TREE on your own predictions.
     """
 
 
@@ -70,7 +72,10 @@ def main(arguments: Sequence[str] | None = None) -> int:
         sys.stdout.flush()
     except (KeyboardInterrupt, typer.Abort):
         return INTERRUPTED
-    except (BrokenPipeError, SystemExit):
+    except (BrokenPipeError, SystemExit) as stop:
+        if isinstance(stop, SystemExit) and not stop.code:
+            sys.stdout.flush()
+            return 0  # a shell asked for completions
         # The reader (`| head`) has gone, which typer turns into exit code 1: give the interpreter
         # somewhere else to flush to.
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())

@@ -44,6 +44,8 @@ def run(
     A moment is the mean gap between realised and predicted utility that one branch of the tree is
     responsible for, over the range of predicted utility where it is largest. Positive: the model
     understates the utility; negative: it overstates it.
+
+    Example: huc-monitor audit log.parquet --tree tree.yaml --label y --tolerance 0.02
     """
     import huc_monitor as hm
     from huc_monitor.cli.reading import read_predictions

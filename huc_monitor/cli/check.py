@@ -55,6 +55,8 @@ def run(
 
     Without a terminal, as in cron, it prints only what there is to tell. Exit code 1: an alert is
     open; 2: something is wrong with the configuration or with the data of a window.
+
+    Example: huc-monitor check --config huc.yaml --fail-on warning
     """
     from huc_monitor._times import Span
     from huc_monitor.config import load_config

@@ -29,6 +29,8 @@ def run(
 
     Trains a model, registers it in a local MLflow, serves tickets, audits them day by day, raises
     an alert, registers the repaired model as version 2, and watches it resolve the alert.
+
+    Example: huc-monitor demo --fast --dir huc-demo
     """
     story = _story()
     if as_json:

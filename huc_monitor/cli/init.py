@@ -45,6 +45,8 @@ def run(
 
     Finds out which columns hold probabilities, labels, times and ids, how long windows should be,
     and what tolerance the number of labels allows. The comments in the file say how.
+
+    Example: huc-monitor init predictions.parquet --tree tree.yaml
     """
     from huc_monitor.config import config_schema, init_config
 

@@ -72,6 +72,8 @@ def run(
 
     With a pilot, numbers are those of its candidate of median size, and the e-detector is simulated
     on its predictions. Without one, they hold for the widest branch a calibrated model can have.
+
+    Example: huc-monitor plan --candidates 40 --size 0.05
     """
     sizes = size or [s for s in (0.02, 0.05, 0.1) if s > tolerance]
     if pilot is None:

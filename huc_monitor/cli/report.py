@@ -36,6 +36,8 @@ def run(
     """Write one HTML page that says what is wrong, where, for whom, and how surely.
 
     The page needs no network and no other file.
+
+    Example: huc-monitor report --config huc.yaml --out report.html --open
     """
     from huc_monitor.hierarchy import LabelTree
     from huc_monitor.reporting import write_report

@@ -24,7 +24,10 @@ def run(
         bool, typer.Option("--json", help="Print one JSON document instead.")
     ] = False,
 ) -> None:
-    """Show the newest windows and all open alerts; reads no predictions."""
+    """Show the newest windows and all open alerts; reads no predictions.
+
+    Example: huc-monitor status --config huc.yaml --last 5
+    """
     from huc_monitor.config import load_config
     from huc_monitor.monitor import MonitorState
     from huc_monitor.opening import open_tracker

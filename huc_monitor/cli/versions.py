@@ -31,6 +31,8 @@ def recalibrate(
     """Fit a repair on the labels checked so far and register it as challenger.
 
     Exit code 1: the gate refused it, and the reasons are printed.
+
+    Example: huc-monitor recalibrate --reason "new price list"
     """
     start_logging(log_format)
     with _host(config) as host:
@@ -54,7 +56,10 @@ def promote(
     as_json: JsonOption = False,
     log_format: LogOption = "text",
 ) -> None:
-    """Make the challenger, or a version of your choice, champion."""
+    """Make the challenger, or a version of your choice, champion.
+
+    Example: huc-monitor promote --version 2
+    """
     start_logging(log_format)
     with _host(config) as host:
         _show(host.promote(version), as_json)
@@ -66,7 +71,10 @@ def rollback(
     as_json: JsonOption = False,
     log_format: LogOption = "text",
 ) -> None:
-    """Make the version champion again that the present champion replaced."""
+    """Make the version champion again that the present champion replaced.
+
+    Example: huc-monitor rollback --config huc.yaml
+    """
     start_logging(log_format)
     with _host(config) as host:
         _show(host.rollback(), as_json)

@@ -36,6 +36,8 @@ def run(
 
     After an error it tries again in half a minute, then less and less often. The configuration is
     read anew for every check. Only one watch runs per configuration file.
+
+    Example: huc-monitor watch --config huc.yaml --every 1h
     """
     from huc_monitor._times import Span
     from huc_monitor.config import load_config

@@ -11,6 +11,7 @@ import hashlib
 import json
 import logging
 import math
+import os
 import tempfile
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -75,6 +76,24 @@ class MLflowTracker:
         self._run_id: str | None = None
         self._seen_state: str | None = None
         self._model_version: str | None = None
+
+    @staticmethod
+    def ping(
+        tracking_uri: str | None = None,
+        registry_uri: str | None = None,
+        experiment: str | None = None,  # noqa: ARG004 - the options of the tracker
+    ) -> str:
+        """Ask the tracking store for anything, impatiently; say where it answered."""
+        impatient = {"MLFLOW_HTTP_REQUEST_TIMEOUT": "5", "MLFLOW_HTTP_REQUEST_MAX_RETRIES": "0"}
+        added = [key for key in impatient if key not in os.environ]
+        os.environ.update({key: impatient[key] for key in added})
+        try:
+            client = MlflowClient(tracking_uri, registry_uri)
+            client.search_experiments(max_results=1)
+        finally:
+            for key in added:
+                del os.environ[key]
+        return f"answers at {client.tracking_uri}"
 
     # Runs.
 

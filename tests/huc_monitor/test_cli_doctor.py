@@ -1,0 +1,228 @@
+"""`huc-monitor doctor`, shell completion, and help that shows how."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+from importlib.metadata import PackageNotFoundError
+from pathlib import Path
+
+import numpy as np
+import pandas as pd
+import pytest
+import yaml
+
+from huc_monitor.cli import app, doctor, main
+
+LEAVES = ["lion", "lynx", "dog"]
+SETTINGS = {
+    "model": "zoo",
+    "tree": "tree.yaml",
+    "source": {"log": {"path": "log.parquet"}},
+    "columns": {"time": "time", "label": "label"},
+    "windows": {"length": "1d", "label_lag": "1d"},
+    "tolerance": 0.05,
+}
+
+
+@pytest.fixture
+def project(tmp_path):
+    """Write a project; days of predictions up to now, of which the last day has no labels."""
+
+    def make(*, labelled_until=3.0, end=None, **changes):
+        rng = np.random.default_rng(0)
+        n, days = 400, np.sort(rng.uniform(0, 4, 400))
+        frame = pd.DataFrame(rng.dirichlet(np.ones(3), n), columns=LEAVES)
+        begin = (pd.Timestamp.now("UTC") if end is None else end) - pd.Timedelta(days=4)
+        frame["time"] = begin + pd.to_timedelta(days, unit="D")
+        label = np.array(LEAVES, dtype=object)[rng.integers(0, 3, n)]
+        frame["label"] = np.where(days < labelled_until, label, None)
+        frame.to_parquet(tmp_path / "log.parquet")
+        (tmp_path / "tree.yaml").write_text("cat: [lion, lynx]\ndog:\n", "utf-8")
+        path = tmp_path / "huc.yaml"
+        path.write_text(yaml.safe_dump({**SETTINGS, **changes}), "utf-8")
+        return path
+
+    return make
+
+
+def examine(capsys, *arguments):
+    code = main(["doctor", *map(str, arguments), "--json"])
+    document = json.loads(capsys.readouterr().out)
+    assert (code == 2) == (document["status"] == "wrong")
+    return code, {finding["check"]: finding for finding in document["findings"]}
+
+
+def test_a_sound_project_passes(capsys, project):
+    code, found = examine(capsys, "--config", project())
+    assert code == 0
+    for check in ("python", "numba", "cache", "config", "log", "labels", "state"):
+        assert found[check]["outcome"] == "ok", found[check]
+    assert found["config"]["text"].endswith("3 leaves, 2 branches")
+    assert found["labels"]["text"].startswith("100% of the newest")
+
+
+def test_the_file_beside_is_looked_at_unless_told(capsys, project, monkeypatch, tmp_path):
+    monkeypatch.chdir(project().parent)
+    assert main(["doctor"]) == 0
+    assert "\nok     config" in capsys.readouterr().out
+    monkeypatch.chdir(tmp_path_without_config(tmp_path))
+    assert main(["doctor"]) == 0
+    assert "No huc.yaml here" in capsys.readouterr().out
+
+
+def tmp_path_without_config(tmp_path):
+    folder = tmp_path / "empty"
+    folder.mkdir()
+    return folder
+
+
+def test_a_missing_extra_is_a_note_with_the_command_that_installs_it(capsys, monkeypatch):
+    def version(name):
+        if name == "apprise":
+            raise PackageNotFoundError(name)
+        return "1.0"
+
+    monkeypatch.setattr(doctor, "version", version)
+    monkeypatch.chdir(Path(__file__).parent)
+    assert main(["doctor"]) == 0
+    out = capsys.readouterr().out
+    assert "note   extra notify" in out
+    assert "pip install 'huc-monitor[notify]'" in out
+
+
+def test_a_cache_that_cannot_be_written_is_said(capsys, monkeypatch, tmp_path):
+    blocked = tmp_path / "file"
+    blocked.write_text("")
+    monkeypatch.setenv("NUMBA_CACHE_DIR", str(blocked / "cache"))
+    code, found = examine(capsys)
+    assert code == 0
+    assert found["cache"]["outcome"] == "note"
+    assert "NUMBA_CACHE_DIR" in found["cache"]["fix"]
+
+
+def test_a_bad_file_is_wrong_and_names_the_line(capsys, project):
+    code, found = examine(capsys, "--config", project(tolerance=-1))
+    assert code == 2
+    assert "huc.yaml:" in found["config"]["text"]
+    assert "log" not in found
+
+
+def test_a_missing_file_is_wrong(capsys, tmp_path):
+    code, found = examine(capsys, "--config", tmp_path / "none.yaml")
+    assert code == 2
+    assert "must be an existing file" in found["config"]["text"]
+
+
+def test_a_column_that_is_not_there_is_wrong(capsys, project):
+    code, found = examine(capsys, "--config", project(columns={"time": "at", "label": "label"}))
+    assert code == 2
+    assert "'at'" in found["log"]["text"]
+    assert "columns" in found["log"]["fix"]
+
+
+def test_labels_that_stopped_coming_are_told_from_labels_that_never_came(capsys, project):
+    code, found = examine(capsys, "--config", project(labelled_until=1.5))
+    assert code == 2
+    assert "stopped coming" in found["labels"]["fix"]
+    code, found = examine(capsys, "--config", project(labelled_until=0))
+    assert code == 2
+    assert "columns.label" in found["labels"]["fix"]
+
+
+def test_too_few_labels_for_an_audit_are_a_note(capsys, project):
+    windows = {"length": "1d", "label_lag": "1d", "min_labelled": 5_000}
+    code, found = examine(capsys, "--config", project(windows=windows))
+    assert code == 0
+    assert "too few" in found["labels"]["text"]
+
+
+def test_labels_that_are_not_due_are_a_note(capsys, project):
+    code, found = examine(capsys, "--config", project(windows={"length": "1d", "label_lag": "9d"}))
+    assert code == 0
+    assert found["labels"]["text"] == "none is due yet"
+
+
+def test_a_log_that_nobody_writes_to_is_a_note(capsys, project):
+    code, found = examine(capsys, "--config", project(end=pd.Timestamp("2024-03-05", tz="UTC")))
+    assert code == 0
+    assert found["log"]["outcome"] == "note"
+    assert "none for" in found["log"]["fix"]
+
+
+def test_a_state_folder_that_cannot_be_made_is_wrong(capsys, project):
+    code, found = examine(capsys, "--config", project(state="log.parquet/state"))
+    assert code == 2
+    assert "cannot write" in found["state"]["text"]
+
+
+@pytest.mark.filterwarnings("ignore")  # MLflow and its dependencies warn about themselves
+def test_a_tracker_that_does_not_answer_is_wrong_and_its_password_is_not_shown(capsys, project):
+    tracker = {"name": "mlflow", "settings": {"tracking_uri": "http://me:hush@127.0.0.1:9"}}
+    code, found = examine(capsys, "--config", project(tracker=tracker))
+    assert code == 2
+    assert found["state"]["outcome"] == "wrong"
+    assert "tracking_uri" in found["state"]["fix"]
+    assert "hush" not in json.dumps(found)
+
+
+@pytest.mark.filterwarnings("ignore")  # MLflow and its dependencies warn about themselves
+def test_a_tracker_that_answers_is_named_and_nothing_is_recorded(capsys, project, tmp_path):
+    import mlflow
+
+    uri = f"sqlite:///{tmp_path / 'mlflow.db'}"
+    tracker = {"name": "mlflow", "settings": {"tracking_uri": uri}}
+    code, found = examine(capsys, "--config", project(tracker=tracker))
+    assert code == 0, found["state"]
+    assert found["state"]["text"] == f"mlflow answers at {uri}"
+    names = [e.name for e in mlflow.MlflowClient(uri).search_experiments()]
+    assert names == ["Default"]
+
+
+def test_a_tracker_or_channel_that_is_not_installed_is_wrong(capsys, project):
+    path = project(tracker="mlflw", channels={"ops": "pigeon"}, alerts={"channels": ["ops"]})
+    code, found = examine(capsys, "--config", path)
+    assert code == 2
+    assert "files, mlflow" in found["state"]["fix"]
+    assert "huc-monitor[notify]" in found["channel ops"]["fix"]
+
+
+def complete(words: str, **environment: str) -> str:
+    settings = {
+        "_HUC_MONITOR_COMPLETE": "complete_bash",
+        "COMP_WORDS": words,
+        "COMP_CWORD": str(len(words.split()) - 1),
+    }
+    done = subprocess.run(
+        [Path(sys.executable).with_name("huc-monitor")],
+        env={**os.environ, **settings, **environment},
+        capture_output=True,
+        text=True,
+        check=True,
+    )
+    return done.stdout
+
+
+def test_a_shell_completes_commands_and_options():
+    assert complete("huc-monitor do").split() == ["doctor"]
+    assert "--fail-on" in complete("huc-monitor check --fa").split()
+
+
+def test_a_shell_can_ask_for_its_completion_script():
+    script = complete("", _HUC_MONITOR_COMPLETE="source_bash")
+    assert "_HUC_MONITOR_COMPLETE=complete_bash" in script
+
+
+@pytest.mark.parametrize("command", [command.name for command in app.registered_commands])
+def test_the_help_of_every_command_ends_with_an_example_that_parses(capsys, command):
+    import typer
+
+    assert main([command, "--help"]) == 0
+    text = " ".join(capsys.readouterr().out.split())
+    example = text.split(f"Example: huc-monitor {command}", 1)[1].split(" Arguments:")[0]
+    words = example.split(" Options:")[0].replace('"new price list"', "why").split()
+    group = typer.main.get_command(app)
+    parser = group.commands[command]
+    parser.make_context(command, words)
