@@ -317,10 +317,12 @@ def apply_step(state, rows, h, tree, branches, node, step):
 
 
 @njit(nogil=True, cache=True, error_model="numpy")
-def label_edges_log(state, rows, labels, n_edges, edge_ptr, edges, out):
-    """Log probability of the label of some rows: the sum over its path."""
+def label_edges_log(state, rows, labels, start, stop, n_edges, edge_ptr, edges, out):
+    """Log probability of the label, where it is one of start..stop-1: the sum over its path."""
     for m in range(rows.shape[0]):
         i = rows[m]
+        if labels[i] < start or labels[i] >= stop:
+            continue
         place = _place(i, n_edges)
         total = 0.0
         for t in range(edge_ptr[labels[i]], edge_ptr[labels[i] + 1]):
@@ -347,49 +349,18 @@ def reorder(order, moved, fresh, scores, out):
 
 
 @njit(nogil=True, cache=True, error_model="numpy")
-def measure(order, scores, records, factors, paths, slot_ptr, scale, work, size, squares):
-    """Largest absolute interval sum of every subgroup, relevant branch and (last column) UC.
-
-    The exact scan of alg:exact-interval-scan without the intervals: `locate` finds the one that is
-    asked for. Rows are first dealt out to the branches on their label's path, in sorted order, so
-    that a scan is a loop over consecutive integers that runs four subgroups in registers. Where
-    `factors` (C, n) is given, it multiplies contributions, one subgroup at a time.
-    """
-    plain = factors.shape[0] == 0
-    ends = _deal(order, scores, records, paths, slot_ptr, work, plain)
-    values = work[0]
-    tags = work[1]
-    n_groups, n_slots = size.shape
-    four = np.empty(4, dtype=np.int64)
-    for j in range(n_slots):
-        lo = slot_ptr[j]
-        hi = ends[j]
-        if plain:
-            for c in range(0, n_groups, 4):
-                _scan_four(values, tags, lo, hi, c + 1, four)
-                for g in range(min(4, n_groups - c)):
-                    size[c + g, j] = four[g]
-        else:
-            for c in range(n_groups):
-                size[c, j] = _scan_weighed(values, tags, lo, hi, factors[c])
-    if squares.shape[1] > 0:
-        _square_sums(records, factors, paths, scale, squares)
-
-
-@njit(nogil=True, cache=True, error_model="numpy")
-def _deal(order, scores, records, paths, slot_ptr, work, plain):
+def deal(order, scores, records, paths, slot_ptr, plain, work, ends):
     """Give every branch its rows' contributions in sorted order, and the last column their sum.
 
-    Return where each branch's entries end.
-
-    A tag holds the row's subgroups as bits (its index when contributions are weighed), shifted
-    left by one; the lowest bit is set at the end of a tie block.
+    `measure` then loops over consecutive integers. A tag holds the row's subgroups as bits (its
+    index unless `plain`), shifted left by one; the lowest bit is set at the end of a tie block.
+    `ends` says where each branch's entries end.
     """
     values = work[0]
     tags = work[1]
     n_slots = slot_ptr.shape[0] - 1
     last = np.uintp(n_slots - 1)
-    fill = slot_ptr[:-1].copy()
+    ends[:] = slot_ptr[:-1]
     last_score = np.full(n_slots, np.nan)
     for m in range(order.shape[0]):
         i = np.uintp(order[m])
@@ -404,22 +375,45 @@ def _deal(order, scores, records, paths, slot_ptr, work, plain):
             j = np.uintp(paths.slot[np.uintp(first + d)])
             # A zero changes no sum. It is written and written over, which costs less than a
             # branch that is hard to guess.
-            at = fill[j]
+            at = ends[j]
             counts = value != 0
             if (score == last_score[j]) & counts:
                 tags[np.uintp(at - 1)] &= -2
             last_score[j] = score if counts else last_score[j]
             values[np.uintp(at)] = value
             tags[np.uintp(at)] = tag
-            fill[j] = at + counts
-        at = fill[last]
+            ends[j] = at + counts
+        at = ends[last]
         if score == last_score[last]:
             tags[np.uintp(at - 1)] &= -2
         last_score[last] = score
         values[np.uintp(at)] = residual
         tags[np.uintp(at)] = tag
-        fill[last] = at + 1
-    return fill
+        ends[last] = at + 1
+
+
+@njit(nogil=True, cache=True, error_model="numpy")
+def measure(work, slot_ptr, ends, factors, first, last, size):
+    """Largest absolute interval sums of subgroups first..last-1, every branch and (at last) UC.
+
+    The exact scan of alg:exact-interval-scan without the intervals: `locate` finds the one that is
+    asked for. Four subgroups run in registers; where `factors` (C, n) is given, it multiplies
+    contributions, one subgroup at a time.
+    """
+    values = work[0]
+    tags = work[1]
+    four = np.empty(4, dtype=np.int64)
+    for j in range(size.shape[1]):
+        lo = slot_ptr[j]
+        hi = ends[j]
+        if factors.shape[0] == 0:
+            for c in range(first, last, 4):
+                _scan_four(values, tags, lo, hi, c + 1, four)
+                for g in range(min(4, last - c)):
+                    size[c + g, j] = four[g]
+        else:
+            for c in range(first, last):
+                size[c, j] = _scan_weighed(values, tags, lo, hi, factors[c])
 
 
 @njit(nogil=True, cache=True, error_model="numpy")
@@ -483,7 +477,7 @@ def _scan_weighed(values, tags, lo, hi, factors):
 
 
 @njit(nogil=True, cache=True, error_model="numpy")
-def _square_sums(records, factors, paths, scale, squares):
+def square_totals(records, factors, paths, scale, squares):
     """Add up squared contributions in units of 2/scale; a repeated row counts as many rows."""
     squares[:] = 0
     for i in range(records.shape[0]):

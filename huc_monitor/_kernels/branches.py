@@ -218,12 +218,23 @@ def tilt(parts, first, h, n_parts, step, active, top, total, shifted, bits):
     for b in range(LANES):
         top[b] = -np.inf
         total[b] = 0.0
-    for j in range(n_parts):
+    if n_parts == 2:
+        # One of the two powers is e^0, so a single exponential serves both, with the same bits.
         for b in range(LANES):
-            h[j, b] *= step
-            top[b] = max(top[b], h[j, b])
+            top[b] = step * h[0, b] - step * h[1, b]
+            h[1, b] = -abs(top[b])
+        exp_below(h, 1, total, shifted, bits)
+        for b in range(LANES):
+            h[0, b] = 1.0 if top[b] >= 0.0 else h[1, b]
+            h[1, b] = h[1, b] if top[b] >= 0.0 else 1.0
+    else:
+        for j in range(n_parts):
+            for b in range(LANES):
+                h[j, b] *= step
+                top[b] = max(top[b], h[j, b])
+        for j in range(n_parts):
+            exp_below(h, j, top, shifted, bits)
     for j in range(n_parts):
-        exp_below(h, j, top, shifted, bits)
         for b in range(LANES):
             h[j, b] *= parts[first + j, b]
             total[b] += h[j, b]

@@ -13,7 +13,7 @@ from huc_monitor.decomposition import SortedRows
 from huc_monitor.intervals import Groups
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Iterable, Iterator, Sequence
 
     from huc_monitor._program import Floats, Ints
     from huc_monitor.recalibration._pack import CompiledTree, CompiledUtility
@@ -61,6 +61,7 @@ class _UtilityState:
         np.add.at(held, paths.slot, np.repeat(by_label, on_path))
         held[-1] = labels.size
         self.slot_ptr = np.concatenate([[0], np.cumsum(held)]).astype(np.int64)
+        self.ends = np.zeros(held.size, dtype=np.int64)
         self.work = tuple(np.empty(self.slot_ptr[-1] + 1, dtype=np.int64) for _ in range(2))
         self.depth = dict(zip(paths.branch.tolist(), place.tolist(), strict=True))
 
@@ -107,7 +108,7 @@ class Window:
         self._scratch = np.empty(n, dtype=np.int64)
         self.log_probability = np.empty(n)
         everything = np.arange(n)
-        self._update_log(everything)
+        self._update_log(everything, 0)
         self._refresh(everything, range(len(utilities)))
 
     def _make_factors(self) -> Floats:
@@ -242,7 +243,7 @@ class Window:
         boost.apply_step(
             self.state, rows, directions, self.tree.tables, self.tree.branches, node, step
         )
-        self._update_log(rows)
+        self._update_log(rows, max(node, 0))
         seen = [
             u
             for u, item in enumerate(self.utilities)
@@ -259,13 +260,16 @@ class Window:
         boost.leaf_rows(self.state, chosen, self.tree.tables, self.tree.branches, out)
         return out
 
-    def _update_log(self, rows: Ints) -> None:
+    def _update_log(self, rows: Ints, v: int) -> None:
+        """Bring log probabilities up to date after branch v changed for some rows."""
         from huc_monitor._kernels import boost
 
         boost.label_edges_log(
             self.state,
             rows,
             self.labels,
+            self.tree.tables.start[v],
+            self.tree.tables.stop[v],
             self.tree.n_edges,
             self.tree.edge_ptr,
             self.tree.edges,
@@ -280,15 +284,23 @@ class Window:
         return values
 
     def _refresh(self, rows: Ints, utilities: Sequence[int]) -> None:
+        """Score some rows again and measure all candidates of the utilities that see a change.
+
+        In three stages, so that two threads find work even when one utility is concerned.
+        """
+        dense = any(self.utilities[u].compiled.is_dense for u in utilities)
+        run = _one_by_one if self.n < _PARALLEL_ROWS or dense else run_tasks
+        half = rows.size // 2 if run is run_tasks else 0
+        parts = [rows[:half], rows[half:]] if half else [rows]
+        n_groups = len(self.weights)
         self._moved[rows] = 1
-        if self.n < _PARALLEL_ROWS or any(self.utilities[u].compiled.is_dense for u in utilities):
-            for u in utilities:
-                self._refresh_utility(u, rows)
-        else:
-            list(run_tasks(self._refresh_utility, [(u, rows) for u in utilities]))
+        list(run(self._score, [(u, part) for u in utilities for part in parts]))
+        list(run(self._sort, [(u, rows) for u in utilities]))
+        blocks = [(c, min(c + 4, n_groups)) for c in range(0, n_groups, 4)]
+        list(run(self._measure, [(u, *block) for u in utilities for block in blocks]))
         self._moved[rows] = 0
 
-    def _refresh_utility(self, u: int, rows: Ints) -> None:
+    def _score(self, u: int, rows: Ints) -> None:
         from huc_monitor._kernels import boost
 
         item = self.utilities[u]
@@ -306,26 +318,43 @@ class Window:
             item.reported,
             item.records,
         )
+
+    def _sort(self, u: int, rows: Ints) -> None:
+        from huc_monitor._kernels import boost
+
+        item = self.utilities[u]
+        paths = item.compiled.paths
         fresh = rows[np.argsort(item.scores[rows])]
         boost.reorder(item.order, self._moved, fresh, item.scores, item.spare)
         item.order, item.spare = item.spare, item.order
-        squares = np.zeros((len(self.weights), compiled.relevant.size if self._squares else 0))
-        squares = squares.astype(np.int64)
-        boost.measure(
+        plain = not self._factors.size
+        boost.deal(
             item.order,
             item.scores,
             item.records,
-            self._factors,
-            compiled.paths,
+            paths,
             item.slot_ptr,
-            self.scale,
+            plain,
             item.work,
-            item.size,
-            squares,
+            item.ends,
         )
-        self.sizes[u][:, item.slots] = item.size / (self.scale * self.total)
         if self._squares:
-            self.second[u][:, compiled.relevant] = squares / (0.5 * self.scale * self.total)
+            squares = np.zeros((len(self.weights), item.slots.size - 1), dtype=np.int64)
+            boost.square_totals(item.records, self._factors, paths, self.scale, squares)
+            self.second[u][:, item.slots[:-1]] = squares / (0.5 * self.scale * self.total)
+
+    def _measure(self, u: int, first: int, last: int) -> None:
+        from huc_monitor._kernels import boost
+
+        item = self.utilities[u]
+        boost.measure(item.work, item.slot_ptr, item.ends, self._factors, first, last, item.size)
+        sizes = item.size[first:last] / (self.scale * self.total)
+        self.sizes[u, first:last, item.slots] = sizes.T
+
+
+def _one_by_one(function: Any, arguments: Iterable[tuple[Any, ...]]) -> Iterator[Any]:
+    for task in arguments:
+        yield function(*task)
 
 
 def make_window(
