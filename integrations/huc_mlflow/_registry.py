@@ -190,22 +190,31 @@ class Registry:
         options: Mapping[str, Any],
     ) -> tuple[str, str]:
         """Find the logged model of this recalibration, or log it."""
-        experiments = [self.client.get_run(run_id).info.experiment_id] if run_id else []
-        if experiments:
-            query = f"tags.`{ID_TAG}` = '{recalibration_id}'"
-            logged = self.client.search_logged_models(experiments, filter_string=query)
-            ready = sorted(item.model_id for item in logged if str(item.status) == "READY")
-            if ready:
-                return ready[0], f"models:/{ready[0]}"
-        with self.active():
-            info = log_model(
-                self.uri(base),
-                recalibrator,
-                tags={ID_TAG: recalibration_id},
-                run_id=run_id,
-                **options,
-            )
-        return str(info.model_id), str(info.model_uri)
+        given = {"tags": {ID_TAG: recalibration_id}, "run_id": run_id, **options}
+        for tries_left in (1, 0):
+            ready = self._ready(recalibration_id, run_id)
+            if ready is not None:
+                return ready, f"models:/{ready}"
+            try:
+                with self.active():
+                    info = log_model(self.uri(base), recalibrator, **given)
+                return str(info.model_id), str(info.model_uri)
+            except MlflowException:
+                # Linking a model to its run is refused the second time, and MLflow's client
+                # repeats it when the first answer is lost: begin again, with another model.
+                if not tries_left:
+                    raise
+        raise AssertionError  # unreachable: the last try returns or raises
+
+    def _ready(self, recalibration_id: str, run_id: str | None) -> str | None:
+        """Find a model that was logged for this recalibration and not registered yet."""
+        if run_id is None:
+            return None
+        experiment = self.client.get_run(run_id).info.experiment_id
+        query = f"tags.`{ID_TAG}` = '{recalibration_id}'"
+        logged = self.client.search_logged_models([experiment], filter_string=query)
+        ready = sorted(item.model_id for item in logged if str(item.status) == "READY")
+        return str(ready[0]) if ready else None
 
     def _point(self, alias: str, version: ModelVersion) -> None:
         now = self.at(alias)
