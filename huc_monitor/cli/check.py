@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Annotated, Literal
 import typer
 
 from huc_monitor.cli.logs import LogFormat, start_logging
+from huc_monitor.cli.showing import tell
 
 if TYPE_CHECKING:
     from datetime import datetime
@@ -122,7 +123,11 @@ def show(result: CheckResult) -> None:
         done = ", ".join(f"{n} {status}" for status, n in counts.items()) or "no new window"
         typer.echo(f"Status {result.status}; {done}.")
     if result.message is not None:
-        typer.echo(f"\n{result.message.text}")
+        tell(f"\n{result.message.text}")
+    aside = sum(record.n_quarantined for record in result.records)
+    if aside:
+        reasons = sorted({reason for record in result.records for reason in record.quarantine})
+        typer.echo(f"{aside:,} rows were set aside: {'; '.join(reasons)}.")
     if result.n_unsent:
         typer.echo(f"{result.n_unsent} messages could not be sent and are kept.", err=True)
 

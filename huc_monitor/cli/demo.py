@@ -9,6 +9,7 @@ from typing import Annotated, Any
 
 import typer
 
+from huc_monitor.cli.showing import tell
 from huc_monitor.errors import MissingExtraError
 
 GROUP = "huc_monitor.demos"
@@ -54,11 +55,4 @@ def _story() -> Any:
 
 
 def _tell(paragraph: str) -> None:
-    """Print a paragraph; on a terminal, with the names that a message marks in bold."""
-    from rich.console import Console
-    from rich.text import Text
-
-    text = Text()
-    for place, part in enumerate(paragraph.split("*")):
-        text.append(part, style="bold" if place % 2 else "")
-    Console(soft_wrap=True, highlight=False).print(text, end="\n\n")
+    tell(f"{paragraph}\n")

@@ -91,3 +91,14 @@ def _console() -> Console:
 
     width = None if sys.stdout.isatty() else _WIDTH_WITHOUT_TERMINAL
     return Console(width=width, highlight=False, soft_wrap=False)
+
+
+def tell(paragraph: str) -> None:
+    """Print a message; on a terminal, with the names that it marks in bold."""
+    from rich.console import Console
+    from rich.text import Text
+
+    text = Text()
+    for place, part in enumerate(paragraph.split("*")):
+        text.append(part, style="bold" if place % 2 else "")
+    Console(soft_wrap=True, highlight=False).print(text)

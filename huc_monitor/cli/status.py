@@ -36,7 +36,7 @@ def run(
     tracker = open_tracker(settings)
     try:
         data = tracker.load_state()
-        records = list(tracker.records())[-last:]
+        records = _without_superseded(tracker.records())[-last:]
     finally:
         tracker.close()
     state = MonitorState(settings.identity) if data is None else MonitorState.from_dict(data)
@@ -44,6 +44,12 @@ def run(
         typer.echo(json.dumps(_document(state, records), allow_nan=False))
         return
     _show(state, records)
+
+
+def _without_superseded(records: Sequence[WindowRecord]) -> list[WindowRecord]:
+    """Leave out what was only pending where the window has been audited since."""
+    done = {record.ordinal for record in records if record.status != "pending"}
+    return [r for r in records if r.status != "pending" or r.ordinal not in done]
 
 
 def _document(state: Any, records: Sequence[WindowRecord]) -> dict[str, Any]:
@@ -86,7 +92,9 @@ def _show(state: Any, records: Sequence[WindowRecord]) -> None:
     if not records:
         console.print("No window was checked yet. Run: huc-monitor check")
         return
-    console.print(f"Status {state.status}; {len(state.open_alerts)} open alerts.")
+    n_failed = sum(record.status == "failed" for record in records)
+    failed = f", {n_failed} of these windows failed" if n_failed else ""
+    console.print(f"Status {state.status}; {len(state.open_alerts)} open alerts{failed}.")
     console.print(_windows(records))
     if state.open_alerts:
         console.print(_alerts(state.open_alerts))

@@ -218,6 +218,9 @@ class Examination:
             np.bincount(data.labels[inside], minlength=tree.n_leaves),
         )
         hints = child_hints(row["node"], shares)
+        if row["lower"] is not None and not row["lower"] > 0:
+            # What may be chance needs no cause.
+            return hidden, hints
         hints += shift_hints(
             self.drift,
             tree=tree,
