@@ -1,21 +1,47 @@
-"""The README's commands, run as they stand there."""
+"""The README's commands, files and links, used as they stand there."""
 
 from __future__ import annotations
 
+import configparser
+import importlib.util
+import os
 import re
 import shlex
+import sqlite3
 import subprocess
 import sys
+from datetime import datetime
 from pathlib import Path
+from types import ModuleType
 
 import numpy as np
 import pandas as pd
 import pytest
+import typer
 import yaml
+
+from huc_monitor.cli import app
+from huc_monitor.config import config_schema, load_config, parse_config
 
 README = Path(__file__).parents[1] / "README.md"
 NESTED = {"sick": {"chest": ["flu", "pneumonia"], "other": ["rash", "sprain"]}, "well": None}
 LEAVES = ["flu", "pneumonia", "rash", "sprain", "well"]
+
+
+def blocks(language: str) -> list[str]:
+    fence = rf"^```{language}\n(.*?)^```$"
+    return re.findall(fence, README.read_text("utf-8"), re.DOTALL | re.MULTILINE)
+
+
+def configurations() -> list[str]:
+    return [text for text in blocks("yaml") if text.startswith("# huc.yaml")]
+
+
+def assert_valid(command: str) -> None:
+    """Parse a command as the program would, without running it."""
+    name, subcommand, *arguments = shlex.split(command)
+    assert Path(name).name == "huc-monitor"
+    typer.main.get_command(app).commands[subcommand].make_context(subcommand, arguments)
 
 
 def commands(section: str) -> list[str]:
@@ -72,3 +98,192 @@ def test_one_file_is_audited_with_one_command(folder):
     found = run(command, folder)
     assert found.returncode == 1, found.stderr
     assert "chest" in found.stdout
+
+
+def test_every_block_is_of_a_language_that_is_tested_here():
+    opened = re.findall(r"^```(\w+)$", README.read_text("utf-8"), re.MULTILINE)
+    assert set(opened) == {"sh", "python", "py", "console", "yaml", "ini", "crontab"}
+    assert README.read_text("utf-8").count("\n```") == 2 * len(opened)
+
+
+def test_every_command_is_valid():
+    lines = [line for block in blocks("console") for line in block.splitlines()]
+    assert len(lines) >= 8
+    for line in lines:
+        assert_valid(line)
+
+
+def test_doctor_and_status_answer_in_a_fresh_project(folder):
+    assert run(commands("## Watch a model")[0], folder).returncode == 0
+    doctor, status = (run(line, folder) for line in commands("### When something is missing"))
+    assert doctor.returncode == 0, doctor.stdout
+    assert "ok     labels" in doctor.stdout
+    assert (status.returncode, status.stdout.split(".")[0]) == (0, "No window was checked yet")
+
+
+def test_every_configuration_can_be_read(folder):
+    texts = configurations()
+    assert len(texts) == 3
+    for text in texts:
+        settings = parse_config(text, folder=folder, environ={"LABELS_URL": "sqlite://"}).settings
+        assert settings.model.name == "triage"
+    assert settings.tracker.name == "mlflow"
+    assert settings.retraining.promotion == "manual"
+
+
+def test_the_shortest_configuration_finds_the_wrong_branch(folder):
+    (folder / "huc.yaml").write_text(configurations()[0], "utf-8")
+    found = run("huc-monitor check --now 2024-03-04T12:00", folder)
+    assert found.returncode == 1, found.stderr
+    assert "chest" in found.stdout
+
+
+def test_other_column_names_late_labels_and_money_find_the_wrong_branch(folder, monkeypatch):
+    frame = pd.read_parquet(folder / "predictions.parquet")
+    frame["time"] -= pd.Timedelta(days=45)  # from 16 January on, past the end of the reference
+    names = {leaf: f"prob_{leaf}" for leaf in LEAVES} | {"time": "scored_at", "id": "case_id"}
+    log = frame.drop(columns="y").rename(columns=names).assign(version="3")
+    for day, rows in log.groupby(log["scored_at"].dt.strftime("%Y-%m-%d")):
+        (folder / "log" / f"day={day}").mkdir(parents=True)
+        rows.to_parquet(folder / "log" / f"day={day}" / "part.parquet", index=False)
+    recorded = (frame["time"] + pd.Timedelta(days=2)).dt.strftime("%Y-%m-%d %H:%M:%S")
+    with sqlite3.connect(folder / "labels.db") as connection:
+        labels = pd.DataFrame({"case_id": frame["id"], "outcome": frame["y"], "recorded": recorded})
+        labels.to_sql("outcomes", connection, index=False)
+    connection.close()
+    (folder / "huc.yaml").write_text(configurations()[1], "utf-8")
+    monkeypatch.setenv("LABELS_URL", f"sqlite:///{folder / 'labels.db'}")
+    found = run("huc-monitor check --since 2024-02-01 --now 2024-02-12", folder)
+    assert found.returncode == 1, (found.stdout, found.stderr)
+    assert "chest" in found.stdout
+    assert "EUR" in found.stdout
+    assert run("huc-monitor report --out report.html", folder).returncode == 0
+    assert "chest" in (folder / "report.html").read_text("utf-8")
+
+
+def test_the_cron_job_is_whole():
+    (job,) = [yaml.safe_load(text) for text in blocks("yaml") if "kind: CronJob" in text]
+    assert job["apiVersion"] == "batch/v1"
+    assert job["metadata"]["name"]
+    assert len(job["spec"]["schedule"].split()) == 5
+    assert job["spec"]["concurrencyPolicy"] == "Forbid"
+    pod = job["spec"]["jobTemplate"]["spec"]["template"]["spec"]
+    assert pod["restartPolicy"] in {"Never", "OnFailure"}
+    (container,) = pod["containers"]
+    assert {"name", "image"} <= set(container)
+    assert_valid(shlex.join(container["command"]))
+    mounted = {mount["name"] for mount in container["volumeMounts"]}
+    assert mounted == {volume["name"] for volume in pod["volumes"]}
+    assert Path(container["command"][3]).parent.as_posix() in {
+        mount["mountPath"] for mount in container["volumeMounts"]
+    }
+
+
+def test_the_workflow_is_whole_and_its_audit_fails_on_a_wrong_branch(folder):
+    # YAML 1.1 reads the key `on` as true.
+    (text,) = [text for text in blocks("yaml") if "runs-on" in text]
+    workflow = yaml.load(text, Loader=yaml.BaseLoader)  # noqa: S506 - texts only, so as safe
+    assert workflow["on"] == ["pull_request"]
+    (job,) = workflow["jobs"].values()
+    assert job["runs-on"]
+    assert all(("uses" in step) != ("run" in step) for step in job["steps"])
+    install, audit = [step["run"] for step in job["steps"] if "run" in step]
+    assert install.startswith("pip install huc-monitor")
+    found = run(audit, folder)
+    assert found.returncode == 1, found.stderr
+
+
+def test_the_units_of_systemd_are_whole():
+    service, timer = (configparser.ConfigParser(interpolation=None) for _ in range(2))
+    for unit, text in zip((service, timer), blocks("ini"), strict=True):
+        unit.optionxform = str
+        unit.read_string(text)
+    assert service["Service"]["Type"] == "oneshot"
+    assert service["Service"]["ExecStart"].startswith("/")
+    assert_valid(service["Service"]["ExecStart"])
+    assert timer["Timer"]["OnCalendar"]
+    assert timer["Install"]["WantedBy"] == "timers.target"
+
+
+def test_the_line_of_cron_is_whole():
+    (text,) = blocks("crontab")
+    _, line = text.splitlines()
+    *times, command = line.split(maxsplit=5)
+    assert len(times) == 5
+    change, check = command.split(" && ")
+    assert change.startswith("cd /")
+    assert_valid(check)
+
+
+def test_the_airflow_graph_runs_a_valid_command(monkeypatch):
+    made = {}
+
+    class Graph:
+        def __init__(self, name, **options):
+            made["graph"] = (name, options)
+
+        def __enter__(self):
+            return self
+
+        def __exit__(self, *_):
+            return None
+
+    def operator(**options):
+        made["task"] = options
+
+    stand_ins = {
+        "airflow.sdk": {"DAG": Graph},
+        "airflow.providers.standard.operators.bash": {"BashOperator": operator},
+    }
+    for path, content in stand_ins.items():
+        parts = path.split(".")
+        for i in range(1, len(parts) + 1):
+            name = ".".join(parts[:i])
+            monkeypatch.setitem(sys.modules, name, ModuleType(name))
+        sys.modules[path].__dict__.update(content)
+    (text,) = blocks("py")
+    exec(compile(text, "README.md", "exec"), {})  # noqa: S102 - our own text
+    assert isinstance(made["graph"][1]["start_date"], datetime)
+    assert_valid(made["task"]["bash_command"])
+
+
+def test_the_loop_over_several_models_checks_each(folder):
+    loop = blocks("sh")[1]
+    for name in ("first", "second"):
+        (folder / "fleet" / name).mkdir(parents=True)
+        for file in ("predictions.parquet", "tree.yaml"):
+            (folder / "fleet" / name / file).symlink_to(folder / file)
+        text = configurations()[0].replace("triage", name)
+        (folder / "fleet" / name / "huc.yaml").write_text(text, "utf-8")
+    (folder / "fleet" / "second" / "tree.yaml").unlink()  # one that fails does not stop the other
+    path = f"{Path(sys.executable).parent}{os.pathsep}{os.environ['PATH']}"
+    done = subprocess.run(
+        ["bash", "-c", loop],
+        cwd=folder,
+        env={**os.environ, "PATH": path},
+        capture_output=True,
+        text=True,
+        check=True,
+    )
+    assert "chest" in done.stdout
+    assert "look at fleet/second/huc.yaml" in done.stdout
+    assert "`tree` cannot be read" in done.stderr
+    assert load_config(folder / "fleet" / "first" / "huc.yaml").state_folder.is_dir()
+
+
+def test_every_link_leads_somewhere():
+    links = re.findall(r"\]\(([^)#]+)\)", README.read_text("utf-8"))
+    assert len(links) >= 8
+    for link in links:
+        assert link.startswith("https://") or (README.parent / link).exists(), link
+
+
+def test_the_reference_of_the_configuration_is_that_of_the_schema():
+    path = README.parent / "examples" / "write_configuration.py"
+    spec = importlib.util.spec_from_file_location("write_configuration", path)
+    script = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(script)
+    text = (README.parent / "examples" / "configuration.md").read_text("utf-8")
+    assert text == script.render(config_schema())
+    settings = [key for part in config_schema()["$defs"].values() for key in part["properties"]]
+    assert all(re.search(rf"\b{setting}\b", text) for setting in settings)

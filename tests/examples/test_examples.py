@@ -12,6 +12,7 @@ import pandas as pd
 import pytest
 
 FOLDER = Path(__file__).parents[2] / "examples"
+TOOLS = {"draw_cancellation", "write_configuration"}  # write files of the documentation
 # What a reader must find in the output.
 FINDINGS = {
     "quickstart.py": r"worst: 'cat', moment -0\.\d+, surely above 0\.1\d",
@@ -50,7 +51,7 @@ def test_an_example_ends_with_its_finding(name, tmp_path):
 
 
 def test_every_example_is_tested_and_begins_with_three_lines_on_who_needs_it():
-    scripts = [path for path in FOLDER.glob("*.py") if path.stem != "draw_cancellation"]
+    scripts = [path for path in FOLDER.glob("*.py") if path.stem not in TOOLS]
     scripts += (FOLDER / "fleet").glob("*.py")
     assert {path.relative_to(FOLDER).as_posix() for path in scripts} == set(FINDINGS)
     for path in scripts:
