@@ -166,14 +166,16 @@ class Registry:
         if not found:
             model_id, source = self._logged(recalibrator, recalibration_id, base, run_id, options)
             given = {str(key): str(value) for key, value in (tags or {}).items()}
-            self.client.create_model_version(
-                self.model,
-                source=source,
-                run_id=run_id,
-                tags={**given, ID_TAG: recalibration_id, BASE_TAG: str(base.version)},
-                description=description[:_LONGEST_DESCRIPTION],
-                model_id=model_id,
-            )
+            # MLflow looks up a `models:/` source at its global address, whatever the client's is.
+            with self.active():
+                self.client.create_model_version(
+                    self.model,
+                    source=source,
+                    run_id=run_id,
+                    tags={**given, ID_TAG: recalibration_id, BASE_TAG: str(base.version)},
+                    description=description[:_LONGEST_DESCRIPTION],
+                    model_id=model_id,
+                )
             found = self.versions(wanted)
         kept, *spare = found
         for version in spare:

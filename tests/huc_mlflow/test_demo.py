@@ -3,6 +3,10 @@
 from __future__ import annotations
 
 import json
+import os
+import subprocess
+import sys
+from pathlib import Path
 
 import pytest
 
@@ -54,6 +58,23 @@ def test_everything_lies_in_the_folder(story):
         assert (demo.folder / name).stat().st_size > 0
     assert len(told) >= 6
     assert json.loads(json.dumps(demo.to_dict(), allow_nan=False))["version"] == "2"
+
+
+def test_a_person_can_recalibrate_from_anywhere(story, tmp_path):
+    demo, _ = story
+    elsewhere = {k: v for k, v in os.environ.items() if not k.startswith("MLFLOW_TRACKING")}
+    command = [Path(sys.executable).parent / "huc-monitor", "recalibrate", "--config"]
+    done = subprocess.run(
+        [*command, demo.folder / "huc.yaml", "--json"],
+        cwd=tmp_path,
+        env=elsewhere,
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert done.returncode in {0, 1}, done.stderr
+    assert json.loads(done.stdout)["result"] in {"registered", "refused"}
+    assert not list(tmp_path.iterdir())
 
 
 def test_a_folder_with_other_files_is_refused(tmp_path, capsys):
