@@ -260,11 +260,13 @@ class _Boost(Parametrised):
                 out: Floats = matrix * (1.0 - self.interior) + self.interior / matrix.shape[1]
                 return out
 
-            validation = None if held_out is None else (mixed(held_out[0]), held_out[1])
+            # By name: where leaves are called "3" or "7", a whole number could mean either.
+            names = np.array(self.tree.leaves, dtype=object)
+            validation = None if held_out is None else (mixed(held_out[0]), names[held_out[1]])
             scaling = fit_scaling(
                 self.initial,
                 mixed(predictions),
-                codes,
+                names[codes],
                 tree=self.tree,
                 weights=repeats,
                 validation=validation,

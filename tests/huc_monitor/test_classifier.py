@@ -178,6 +178,22 @@ def test_numeric_classes_keep_their_values(data):
     assert model.tree_.leaves == ("97", "98", "99", "100")
 
 
+def test_leaves_called_by_numbers_in_another_order_than_their_codes_start_from_a_scaling():
+    rng = np.random.default_rng(0)
+    p = rng.dirichlet(np.ones(4), 400)
+    labels = np.array([rng.choice(["7", "2", "0", "1"], p=row) for row in p])
+    tree = hm.LabelTree.from_nested({"high": ["7", "2"], "low": ["0", "1"]})
+    same = hm.LabelTree.from_nested({"high": ["h7", "h2"], "low": ["h0", "h1"]})
+    utility = hm.LevelCorrectness(level=2)
+    for validation in (False, True):
+        fitted = []
+        for shape, names in ((tree, labels), (same, np.char.add("h", labels))):
+            held_out = (p[300:], names[300:]) if validation else None
+            boost = HUCBoost(tree=shape, utilities=[utility], initial="auto")
+            fitted.append(boost.fit(p[:300], names[:300], validation=held_out).predict_proba(p))
+        np.testing.assert_array_equal(fitted[0], fitted[1])
+
+
 def test_sample_weights_reach_the_correction(data):
     X, y, X_new, _ = data  # noqa: N806
     base = GaussianNB().fit(X[:300], y[:300])
