@@ -9,6 +9,7 @@ from __future__ import annotations
 import numpy as np
 from numba import njit
 
+from huc_monitor._kernels.boost_scan import LABEL_MASK, VALUES, WHO
 from huc_monitor._kernels.branches import (
     assess,
     branch_direction,
@@ -34,9 +35,6 @@ from huc_monitor._kernels.decompose import (
     load_lanes,
     reach,
 )
-
-# A record is one row as the scans read it: its subgroups as bits, its label, its contributions.
-MEMBERS, LABEL, VALUES = range(3)
 
 
 @njit(nogil=True, cache=True, error_model="numpy")
@@ -115,9 +113,9 @@ def _report_mean_at(start, stop, mass, places, amounts, b):
 
 @njit(nogil=True, cache=True, error_model="numpy")
 def refresh_rows(
-    state, rows, dense, tree, program, branches, paths, scale, scores, reported, records
+    state, rows, dense, tree, program, branches, paths, scale, who, scores, reported, records
 ):
-    """Compute scores and integer path contributions of some rows again.
+    """Compute scores of some rows again, and their new records in the order of `rows`.
 
     `branches` are those that the utility can read. Entry VALUES + d of a record belongs to the
     d-th relevant branch on the path of the label, in units of 1/scale (eq:tree-decomp-note).
@@ -145,10 +143,11 @@ def refresh_rows(
             i = rows[lo + b]
             # Adding zero turns -0.0 into 0.0, which would compare equal but sort by bits.
             scores[i] = score[0, b] + 0.0
+            records[lo + b, WHO] = who[i]
             if reported.shape[0] > 0:
                 reported[i, 0] = places[LO, b]
                 reported[i, 1] = places[HI, b]
-            y = np.uintp(records[i, LABEL])
+            y = np.uintp(who[i] & LABEL_MASK)
             first = paths.ptr[y]
             at_branch = 0
             parent = score[0, b]
@@ -166,7 +165,7 @@ def refresh_rows(
                     if v != at_branch:
                         parent = sums[v, b] / pi[v, b]
                     child = sums[code, b] / pi[code, b] if code >= 0 else leaf_values[-1 - code, b]
-                records[i, VALUES + t - first] = np.int64(np.rint((child - parent) * scale))
+                records[lo + b, VALUES + t - first] = np.int64(np.rint((child - parent) * scale))
                 # The next branch on the path is usually this child.
                 at_branch = code
                 parent = child
@@ -328,236 +327,3 @@ def label_edges_log(state, rows, labels, start, stop, n_edges, edge_ptr, edges, 
         for t in range(edge_ptr[labels[i]], edge_ptr[labels[i] + 1]):
             total += np.log(state[place + np.uintp(edges[t])])
         out[i] = total
-
-
-@njit(nogil=True, cache=True, error_model="numpy")
-def reorder(order, moved, fresh, scores, out):
-    """Merge rows with new scores, sorted in `fresh`, back among those whose score is unchanged."""
-    i = 0
-    n = order.shape[0]
-    m = fresh.shape[0]
-    j = 0
-    for k in range(n):
-        while i < n and moved[order[i]]:
-            i += 1
-        if j == m or (i < n and scores[order[i]] <= scores[fresh[j]]):
-            out[k] = order[i]
-            i += 1
-        else:
-            out[k] = fresh[j]
-            j += 1
-
-
-@njit(nogil=True, cache=True, error_model="numpy")
-def deal(order, scores, records, paths, slot_ptr, plain, work, ends):
-    """Give every branch its rows' contributions in sorted order, and the last column their sum.
-
-    `measure` then loops over consecutive integers. A tag holds the row's subgroups as bits (its
-    index unless `plain`), shifted left by one; the lowest bit is set at the end of a tie block.
-    `ends` says where each branch's entries end.
-    """
-    values = work[0]
-    tags = work[1]
-    n_slots = slot_ptr.shape[0] - 1
-    last = np.uintp(n_slots - 1)
-    ends[:] = slot_ptr[:-1]
-    last_score = np.full(n_slots, np.nan)
-    for m in range(order.shape[0]):
-        i = np.uintp(order[m])
-        score = scores[i]
-        y = np.uintp(records[i, LABEL])
-        first = paths.ptr[y]
-        tag = (records[i, MEMBERS] << 1) | 1 if plain else (order[m] << 1) | 1
-        residual = 0
-        for d in range(paths.ptr[y + np.uintp(1)] - first):
-            value = records[i, VALUES + d]
-            residual += value
-            j = np.uintp(paths.slot[np.uintp(first + d)])
-            # A zero changes no sum. It is written and written over, which costs less than a
-            # branch that is hard to guess.
-            at = ends[j]
-            counts = value != 0
-            if (score == last_score[j]) & counts:
-                tags[np.uintp(at - 1)] &= -2
-            last_score[j] = score if counts else last_score[j]
-            values[np.uintp(at)] = value
-            tags[np.uintp(at)] = tag
-            ends[j] = at + counts
-        at = ends[last]
-        if score == last_score[last]:
-            tags[np.uintp(at - 1)] &= -2
-        last_score[last] = score
-        values[np.uintp(at)] = residual
-        tags[np.uintp(at)] = tag
-        ends[last] = at + 1
-
-
-@njit(nogil=True, cache=True, error_model="numpy")
-def measure(work, slot_ptr, ends, factors, first, last, size):
-    """Largest absolute interval sums of subgroups first..last-1, every branch and (at last) UC.
-
-    The exact scan of alg:exact-interval-scan without the intervals: `locate` finds the one that is
-    asked for. Four subgroups run in registers; where `factors` (C, n) is given, it multiplies
-    contributions, one subgroup at a time.
-    """
-    values = work[0]
-    tags = work[1]
-    four = np.empty(4, dtype=np.int64)
-    for j in range(size.shape[1]):
-        lo = slot_ptr[j]
-        hi = ends[j]
-        if factors.shape[0] == 0:
-            for c in range(first, last, 4):
-                _scan_four(values, tags, lo, hi, c + 1, four)
-                for g in range(min(4, last - c)):
-                    size[c + g, j] = four[g]
-        else:
-            for c in range(first, last):
-                size[c, j] = _scan_weighed(values, tags, lo, hi, factors[c])
-
-
-@njit(nogil=True, cache=True, error_model="numpy")
-def _scan_four(values, tags, lo, hi, bit, out):
-    """Largest absolute interval sums of four subgroups over entries lo..hi-1.
-
-    Lines 6-18 of alg:exact-interval-scan: running sum t, its least and greatest value so far (a
-    and z), and the largest rise r and fall f.
-    """
-    t0 = t1 = t2 = t3 = 0
-    a0 = a1 = a2 = a3 = 0
-    z0 = z1 = z2 = z3 = 0
-    r0 = r1 = r2 = r3 = 0
-    f0 = f1 = f2 = f3 = 0
-    for m in range(np.uintp(lo), np.uintp(hi)):
-        value = values[m]
-        tag = tags[m]
-        x = tag >> bit
-        t0 += value & -(x & 1)
-        t1 += value & -((x >> 1) & 1)
-        t2 += value & -((x >> 2) & 1)
-        t3 += value & -((x >> 3) & 1)
-        if tag & 1:
-            a0 = min(a0, t0)
-            a1 = min(a1, t1)
-            a2 = min(a2, t2)
-            a3 = min(a3, t3)
-            z0 = max(z0, t0)
-            z1 = max(z1, t1)
-            z2 = max(z2, t2)
-            z3 = max(z3, t3)
-            r0 = max(r0, t0 - a0)
-            r1 = max(r1, t1 - a1)
-            r2 = max(r2, t2 - a2)
-            r3 = max(r3, t3 - a3)
-            f0 = max(f0, z0 - t0)
-            f1 = max(f1, z1 - t1)
-            f2 = max(f2, z2 - t2)
-            f3 = max(f3, z3 - t3)
-    out[0] = max(r0, f0)
-    out[1] = max(r1, f1)
-    out[2] = max(r2, f2)
-    out[3] = max(r3, f3)
-
-
-@njit(nogil=True, cache=True, error_model="numpy")
-def _scan_weighed(values, tags, lo, hi, factors):
-    """Largest absolute interval sum of one subgroup whose rows carry weights."""
-    total = 0
-    low = 0
-    high = 0
-    best = 0
-    for m in range(lo, hi):
-        tag = tags[m]
-        total += np.int64(np.rint(values[m] * factors[tag >> 1]))
-        if tag & 1:
-            low = min(low, total)
-            high = max(high, total)
-            best = max(best, total - low, high - total)
-    return best
-
-
-@njit(nogil=True, cache=True, error_model="numpy")
-def square_totals(records, factors, paths, scale, squares):
-    """Add up squared contributions in units of 2/scale; a repeated row counts as many rows."""
-    squares[:] = 0
-    for i in range(records.shape[0]):
-        y = records[i, LABEL]
-        first = paths.ptr[y]
-        for d in range(paths.ptr[y + 1] - first):
-            value = records[i, VALUES + d] / scale
-            square = value * value * (0.5 * scale)
-            j = paths.slot[first + d]
-            for c in range(squares.shape[0]):
-                if factors.shape[0] == 0:
-                    squares[c, j] += np.int64(np.rint(square)) & -((records[i, MEMBERS] >> c) & 1)
-                else:
-                    squares[c, j] += np.int64(np.rint(square * abs(factors[c, i])))
-
-
-@njit(nogil=True, cache=True, error_model="numpy")
-def locate(order, scores, records, weights, factors, paths, start, stop, depth):
-    """Signed largest sum of one subgroup and branch, and its closed interval of scores.
-
-    `depth` is the branch's place on the paths of its leaves start..stop-1; -1 adds the whole path
-    up (UC). Ties and the first of equal maxima are handled as in alg:exact-interval-scan.
-    """
-    total = 0
-    low = 0
-    high = 0
-    size = 0
-    sign = 1
-    low_at = -np.inf
-    high_at = -np.inf
-    best_after = -np.inf
-    best_until = -np.inf
-    m = 0
-    n = order.shape[0]
-    while m < n:
-        score = scores[order[m]]
-        while m < n and scores[order[m]] == score:
-            i = order[m]
-            m += 1
-            y = records[i, LABEL]
-            if weights[i] == 0.0 or y < start or y >= stop:
-                continue
-            value = 0
-            if depth >= 0:
-                value = records[i, VALUES + depth]
-                if factors.shape[0] > 0:
-                    value = np.int64(np.rint(value * factors[i]))
-            else:
-                for d in range(paths.ptr[y + 1] - paths.ptr[y]):
-                    if factors.shape[0] > 0:
-                        value += np.int64(np.rint(records[i, VALUES + d] * factors[i]))
-                    else:
-                        value += records[i, VALUES + d]
-            total += value
-        rise = total - low
-        fall = high - total
-        if rise > size:
-            size = rise
-            sign = 1
-            best_after = low_at
-            best_until = score
-        if fall > size:
-            size = fall
-            sign = -1
-            best_after = high_at
-            best_until = score
-        if rise < 0:
-            low = total
-            low_at = score
-        if fall < 0:
-            high = total
-            high_at = score
-    # The interval starts at the first score of the window beyond the excluded prefix.
-    lo = 0
-    hi = n
-    while lo < hi:
-        mid = (lo + hi) // 2
-        if scores[order[mid]] > best_after:
-            hi = mid
-        else:
-            lo = mid + 1
-    from_score = scores[order[min(lo, n - 1)]]
-    return sign * size, from_score, best_until

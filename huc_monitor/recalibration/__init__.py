@@ -14,6 +14,8 @@ if TYPE_CHECKING:
         DirichletScaling,
         TemperatureScaling,
         VectorScaling,
+        best_scaling,
+        simplest_good,
     )
     from huc_monitor.recalibration._updates import Update
 
@@ -27,6 +29,8 @@ __all__ = [
     "UCBoost",
     "Update",
     "VectorScaling",
+    "best_scaling",
+    "simplest_good",
 ]
 
 _HOME = {
@@ -39,6 +43,8 @@ _HOME = {
     "UCBoost": "_boost",
     "Update": "_updates",
     "VectorScaling": "_scalings",
+    "best_scaling": "_scalings",
+    "simplest_good": "_scalings",
 }
 
 if not TYPE_CHECKING:  # loaded on first use, as in the package above

@@ -2,356 +2,28 @@
 
 from __future__ import annotations
 
-import sys
-from abc import abstractmethod
-from collections.abc import Mapping, Sequence
-from contextlib import contextmanager
-from typing import TYPE_CHECKING, Any, ClassVar, Self
+from typing import TYPE_CHECKING
 
-import numpy as np
-
-from huc_monitor._inputs import (
-    INTERIOR_MIX,
-    check_confidence_level,
-    check_labels,
-    check_predictions,
-    check_utilities,
-    check_weights,
-)
-from huc_monitor.errors import InvalidInputError, UnknownNameError
-from huc_monitor.hierarchy import LabelTree
-from huc_monitor.recalibration._contract import Scaling, fit_scaling, scaling_from_dict
-from huc_monitor.recalibration._estimator import Parametrised
-from huc_monitor.recalibration._history import Recorder, sample_of
-from huc_monitor.recalibration._pack import CompiledTree, CompiledUtility
-from huc_monitor.recalibration._replay import Replayer, check_interior
+from huc_monitor._inputs import INTERIOR_MIX, check_confidence_level
+from huc_monitor.recalibration._base import Boost
 from huc_monitor.recalibration._rules import PlainRule, by_passes, by_size, evidence_rule
-from huc_monitor.recalibration._updates import Update
-from huc_monitor.recalibration._window import Window, make_window
-from huc_monitor.subgroups import Subgroups
-from huc_monitor.utilities import Utility
+from huc_monitor.recalibration._settings import check_choice, check_count
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
+    from collections.abc import Iterator, Sequence
 
-    import pandas as pd
-
-    from huc_monitor._inputs import Predictions
-    from huc_monitor._program import Floats
-    from huc_monitor.recalibration._history import Checks
+    from huc_monitor.hierarchy import LabelTree
+    from huc_monitor.recalibration._contract import Scaling
     from huc_monitor.recalibration._rules import Pick, Rule
+    from huc_monitor.recalibration._window import Window
+    from huc_monitor.subgroups import Subgroups
+    from huc_monitor.utilities import Utility
 
-SCHEMA_VERSION = 1
-
-
-class _Boost(Parametrised):
-    """Fit, replay and JSON, shared by both boosters; a subclass says which violation is next."""
-
-    tree: LabelTree
-    utilities: Sequence[Utility]
-    subgroups: Subgroups | None
-    initial: str | Scaling | None
-    step: str | float
-    tolerance: float
-    max_updates: int | None
-    perturbation: float | None
-    selection: str
-    early_stopping: int | None
-    interior: float
-    rng: int
-    progress: bool
-
-    updates_: list[Update]
-    initial_: Scaling | None
-    history_: pd.DataFrame
-    checks_: Checks
-
-    _weighs_evidence: ClassVar[bool] = False
-    _checkpoints: ClassVar[str] = "updates"
-    _auto: ClassVar[str] = "uc"
-
-    @abstractmethod
-    def _path(self, window: Window) -> Iterator[tuple[int, Pick]]:
-        """Yield violations until none is left; each is corrected before the next is asked for."""
-
-    def _check(self) -> None:
-        """Refuse settings that make no sense, before anything is computed."""
-        if not isinstance(self.tree, LabelTree) or self.tree.arrays.n_branches == 0:
-            msg = f"`tree` must be a LabelTree with at least two leaves; got {self.tree!r}."
-            raise InvalidInputError(msg)
-        check_utilities(self.utilities)
-        check_interior(self.interior)
-        _check_number("tolerance", self.tolerance, low=0.0)
-        if self.step != "adaptive":
-            _check_number("step", self.step, low=0.0, strict=True, also="'adaptive'")
-        if self.perturbation is not None:
-            _check_number("perturbation", self.perturbation, low=0.0, strict=True, also="None")
-        _check_count("max_updates", self.max_updates)
-        _check_count("early_stopping", self.early_stopping)
-        _check_choice("selection", self.selection, ("auto", "huc", "uc", "log_loss", "last"))
-
-    def fit(
-        self,
-        probabilities: Any,
-        labels: Any,
-        *,
-        features: Any = None,
-        weights: Any = None,
-        validation: tuple[Any, ...] | None = None,
-    ) -> Self:
-        """Correct the violations found on calibration rows.
-
-        Parameters
-        ----------
-        probabilities : (n, K) array in the order of ``tree.leaves``, or DataFrame with leaf columns
-        labels : (n,) leaf names or codes
-        features : DataFrame of n rows, optional
-            Columns that the subgroups read.
-        weights : (n,) non-negative numbers, optional
-            How often each row counts.
-        validation : tuple (probabilities, labels) or (probabilities, labels, features), optional
-            Rows that decide how many updates are kept, by ``selection``.
-        """
-        self._check()
-        predictions = self._predictions(probabilities, "probabilities")
-        codes = check_labels(labels, predictions.n, tree=self.tree)
-        repeats = check_weights(weights, predictions.n)
-        held_out = self._held_out(validation)
-        self.initial_ = self._fit_initial(predictions, codes, repeats, held_out)
-        compiled = CompiledTree.of(self.tree)
-        chosen = [CompiledUtility.of(u, self.tree) for u in check_utilities(self.utilities)]
-        start = self._replayer([])
-
-        def window(rows: Predictions, y: Any, x: Any, times: Any, *, squares: bool) -> Window:
-            groups = self._groups.weights(x, rows.n)
-            matrix, mix = start.start(rows)
-            return make_window(
-                matrix, mix, y, groups, times, tree=compiled, utilities=chosen, squares=squares
-            )
-
-        train = window(predictions, codes, features, repeats, squares=self._weighs_evidence)
-        held = None if held_out is None else window(*held_out, None, squares=False)
-        self._boost(train, held)
-        return self
-
-    def _boost(self, train: Window, held: Window | None) -> None:
-        fixed = None if self.step == "adaptive" else float(self.step)
-        recorder = Recorder(self.tolerance, fixed)
-        recorder.start(train, held)
-        updates: list[Update] = []
-        with _progress(self.progress, type(self).__name__) as advance:
-            for number, pick in self._path(train):
-                if self.max_updates is not None and len(updates) >= self.max_updates:
-                    break
-                updates.append(self._apply(pick, number, train, held, recorder))
-                advance(len(updates), recorder.lines[-1]["huc"])
-                if self._is_stale(recorder, held):
-                    break
-        kept = self._n_kept(recorder, held)
-        self.updates_ = updates[:kept]
-        self.history_ = recorder.frame(kept)
-        self.checks_ = recorder.checks()
-        self._ready = self._replayer(self.updates_)
-
-    def _apply(
-        self, pick: Pick, number: int, train: Window, held: Window | None, recorder: Recorder
-    ) -> Update:
-        found = pick.found
-        rows, h = train.directions(found)
-        curvature = train.curvature(rows, h, found.node)
-        if self.step == "adaptive":
-            step = found.moment / curvature * pick.share
-        else:
-            step = float(np.copysign(float(self.step), found.moment)) * pick.share
-        some = sample_of(rows)
-        before = train.leaf_probabilities(some) if found.node >= 0 else None
-        train.apply(rows, h, found.node, step)
-        if before is not None:
-            recorder.note_locality(before, train.leaf_probabilities(some), train, found.node)
-        if held is not None:
-            moved, h = held.directions(found)
-            held.apply(moved, h, found.node, step)
-        update = Update(
-            subgroup=self._groups.names[found.subgroup],
-            utility=check_utilities(self.utilities)[found.utility].name,
-            interval_low=found.low,
-            interval_high=found.high,
-            node=self.tree.branches[found.node] if found.node >= 0 else None,
-            step=step,
-        )
-        recorder.add(
-            update,
-            pick,
-            number=number,
-            n_rows=rows.size,
-            curvature=curvature,
-            train=train,
-            validation=held,
-        )
-        return update
-
-    def _n_kept(self, recorder: Recorder, held: Window | None) -> int:
-        """Length of the best prefix on validation rows; the shortest of equals."""
-        lines = recorder.lines
-        if held is None or self._measure == "last":
-            return len(lines) - 1
-        passes = [line["pass"] for line in lines]
-        ends = [
-            t
-            for t in range(len(lines))
-            if self._checkpoints == "updates" or passes[t] != [*passes, -1][t + 1]
-        ]
-        return ends[int(np.argmin([lines[t][f"validation_{self._measure}"] for t in ends]))]
-
-    def _is_stale(self, recorder: Recorder, held: Window | None) -> bool:
-        if self.early_stopping is None or held is None:
-            return False
-        return len(recorder.lines) - 1 - self._n_kept(recorder, held) >= self.early_stopping
-
-    @property
-    def _measure(self) -> str:
-        return self._auto if self.selection == "auto" else self.selection
-
-    @property
-    def _groups(self) -> Subgroups:
-        return Subgroups.whole() if self.subgroups is None else self.subgroups
-
-    def _predictions(self, probabilities: Any, argument: str) -> Predictions:
-        predictions = check_predictions(probabilities, tree=self.tree, argument=argument)
-        if predictions.mix and not self.interior:
-            msg = (
-                f"`{argument}` must be positive when `interior` is 0; got a zero. "
-                "Keep the default `interior` to mix in a little of the uniform distribution."
-            )
-            raise InvalidInputError(msg)
-        return predictions
-
-    def _held_out(self, validation: tuple[Any, ...] | None) -> tuple[Any, Any, Any] | None:
-        if validation is None:
-            return None
-        if not isinstance(validation, tuple | list) or len(validation) not in {2, 3}:
-            msg = (
-                "`validation` must be (probabilities, labels) or (probabilities, labels, "
-                f"features); got {type(validation).__name__}."
-            )
-            raise InvalidInputError(msg)
-        rows = self._predictions(validation[0], "validation[0]")
-        codes = check_labels(validation[1], rows.n, tree=self.tree)
-        return rows, codes, validation[2] if len(validation) == 3 else None
-
-    def _fit_initial(
-        self, predictions: Predictions, codes: Any, repeats: Any, held_out: Any
-    ) -> Scaling | None:
-        """Fit the scaling that boosting starts from, and perturb it once if asked."""
-        if self.initial is None:
-            if self.perturbation is not None:
-                msg = (
-                    "`perturbation` must be None without an `initial` scaling: it moves the "
-                    "scaling's parameters (alg:randomized-boost)."
-                )
-                raise InvalidInputError(msg)
-            return None
-        if isinstance(self.initial, Scaling):
-            scaling = self.initial
-        else:
-
-            def mixed(rows: Predictions) -> Floats:
-                matrix: Floats = np.asarray(rows.matrix, dtype=np.float64)
-                out: Floats = matrix * (1.0 - self.interior) + self.interior / matrix.shape[1]
-                return out
-
-            # By name: where leaves are called "3" or "7", a whole number could mean either.
-            names = np.array(self.tree.leaves, dtype=object)
-            validation = None if held_out is None else (mixed(held_out[0]), names[held_out[1]])
-            scaling = fit_scaling(
-                self.initial,
-                mixed(predictions),
-                names[codes],
-                tree=self.tree,
-                weights=repeats,
-                validation=validation,
-            )
-        if self.perturbation is not None:
-            noise = np.random.default_rng(self.rng)
-            scaling = scaling.perturbed(float(self.perturbation), rng=noise)
-        return scaling
-
-    def _replayer(self, updates: list[Update]) -> Replayer:
-        return Replayer(
-            updates,
-            tree=self.tree,
-            utilities=check_utilities(self.utilities),
-            subgroups=self._groups,
-            initial=self.initial_,
-            interior=self.interior,
-        )
-
-    def predict_proba(self, probabilities: Any, *, features: Any = None) -> Floats:
-        """Recalibrate new predictions.
-
-        Parameters
-        ----------
-        probabilities : (n, K) array in the order of ``tree.leaves``, or DataFrame with leaf columns
-        features : DataFrame of n rows or mapping of columns, optional
-            Needed when an update concerns a subgroup.
-
-        Returns
-        -------
-        (n, K) array of positive rows that sum to 1; the input is not modified.
-        """
-        ready: Replayer | None = getattr(self, "_ready", None)
-        if ready is None:
-            msg = f"`predict_proba` needs a fitted {type(self).__name__}. Call `fit` first."
-            raise InvalidInputError(msg)
-        return ready.run(self._predictions(probabilities, "probabilities"), features)
-
-    def to_dict(self) -> dict[str, Any]:
-        """Write the fitted recalibrator as JSON-safe data; floats keep every bit."""
-        if getattr(self, "_ready", None) is None:
-            msg = f"`to_dict` needs a fitted {type(self).__name__}. Call `fit` first."
-            raise InvalidInputError(msg)
-        apart = {"tree", "utilities", "subgroups", "initial"}
-        return {
-            "schema_version": SCHEMA_VERSION,
-            "type": type(self).__name__,
-            "tree": self.tree.to_dict(),
-            "utilities": [u.to_dict() for u in check_utilities(self.utilities)],
-            "subgroups": self._groups.to_dict(),
-            "initial": None if self.initial_ is None else self.initial_.to_dict(),
-            "settings": {k: v for k, v in self.get_params().items() if k not in apart},
-            "updates": [update.to_dict() for update in self.updates_],
-            "checks": self.checks_.to_dict() if hasattr(self, "checks_") else None,
-        }
-
-    @classmethod
-    def from_dict(cls, data: Mapping[str, Any]) -> Self:
-        """Read what `to_dict` wrote; the same input gives the same bits, in any process."""
-        version = data.get("schema_version") if isinstance(data, Mapping) else None
-        if version != SCHEMA_VERSION or data.get("type") != cls.__name__:
-            kind = data.get("type") if isinstance(data, Mapping) else type(data).__name__
-            msg = (
-                f"`data` must be a {cls.__name__} of schema version {SCHEMA_VERSION}; got "
-                f"{kind!r}, version {version!r}."
-            )
-            raise InvalidInputError(msg)
-        initial = None if data["initial"] is None else scaling_from_dict(data["initial"])
-        settings: dict[str, Any] = {
-            **data["settings"],
-            "tree": LabelTree.from_dict(data["tree"]),
-            "utilities": [Utility.from_dict(item) for item in data["utilities"]],
-            "subgroups": Subgroups.from_dict(data["subgroups"]),
-            "initial": initial,
-        }
-        boost = cls(**settings)
-        boost.initial_ = initial
-        boost.updates_ = [Update.from_dict(item) for item in data["updates"]]
-        boost._ready = boost._replayer(boost.updates_)
-        return boost
-
-    _ready: Replayer
+# Enough for the 95 % quantile of a supremum; the gate needs no third digit.
+_N_DRAWS = 400
 
 
-class HUCBoost(_Boost):
+class HUCBoost(Boost):
     """Recalibrate branch by branch until no branch misstates utility.
 
     Each update tilts the choice at one node, for one subgroup and one interval of predicted
@@ -366,7 +38,8 @@ class HUCBoost(_Boost):
         The whole population when left out.
     initial : {None, "auto", "temperature", "vector", "dirichlet"} or fitted scaling, default None
         Map of the whole distribution to start from; a name is fitted on the calibration rows, and
-        "auto" takes the one of least log loss on the validation rows, or over five folds.
+        "auto" takes the simplest one whose log loss on the validation rows, or over five folds, is
+        within a standard error of the best.
     mode : {"noise_aware", "paper"}, default "noise_aware"
         ``"noise_aware"`` corrects a branch only when its moment exceeds the tolerance by more than
         noise explains, at ``confidence_level`` for all candidates together, and shortens the step
@@ -481,11 +154,11 @@ class HUCBoost(_Boost):
 
     def _check(self) -> None:
         super()._check()
-        _check_choice("checkpoints", self.checkpoints, ("updates", "passes"))
-        _check_choice("mode", self.mode, ("noise_aware", "paper"))
-        _check_choice("traversal", self.traversal, ("passes", "largest"))
-        _check_choice("shrinkage", self.shrinkage, ("james_stein", "lower", "none"))
-        _check_count("max_passes", self.max_passes)
+        check_choice("checkpoints", self.checkpoints, ("updates", "passes"))
+        check_choice("mode", self.mode, ("noise_aware", "paper"))
+        check_choice("traversal", self.traversal, ("passes", "largest"))
+        check_choice("shrinkage", self.shrinkage, ("james_stein", "lower", "none"))
+        check_count("max_passes", self.max_passes)
         check_confidence_level(self.confidence_level)
 
     def _path(self, window: Window) -> Iterator[tuple[int, Pick]]:
@@ -504,7 +177,7 @@ class HUCBoost(_Boost):
         return by_passes(window, rule, self.max_passes)
 
 
-class UCBoost(_Boost):
+class UCBoost(Boost):
     """Recalibrate the sum over branches only: the paper's comparison.
 
     Each update moves all leaf logits along u(p, y) - mu_u(p) for one subgroup and interval
@@ -546,47 +219,3 @@ class UCBoost(_Boost):
 
     def _path(self, window: Window) -> Iterator[tuple[int, Pick]]:
         return by_size(window, PlainRule(self.tolerance), -1)
-
-
-# Enough for the 95 % quantile of a supremum; the gate needs no third digit.
-_N_DRAWS = 400
-
-
-@contextmanager
-def _progress(wanted: bool, title: str) -> Iterator[Callable[[int, float], None]]:  # noqa: FBT001
-    if not wanted or not sys.stderr.isatty():
-        yield lambda _count, _huc: None
-        return
-    from rich.console import Console
-    from rich.progress import Progress, SpinnerColumn, TextColumn, TimeElapsedColumn
-
-    columns = (SpinnerColumn(), TextColumn("{task.description}"), TimeElapsedColumn())
-    with Progress(*columns, console=Console(stderr=True), transient=True) as bar:
-        task = bar.add_task(title, total=None)
-        yield lambda count, huc: bar.update(
-            task, description=f"{title}: {count} updates, HUC {huc:.4f}"
-        )
-
-
-def _check_choice(argument: str, value: Any, choices: tuple[str, ...]) -> None:
-    if value not in choices:
-        msg = f"`{argument}` must be one of {', '.join(map(repr, choices))}; got {value!r}."
-        raise UnknownNameError(msg)
-
-
-def _check_count(argument: str, value: Any) -> None:
-    whole = isinstance(value, int | np.integer) and not isinstance(value, bool)
-    if value is not None and not (whole and value >= 1):
-        msg = f"`{argument}` must be a positive whole number or None; got {value!r}."
-        raise InvalidInputError(msg)
-
-
-def _check_number(
-    argument: str, value: Any, *, low: float, strict: bool = False, also: str = ""
-) -> None:
-    number = isinstance(value, int | float | np.number) and not isinstance(value, bool)
-    if number and np.isfinite(value) and (value > low if strict else value >= low):
-        return
-    rule = f"a number {'above' if strict else 'of at least'} {low:g}" + (also and f" or {also}")
-    msg = f"`{argument}` must be {rule}; got {value!r}."
-    raise InvalidInputError(msg)

@@ -137,6 +137,7 @@ class Replayer:
                 item.reads,
                 item.paths,
                 1.0,
+                rows * 0,
                 scores,
                 none,
                 records,

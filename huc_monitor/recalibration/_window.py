@@ -19,7 +19,9 @@ if TYPE_CHECKING:
     from huc_monitor.recalibration._pack import CompiledTree, CompiledUtility
 
 _PARALLEL_ROWS = 20_000
-_MAX_BITS = 62
+# A record packs the label's code below the subgroups' bits.
+LABEL_BITS = 20
+_MAX_BITS = 62 - LABEL_BITS
 
 
 @dataclass(frozen=True, slots=True)
@@ -37,23 +39,20 @@ class Found:
 class _UtilityState:
     """Scores, contributions and sorted order of one utility."""
 
-    def __init__(
-        self, compiled: CompiledUtility, labels: Ints, members: Ints, n_groups: int, m: int
-    ) -> None:
+    def __init__(self, compiled: CompiledUtility, labels: Ints, n_groups: int, m: int) -> None:
         paths = compiled.paths
         on_path = np.diff(paths.ptr)
         place = np.arange(paths.slot.size) - np.repeat(paths.ptr[:-1], on_path)
         width = int(on_path.max(initial=0))
         self.compiled = compiled
         self.scores = np.zeros(labels.size)
-        self.records = np.zeros((labels.size, width + 2), dtype=np.int64)
-        self.records[:, 0] = members
-        self.records[:, 1] = labels
+        self.width = width + 1
+        self.rows = _empty_rows(labels.size, self.width)
+        self.rows[0][:] = np.arange(labels.size)
+        self.spare = _empty_rows(labels.size, self.width)
         # A report of several payoffs inside a branch cannot be judged by its leaves alone.
         simple = compiled.program.kind in {LEVEL, GREEDY}
         self.reported = np.zeros((labels.size if simple else 0, 2), dtype=np.int64)
-        self.order = np.arange(labels.size)
-        self.spare = np.empty(labels.size, dtype=np.int64)
         self.size = np.zeros((n_groups, compiled.relevant.size + 1), dtype=np.int64)
         self.slots = np.append(compiled.relevant, m)
         held = np.zeros(self.slots.size, dtype=np.int64)
@@ -62,7 +61,7 @@ class _UtilityState:
         held[-1] = labels.size
         self.slot_ptr = np.concatenate([[0], np.cumsum(held)]).astype(np.int64)
         self.ends = np.zeros(held.size, dtype=np.int64)
-        self.work = tuple(np.empty(self.slot_ptr[-1] + 1, dtype=np.int64) for _ in range(2))
+        self.entries = np.empty((self.slot_ptr[-1] + 1, 2), dtype=np.int64)
         self.depth = dict(zip(paths.branch.tolist(), place.tolist(), strict=True))
 
 
@@ -98,10 +97,10 @@ class Window:
         boost.start_state(probabilities, mix, tree.tables, self.state, 0)
         self.weights = np.vstack([w.astype(np.float64)[None, :] for w in groups.weights])
         self._factors = self._make_factors()
-        members = self._make_members()
+        self._who = (self._make_members() << LABEL_BITS) | labels
         self._squares = squares
         m = tree.branches.size
-        self.utilities = [_UtilityState(item, labels, members, n_groups, m) for item in utilities]
+        self.utilities = [_UtilityState(item, labels, n_groups, m) for item in utilities]
         self.sizes = np.zeros((len(utilities), n_groups, m + 1))
         self.second = np.zeros(self.sizes.shape)
         self._moved = np.zeros(n, dtype=np.uint8)
@@ -150,14 +149,12 @@ class Window:
 
     def found(self, utility: int, subgroup: int, node: int) -> Found:
         """Find the interval of a candidate's largest moment; node -1 is UC."""
-        from huc_monitor._kernels import boost
+        from huc_monitor._kernels import boost_scan
 
         item = self.utilities[utility]
         v = max(node, 0)
-        total, low, high = boost.locate(
-            item.order,
-            item.scores,
-            item.records,
+        total, low, high = boost_scan.locate(
+            item.rows,
             self.weights[subgroup],
             self._factors[subgroup] if self._factors.size else np.empty(0),
             item.compiled.paths,
@@ -173,14 +170,15 @@ class Window:
         item = self.utilities[utility]
         number = np.full(self.n, -1, dtype=np.int64)
         number[rows] = np.arange(rows.size)
-        chosen = item.order[number[item.order] >= 0]
+        order, scores, records = item.rows
+        chosen = np.flatnonzero(number[order] >= 0)
         return SortedRows(
             item.compiled.utility,
             item.compiled.relevant,
-            number[chosen],
-            item.scores[chosen],
-            np.ascontiguousarray(item.records[chosen, 2:]),
-            self.labels[chosen],
+            number[order[chosen]],
+            scores[chosen],
+            np.ascontiguousarray(records[chosen, 1:]),
+            self.labels[order[chosen]],
             item.compiled.paths,
             self.scale,
         )
@@ -291,16 +289,24 @@ class Window:
         dense = any(self.utilities[u].compiled.is_dense for u in utilities)
         run = _one_by_one if self.n < _PARALLEL_ROWS or dense else run_tasks
         half = rows.size // 2 if run is run_tasks else 0
-        parts = [rows[:half], rows[half:]] if half else [rows]
         n_groups = len(self.weights)
         self._moved[rows] = 1
-        list(run(self._score, [(u, part) for u in utilities for part in parts]))
-        list(run(self._sort, [(u, rows) for u in utilities]))
+        fresh = {
+            u: np.zeros((rows.size, self.utilities[u].width), dtype=np.int64) for u in utilities
+        }
+        spans = [(0, half), (half, rows.size)] if half else [(0, rows.size)]
+        list(
+            run(
+                self._score,
+                [(u, rows[lo:hi], fresh[u][lo:hi]) for u in utilities for lo, hi in spans],
+            )
+        )
+        list(run(self._sort, [(u, rows, fresh[u]) for u in utilities]))
         blocks = [(c, min(c + 4, n_groups)) for c in range(0, n_groups, 4)]
         list(run(self._measure, [(u, *block) for u in utilities for block in blocks]))
         self._moved[rows] = 0
 
-    def _score(self, u: int, rows: Ints) -> None:
+    def _score(self, u: int, rows: Ints, records: Ints) -> None:
         from huc_monitor._kernels import boost
 
         item = self.utilities[u]
@@ -314,42 +320,43 @@ class Window:
             compiled.reads,
             compiled.paths,
             self.scale,
+            self._who,
             item.scores,
             item.reported,
-            item.records,
+            records,
         )
 
-    def _sort(self, u: int, rows: Ints) -> None:
-        from huc_monitor._kernels import boost
+    def _sort(self, u: int, rows: Ints, records: Ints) -> None:
+        from huc_monitor._kernels import boost_scan
 
         item = self.utilities[u]
         paths = item.compiled.paths
-        fresh = rows[np.argsort(item.scores[rows])]
-        boost.reorder(item.order, self._moved, fresh, item.scores, item.spare)
-        item.order, item.spare = item.spare, item.order
-        plain = not self._factors.size
-        boost.deal(
-            item.order,
-            item.scores,
-            item.records,
-            paths,
-            item.slot_ptr,
-            plain,
-            item.work,
-            item.ends,
+        scores = item.scores[rows]
+        ties = boost_scan.merge_rows(
+            item.rows, self._moved, rows, np.argsort(scores), scores, records, item.spare
         )
+        item.rows, item.spare = item.spare, item.rows
+        plain = not self._factors.size
+        boost_scan.deal(item.rows, ties, paths, item.slot_ptr, plain, item.entries, item.ends)
         if self._squares:
             squares = np.zeros((len(self.weights), item.slots.size - 1), dtype=np.int64)
-            boost.square_totals(item.records, self._factors, paths, self.scale, squares)
+            boost_scan.square_totals(item.rows, self._factors, paths, self.scale, squares)
             self.second[u][:, item.slots[:-1]] = squares / (0.5 * self.scale * self.total)
 
     def _measure(self, u: int, first: int, last: int) -> None:
-        from huc_monitor._kernels import boost
+        from huc_monitor._kernels import boost_scan
 
         item = self.utilities[u]
-        boost.measure(item.work, item.slot_ptr, item.ends, self._factors, first, last, item.size)
+        boost_scan.measure(
+            item.entries, item.slot_ptr, item.ends, self._factors, first, last, item.size
+        )
         sizes = item.size[first:last] / (self.scale * self.total)
         self.sizes[u, first:last, item.slots] = sizes.T
+
+
+def _empty_rows(n: int, width: int) -> tuple[Ints, Floats, Ints]:
+    """Room for row numbers, scores and records in order of score."""
+    return np.empty(n, dtype=np.int64), np.empty(n), np.empty((n, width), dtype=np.int64)
 
 
 def _one_by_one(function: Any, arguments: Iterable[tuple[Any, ...]]) -> Iterator[Any]:
