@@ -9,7 +9,7 @@ import pandas as pd
 from sklearn.base import BaseEstimator, ClassifierMixin, MetaEstimatorMixin, clone
 from sklearn.exceptions import NotFittedError
 from sklearn.model_selection import check_cv, cross_val_predict
-from sklearn.utils import get_tags
+from sklearn.utils import assert_all_finite, get_tags
 from sklearn.utils.multiclass import check_classification_targets
 from sklearn.utils.validation import check_is_fitted, indexable
 
@@ -53,7 +53,8 @@ class HUCCalibratedClassifier(ClassifierMixin, MetaEstimatorMixin, BaseEstimator
         ``"noise_aware"`` updates a branch only where its violation is statistically real;
         ``"huc"`` and ``"uc"`` are the paper's boosting; the others scale and do no boosting.
     initial : {"auto", None, "temperature", "vector", "dirichlet"} or scaling, default "auto"
-        Scaling that boosting starts from; ``"auto"`` takes the one of least log loss over folds.
+        Scaling that boosting starts from; ``"auto"`` takes the simplest one that is as good as
+        the best by log loss over folds.
     cv : None, "prefit", int, or splitter, default None
         None keeps a fitted estimator and cross-fits an unfitted one in five folds; ``"prefit"``
         insists on a fitted one; a number or splitter fits a clone in any case.
@@ -125,6 +126,8 @@ class HUCCalibratedClassifier(ClassifierMixin, MetaEstimatorMixin, BaseEstimator
         y = np.asarray(y)
         if y.ndim == 2 and y.shape[1] == 1:
             y = _column_to_row(y)
+        if y.dtype.kind == "f":
+            assert_all_finite(y, input_name="y")  # before NumPy casts infinity to a class
         check_classification_targets(y)
         weights = _check_sample_weight(sample_weight, X)
         self.estimator_, probabilities = self._base(X, y, weights)

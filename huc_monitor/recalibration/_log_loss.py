@@ -171,9 +171,12 @@ def objective(
     return loss + penalty, logit_map.pull(in_logits, sample.logs) + strength * away
 
 
-def log_loss(theta: Floats, logit_map: LogitMap, sample: Sample) -> float:
-    """Mean negative log likelihood."""
-    return _loss_and_gradient(logit_map.logits(theta, sample.logs), sample)[0]
+def row_losses(theta: Floats, logit_map: LogitMap, sample: Sample) -> Floats:
+    """Negative log likelihood of every row."""
+    logits = logit_map.logits(theta, sample.logs)
+    logits -= logits.max(axis=1, keepdims=True)
+    chosen = logits[np.arange(sample.labels.size), sample.labels]
+    return np.asarray(np.log(np.exp(logits).sum(axis=1)) - chosen)
 
 
 def _loss_and_gradient(logits: Floats, sample: Sample) -> tuple[float, Floats]:
@@ -212,40 +215,60 @@ def fit_map(
     return np.asarray(found.x, dtype=np.float64)
 
 
-def choose_strength(
-    logit_map: LogitMap, sample: Sample, held_out: Sample | None
-) -> tuple[float, float]:
-    """Strength of least log loss on held-out rows, or over folds, and that loss.
+@dataclass(frozen=True, slots=True, eq=False)
+class Choice:
+    """A penalty's strength, and the log loss of every held-out row under it."""
 
-    The strongest of equals. A map without a penalty has only strength zero to try.
+    strength: float
+    losses: Floats
+    share: Floats
+
+    @property
+    def log_loss(self) -> float:
+        """Mean over the held-out rows."""
+        return float(self.share @ self.losses)
+
+
+def choose_strength(logit_map: LogitMap, sample: Sample, held_out: Sample | None) -> Choice:
+    """Strength of least log loss on held-out rows, or over folds; the strongest of equals.
+
+    A map without a penalty has only strength zero to try.
     """
     strengths = STRENGTHS if logit_map.deviation(logit_map.start() + 1.0).any() else np.zeros(1)
     if held_out is not None:
-        losses = _losses(logit_map, sample, held_out, strengths)
+        share = held_out.share
+        rows = _losses(logit_map, sample, held_out, strengths)
     else:
+        share = sample.share
+        rows = np.empty((strengths.size, share.size))
         folds = _folds(sample.labels)
-        shares = np.bincount(folds, weights=sample.share, minlength=_N_FOLDS)
-        losses = np.zeros(strengths.size)
-        for fold, share in enumerate(shares):
-            if 0 < share < 1:
-                rest, part = sample.take(folds != fold), sample.take(folds == fold)
-                losses += share * _losses(logit_map, rest, part, strengths)
+        for fold in range(_N_FOLDS):
+            inside = folds == fold
+            if inside.all() or not inside.any():
+                rows[:, inside] = _losses(logit_map, sample, sample.take(inside), strengths)
+                continue
+            rest, part = sample.take(~inside), sample.take(inside)
+            rows[:, inside] = _losses(logit_map, rest, part, strengths)
+    losses = rows @ share
     best = strengths.size - 1 - int(np.argmin(losses[::-1]))
-    return float(strengths[best]), float(losses[best])
+    return Choice(float(strengths[best]), rows[best], share)
 
 
 def _losses(logit_map: LogitMap, sample: Sample, held_out: Sample, strengths: Floats) -> Floats:
-    """Held-out loss of every strength; each fit starts from the next stronger one.
+    """Loss of every strength (rows) on every held-out row; fits start from the next stronger one.
 
     Weak penalties are slow to fit. Where the loss is well above the best so far, the weaker ones
     are given up: infinite.
     """
-    losses = np.full(strengths.size, np.inf)
+    losses = np.full((strengths.size, held_out.labels.size), np.inf)
+    least = np.inf
     theta = None
     for place in range(strengths.size - 1, -1, -1):
         theta = fit_map(logit_map, sample, float(strengths[place]), theta)
-        losses[place] = log_loss(theta, logit_map, held_out)
-        if losses[place] > _GIVE_UP * losses.min():
+        losses[place] = row_losses(theta, logit_map, held_out)
+        mean = float(held_out.share @ losses[place])
+        least = min(least, mean)
+        if mean > _GIVE_UP * least:
             break
     return losses
 

@@ -16,6 +16,7 @@ from huc_monitor.recalibration._contract import Scaling
 from huc_monitor.recalibration._estimator import Parametrised
 from huc_monitor.recalibration._log_loss import (
     STRENGTHS,
+    Choice,
     DirichletMap,
     LogitMap,
     Sample,
@@ -26,11 +27,17 @@ from huc_monitor.recalibration._log_loss import (
 )
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Mapping, Sequence
 
     from huc_monitor._program import Floats
 
-__all__ = ["DirichletScaling", "TemperatureScaling", "VectorScaling", "best_scaling"]
+__all__ = [
+    "DirichletScaling",
+    "TemperatureScaling",
+    "VectorScaling",
+    "best_scaling",
+    "simplest_good",
+]
 
 _SCHEMA_VERSION = 1
 _LOWEST_LOGIT = -700.0  # exp() of it is positive, even after division by the number of leaves
@@ -41,7 +48,7 @@ class _LogLossScaling(Parametrised, Scaling):
     """Shared by the three scalings; a subclass says how parameters make logits."""
 
     q_min: float
-    held_out_log_loss_: float | None
+    _choice: Choice | None
 
     def __init__(self, *, q_min: float = 1e-12) -> None:
         self.q_min = q_min
@@ -79,12 +86,19 @@ class _LogLossScaling(Parametrised, Scaling):
         if validation is not None:
             held_out = self._sample(validation[0], validation[1], tree, None)
         logit_map = self._map(tree.n_leaves)
-        strength, loss = _check_strength(getattr(self, "regularization", "auto")), None
+        strength, choice = _check_strength(getattr(self, "regularization", "auto")), None
         if strength is None:
-            strength, loss = choose_strength(logit_map, sample, held_out)
+            choice = choose_strength(logit_map, sample, held_out)
+            strength = choice.strength
         self._set(tree.leaves, fit_map(logit_map, sample, strength), strength)
-        self.held_out_log_loss_ = loss
+        self._choice = choice
         return self
+
+    @property
+    def held_out_log_loss_(self) -> float | None:
+        """Log loss by which the strength was chosen; None where it was given."""
+        choice: Choice | None = getattr(self, "_choice", None)
+        return None if choice is None else choice.log_loss
 
     def predict_proba(self, probabilities: Any) -> Floats:
         """Return scaled probabilities: new, positive, of the same shape.
@@ -182,7 +196,7 @@ class _LogLossScaling(Parametrised, Scaling):
         self.theta_ = theta
         self.regularization_ = regularization
         self.perturbation_width_ = width
-        self.held_out_log_loss_ = None
+        self._choice = None
         self._tree = LabelTree.flat(leaves)
         return self
 
@@ -340,11 +354,10 @@ def best_scaling(
     validation: tuple[Any, ...] | None = None,
     q_min: float = 1e-12,
 ) -> Scaling:
-    """Fit the scaling that predicts held-out labels best.
+    """Fit the simplest scaling that predicts held-out labels as well as the best one.
 
     Temperature, vector and Dirichlet scaling, each with its best regularisation, are compared by
-    log loss on the validation data, or over five folds without it. The one with fewest parameters
-    wins a tie. Parameters are those of a scaling's ``fit``.
+    `simplest_good`. Parameters are those of a scaling's ``fit``.
 
     Examples
     --------
@@ -363,7 +376,36 @@ def best_scaling(
         )
         for kind in kinds
     ]
-    return min(fitted, key=lambda scaling: scaling.held_out_log_loss_ or 0.0)
+    return simplest_good(fitted)
+
+
+def simplest_good(fitted: Sequence[_LogLossScaling]) -> _LogLossScaling:
+    """Return the first scaling whose held-out log loss is within one standard error of the best.
+
+    Scalings come in order of their number of parameters and were fitted with the same data, so
+    that their losses are compared row by row. What a larger map gains by less than its standard
+    error is as likely noise, and noise is what boosting would then have to correct.
+    """
+    best = min(fitted, key=lambda scaling: _rows(scaling).log_loss)
+    for scaling in fitted:
+        gap = _rows(scaling).losses - _rows(best).losses
+        share = _rows(best).share
+        mean = float(share @ gap)
+        error = math.sqrt(float(share**2 @ (gap - mean) ** 2))
+        if mean <= error:
+            return scaling
+    return best
+
+
+def _rows(scaling: _LogLossScaling) -> Choice:
+    choice: Choice | None = getattr(scaling, "_choice", None)
+    if choice is None:
+        msg = (
+            f"`fitted` must hold scalings that chose their regularisation on held-out rows; got "
+            f"{scaling!r}. Fit it with regularization='auto'."
+        )
+        raise InvalidInputError(msg)
+    return choice
 
 
 def _check_q_min(q_min: Any) -> None:

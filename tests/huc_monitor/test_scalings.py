@@ -20,6 +20,7 @@ from huc_monitor.recalibration._scalings import (
     TemperatureScaling,
     VectorScaling,
     best_scaling,
+    simplest_good,
 )
 
 SCALINGS = (TemperatureScaling, VectorScaling, DirichletScaling)
@@ -335,15 +336,33 @@ def test_a_class_without_labels_keeps_a_small_positive_probability():
         assert np.isfinite(scaled).all()
 
 
-def test_the_best_scaling_is_the_one_of_least_held_out_log_loss():
-    p, labels = draw(300, 3, seed=18)
-    q, truth = draw(300, 3, seed=19)
-    fitted = [cls().fit(p, labels, validation=(q, truth)) for cls in SCALINGS]
-    losses = [log_loss(scaling.predict_proba(q), truth) for scaling in fitted]
-    for scaling, loss in zip(fitted, losses, strict=True):
-        assert scaling.held_out_log_loss_ == pytest.approx(loss, abs=1e-6)
-    best = best_scaling(p, labels, validation=(q, truth))
-    assert best.kind == fitted[int(np.argmin(losses))].kind
+def test_the_best_scaling_is_the_simplest_within_a_standard_error_of_the_least_log_loss():
+    kept = set()
+    for seed in range(6):
+        p, labels = draw(300, 3, seed=seed)
+        q, truth = draw(300, 3, seed=100 + seed)
+        shift = np.array([0.0, 0.3 * seed, 0.0])
+        p, q = (softmax(np.log(m) + shift, axis=1) for m in (p, q))
+        fitted = [cls().fit(p, labels, validation=(q, truth)) for cls in SCALINGS]
+        rows = [-np.log(s.predict_proba(q)[np.arange(300), truth]) for s in fitted]
+        means = [losses.mean() for losses in rows]
+        for scaling, mean in zip(fitted, means, strict=True):
+            assert scaling.held_out_log_loss_ == pytest.approx(mean, abs=1e-6)
+        gaps = [losses - rows[int(np.argmin(means))] for losses in rows]
+        good = [gap.mean() <= gap.std() / np.sqrt(300) for gap in gaps]
+        expected = fitted[int(np.argmax(good))].kind
+        assert best_scaling(p, labels, validation=(q, truth)).kind == expected
+        assert simplest_good(fitted).kind == expected
+        kept.add(expected)
+    assert len(kept) > 1
+
+
+def test_scalings_that_chose_nothing_cannot_be_compared():
+    p, labels = draw(50, 3)
+    given = VectorScaling(regularization=1.0).fit(p, labels)
+    assert given.held_out_log_loss_ is None
+    with pytest.raises(hm.InvalidInputError, match="Fit it with regularization='auto'"):
+        simplest_good([given])
 
 
 def test_the_best_scaling_mixes_leaves_only_where_that_helps():

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 import huc_monitor as hm
+from huc_monitor.recalibration import simplest_good
 
 from .predictors import INTERIOR_MIX
 from .problem import MASTER_SEED
@@ -51,8 +52,8 @@ class Stage:
         """Attributes that subgroups read."""
         return self.problem.attributes.iloc[getattr(self.split, part)]
 
-    def scaled(self, name: str, seed: list[int]) -> tuple[Stage, float]:
-        """Fit a scaling, perturb it once, and apply it everywhere; with its held-out log loss."""
+    def scaled(self, name: str, seed: list[int]) -> tuple[Stage, Any]:
+        """Fit a scaling, perturb it once, and apply it everywhere; return it as well."""
         n_leaves = self.problem.tree.n_leaves
         scaling = SCALINGS[name](q_min=INTERIOR_MIX / n_leaves).fit(
             self.parts["initial"],
@@ -60,10 +61,9 @@ class Stage:
             tree=self.problem.tree,
             validation=(self.parts["select"], self.labels("select")),
         )
-        loss = scaling.held_out_log_loss_
-        scaling = scaling.perturbed(NOISE, rng=np.random.default_rng(seed))
-        parts = {part: scaling.predict_proba(p) for part, p in self.parts.items()}
-        return Stage(self.problem, self.split, self.subgroups, parts), loss
+        moved = scaling.perturbed(NOISE, rng=np.random.default_rng(seed))
+        parts = {part: moved.predict_proba(p) for part, p in self.parts.items()}
+        return Stage(self.problem, self.split, self.subgroups, parts), scaling
 
     def boosted(self, booster: Callable[..., Any], **settings: Any) -> tuple[Any, int]:
         """Boost on the correction rows; return test predictions and the number of updates."""
@@ -126,7 +126,7 @@ def run_method(name: str, stage: Stage, stages: dict[str, Stage]) -> tuple[Any, 
 def scaled_stages(stage: Stage, methods: list[str], k: int) -> dict[str, Stage]:
     """Every scaling that the methods need, fitted once: alone and as a first stage.
 
-    Auto is the one of least log loss on the rows that select the penalty.
+    Auto is the simplest one that is as good as the best on the rows that select the penalty.
     """
     firsts = {method.partition("->")[0] for method in methods}
     found = {
@@ -136,5 +136,6 @@ def scaled_stages(stage: Stage, methods: list[str], k: int) -> dict[str, Stage]:
     }
     stages = {name: scaled for name, (scaled, _) in found.items()}
     if "Auto" in firsts:
-        stages["Auto"] = stages[min(found, key=lambda name: found[name][1])]
+        kept = simplest_good([scaling for _, scaling in found.values()])
+        stages["Auto"] = next(scaled for scaled, scaling in found.values() if scaling is kept)
     return stages
