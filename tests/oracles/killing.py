@@ -65,6 +65,18 @@ def outcome(state_folder: Path) -> dict[str, object]:
     return found
 
 
+def count_records(state_folder: Path) -> int:
+    return len(list(state_folder.rglob("records/*.json")))
+
+
+def wait_for_records(state_folder: Path, n: int, child: int) -> None:
+    while count_records(state_folder) < n:
+        # WNOWAIT leaves the ended child to be waited for.
+        if os.waitid(os.P_PID, child, os.WEXITED | os.WNOHANG | os.WNOWAIT) is not None:
+            return
+        time.sleep(0.002)
+
+
 def main(config: str, n_kills: int, seed: int, times: list[str]) -> dict[str, object]:
     rng = random.Random(seed)  # noqa: S311 - not a secret
     state_folder = Path(config).parent / "huc-state"
@@ -76,6 +88,7 @@ def main(config: str, n_kills: int, seed: int, times: list[str]) -> dict[str, ob
         assert finish(start_checks(config, times)) == 0
         seconds.append(time.monotonic() - started)
     expected = outcome(state_folder)
+    n_records = sum(name.count("records/") for name in expected)
     killed = wrong = n_runs = 0
     left_at = []
     while killed < n_kills:
@@ -83,21 +96,21 @@ def main(config: str, n_kills: int, seed: int, times: list[str]) -> dict[str, ob
         assert n_runs <= 5 * n_kills + 10, "checks finish before they can be killed"
         shutil.rmtree(state_folder, ignore_errors=True)
         child = start_checks(config, times)
-        time.sleep(rng.uniform(0, min(seconds)))
+        # By progress, not by the clock: on a busy machine seconds would put most kills at one end.
+        wait_for_records(state_folder, rng.randint(0, n_records - 1), child)
+        time.sleep(rng.uniform(0, 1.5 * seconds[-1] / n_records))
         os.kill(child, signal.SIGKILL)
         if finish(child) != -signal.SIGKILL:
             continue  # it was faster this time, and nothing was killed
         killed += 1
-        left_at.append(len(list(state_folder.rglob("records/*.json"))))
-        started = time.monotonic()
+        left_at.append(count_records(state_folder))
         assert finish(start_checks(config, times)) == 0
-        seconds.append(time.monotonic() - started)
         wrong += outcome(state_folder) != expected
     return {
         "runs": n_runs,
         "killed": killed,
         "wrong": wrong,
-        "records": sum(name.count("records/") for name in expected),
+        "records": n_records,
         "records_when_killed": sorted(left_at),
         "seconds_uninterrupted": round(seconds[1], 2),
     }
