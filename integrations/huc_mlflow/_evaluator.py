@@ -46,7 +46,7 @@ class JsonArtifact(EvaluationArtifact):
     """An audit as JSON."""
 
     def __init__(self, uri: str, content: dict[str, Any]) -> None:
-        super().__init__(uri, content)
+        super().__init__(uri, content)  # type: ignore[no-untyped-call]
 
     def _save(self, output_artifact_path: str) -> None:
         Path(output_artifact_path).write_text(json.dumps(self._content), "utf-8")

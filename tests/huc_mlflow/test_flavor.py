@@ -4,6 +4,7 @@ import json
 import subprocess
 import sys
 import warnings
+from importlib.metadata import version
 from pathlib import Path
 
 import huc_mlflow
@@ -67,7 +68,7 @@ def test_decisions_are_those_of_the_utilities(story, store):
         hm.SelectiveReport(group_threshold=0.6, leaf_threshold=0.6, level=2),
         hm.Payoff("cost", {"died": -1}),
     ]
-    boost = hm.recalibration.HUCBoost(tree=story.tree, utilities=utilities, max_updates=3).fit(
+    boost = hm.HUCBoost(tree=story.tree, utilities=utilities, max_updates=3).fit(
         story.probabilities, story.labels
     )
     huc_mlflow.save_model(store / "saved", log_forest(story), boost)
@@ -117,7 +118,7 @@ def test_columns_of_subgroups_no_update_names_are_not_needed(story, store):
     wider = hm.Subgroups.from_reference(story.frame.assign(zip=1), {"f1": [0.0], "zip": "each"})
     plain = story.boost(subgroups=family).to_dict()
     plain["subgroups"] = wider.to_dict()
-    boost = hm.recalibration.HUCBoost.from_dict(plain)
+    boost = hm.HUCBoost.from_dict(plain)
     huc_mlflow.save_model(store / "saved", log_forest(story), boost)
     model = mlflow.pyfunc.load_model(str(store / "saved"))
     assert model.metadata.get_input_schema().input_names() == FEATURES
@@ -208,7 +209,7 @@ def lgb_base(story, *, booster=False):
 def test_boosted_trees_are_bases(story, store, make, booster):
     info, base = make(story, booster=booster)
     base = base / base.sum(axis=1, keepdims=True)
-    boost = hm.recalibration.HUCBoost(
+    boost = hm.HUCBoost(
         tree=story.tree, utilities=story.utilities, max_updates=5, mode="paper"
     ).fit(base, story.labels)
     huc_mlflow.save_model(store / "saved", info, boost, classes=story.tree.leaves)
@@ -258,7 +259,7 @@ def python_base(story, form):
 @pytest.mark.parametrize("form", ["array", "frame", "list column"])
 def test_any_pyfunc_that_returns_probabilities_is_a_base_and_keeps_its_form(story, store, form):
     info, columns, base = python_base(story, form)
-    boost = hm.recalibration.HUCBoost(
+    boost = hm.HUCBoost(
         tree=story.tree, utilities=story.utilities, max_updates=5, mode="paper"
     ).fit(base, story.labels)
     huc_mlflow.save_model(store / "saved", info, boost, classes=columns)
@@ -305,16 +306,16 @@ def test_an_estimator_without_probabilities_is_refused(story, store):
 
 def test_a_custom_utility_cannot_travel(story, store):
     utility = hm.CustomUtility("brier", lambda p: 2 * p - (p**2).sum(1, keepdims=True))
-    boost = hm.recalibration.HUCBoost(
-        tree=story.tree, utilities=[utility], max_updates=2, mode="paper"
-    ).fit(story.probabilities, story.labels)
+    boost = hm.HUCBoost(tree=story.tree, utilities=[utility], max_updates=2, mode="paper").fit(
+        story.probabilities, story.labels
+    )
     with pytest.raises(hm.InvalidInputError, match=r"must not use custom utilities.*'brier'"):
         huc_mlflow.save_model(store / "saved", log_forest(story), boost)
     assert not (store / "saved").exists()
 
 
 def test_a_recalibrator_that_is_not_fitted_is_refused(story, store):
-    boost = hm.recalibration.HUCBoost(tree=story.tree, utilities=story.utilities)
+    boost = hm.HUCBoost(tree=story.tree, utilities=story.utilities)
     with pytest.raises(hm.InvalidInputError, match=r"fitted HUCBoost or scaling.*fit\(\)"):
         huc_mlflow.save_model(store / "saved", log_forest(story), boost)
 
@@ -368,6 +369,30 @@ def test_the_model_loads_by_its_uri_in_a_process_without_huc_monitor(story, stor
     expected = expected_of(story, boost, frame)
     order = [columns.index(leaf) for leaf in story.tree.leaves]
     assert np.abs(got[:, order] - expected).max() <= 1e-12
+
+
+@pytest.mark.slow
+def test_the_model_loads_by_its_uri_in_an_environment_without_huc_monitor(story, store):
+    boost = story.boost(initial="temperature", max_updates=60)
+    log_forest(story, "triage")
+    with mlflow.start_run():
+        huc_mlflow.log_model("models:/triage/1", boost, registered_model_name="triage")
+    mlflow.MlflowClient().set_registered_model_alias("triage", "challenger", "2")
+    python = store / "venv" / "bin" / "python"
+    subprocess.run([sys.executable, "-m", "venv", store / "venv"], check=True)
+    wanted = [f"{name}=={version(name)}" for name in ("mlflow", "numpy", "scikit-learn")]
+    subprocess.run([python, "-m", "pip", "install", "--quiet", *wanted], check=True, timeout=900)
+    story.frame.to_json(store / "frame.json", orient="split", double_precision=15)
+    script = store / "elsewhere.py"
+    script.write_text(WITHOUT.split("sys.meta_path", maxsplit=1)[1].split("\n", maxsplit=1)[1])
+    script.write_text(f"import sys\n{script.read_text()}")
+    arguments = [mlflow.get_tracking_uri(), "models:/triage@challenger"]
+    arguments += [store / "frame.json", store / "out.json"]
+    subprocess.run([python, script, *map(str, arguments)], check=True, cwd=store)
+    columns = json.loads((store / "out.json").read_text())["columns"]
+    got = np.load(store / "out.json.npy")[:, [columns.index(leaf) for leaf in story.tree.leaves]]
+    frame = pd.read_json(store / "frame.json", orient="split")
+    assert np.abs(got - expected_of(story, boost, frame)).max() <= 1e-12
 
 
 def test_the_payload_is_json_and_the_runtime_carries_its_version(story, store):
