@@ -85,7 +85,7 @@ def leaf_rows(state, rows, tree, branches, out):
     at = np.empty(LANES, dtype=np.uintp)
     for lo in range(0, rows.shape[0], LANES):
         _gather(state, rows, lo, tree, branches, at, q)
-        descend(q, tree, branches, p, pi)
+        descend(q, tree, branches, 0, branches.shape[0], p, pi)
         for b in range(min(LANES, rows.shape[0] - lo)):
             for k in range(n_leaves):
                 out[lo + b, k] = p[k, b]
@@ -135,7 +135,7 @@ def refresh_rows(
     score = np.empty((1, LANES))
     for lo in range(0, rows.shape[0], LANES):
         _gather(state, rows, lo, tree, branches, at, q)
-        descend(q, tree, branches, p, pi)
+        descend(q, tree, branches, 0, branches.shape[0], p, pi)
         assess(
             program, dense, lo, tree, p, pi, leaf_values, sums, chosen, amounts, places, score, 0
         )
@@ -219,7 +219,7 @@ def directions(state, rows, dense, weights, tree, program, branches, node, out):
     h = np.empty((out.shape[1] + 1, LANES))
     for lo in range(0, rows.shape[0], LANES):
         _gather(state, rows, lo, tree, branches, at, q)
-        descend(q, tree, branches, p, pi)
+        descend(q, tree, branches, 0, branches.shape[0], p, pi)
         assess(
             program, dense, lo, tree, p, pi, leaf_values, sums, chosen, amounts, places, score, 0
         )
@@ -301,7 +301,7 @@ def apply_step(state, rows, h, tree, branches, node, step):
                 x[j, b] = h[min(lo + b, rows.shape[0] - 1), j]
         if node < 0:
             _gather(state, rows, lo, tree, branches, at, q)
-            descend(q, tree, branches, p, pi)
+            descend(q, tree, branches, 0, branches.shape[0], p, pi)
             tilt_leaves(q, x, step, active, tree, p, pi, top, total, shifted, bits)
         else:
             for b in range(LANES):

@@ -84,19 +84,22 @@ def split(p, pi, tree, q):
 
 
 @njit(nogil=True, cache=True, error_model="numpy")
-def descend(q, tree, branches, p, pi):
-    """Reach of every child of `branches`, parents first (eq:softmax-leaf-product).
+def descend(q, tree, branches, first, last, p, pi):
+    """Reach of every child of branches[first..last-1], parents first (eq:softmax-leaf-product).
 
-    Only these branches are read and only their children written; pi[0] is one.
+    Only these branches are read and only their children written; pi[0] is one. As below, rows of
+    lanes are named by number: a slice held in a variable costs more than the work on it.
     """
-    for t in range(branches.shape[0]):
+    for t in range(first, last):
         v = branches[t]
-        whole = pi[v]
         for e in range(tree.child_ptr[v], tree.child_ptr[v + 1]):
             code = tree.child_code[e]
-            part = pi[code] if code >= 0 else p[-1 - code]
-            for b in range(LANES):
-                part[b] = max(whole[b] * q[e, b], TINY)
+            if code >= 0:
+                for b in range(LANES):
+                    pi[code, b] = max(pi[v, b] * q[e, b], TINY)
+            else:
+                for b in range(LANES):
+                    p[-1 - code, b] = max(pi[v, b] * q[e, b], TINY)
 
 
 @njit(nogil=True, cache=True, error_model="numpy")
@@ -135,10 +138,43 @@ def report_means(start, stop, masses, r, places, amounts, out, o):
 
 
 @njit(nogil=True, cache=True, error_model="numpy")
+def report_level(codes, tree, p, pi, places, amounts, chosen):
+    """Report the first group of largest mass; what `_report` does for a level, in fewer steps."""
+    for b in range(LANES):
+        chosen[b] = codes[0]
+        amounts[MASS, b] = pi[codes[0], b] if codes[0] >= 0 else p[-1 - codes[0], b]
+    for g in range(1, codes.shape[0]):
+        code = codes[g]
+        if code >= 0:
+            for b in range(LANES):
+                heavier = pi[code, b] > amounts[MASS, b]
+                amounts[MASS, b] = pi[code, b] if heavier else amounts[MASS, b]
+                chosen[b] = code if heavier else chosen[b]
+        else:
+            for b in range(LANES):
+                heavier = p[-1 - code, b] > amounts[MASS, b]
+                amounts[MASS, b] = p[-1 - code, b] if heavier else amounts[MASS, b]
+                chosen[b] = code if heavier else chosen[b]
+    for b in range(LANES):
+        leaf = chosen[b] < 0
+        v = max(chosen[b], 0)
+        places[LO, b] = -1 - chosen[b] if leaf else tree.start[v]
+        places[HI, b] = -chosen[b] if leaf else tree.stop[v]
+        places[INNER, b] = -1
+        amounts[OUTSIDE, b] = 0.0
+        amounts[BETWEEN, b] = 1.0
+        amounts[INSIDE, b] = 0.0
+        amounts[INNER_MASS, b] = 0.0
+
+
+@njit(nogil=True, cache=True, error_model="numpy")
 def assess(program, dense, lo, tree, p, pi, values, sums, chosen, amounts, places, scores, u):
     """Scores of sixteen rows, into scores[u]; rows lo.. of `dense` are theirs."""
     if reports_node(program.kind):
-        _report(program, tree, p, pi, places, amounts, chosen)
+        if program.kind == LEVEL:
+            report_level(program.ints, tree, p, pi, places, amounts, chosen)
+        else:
+            _report(program, tree, p, pi, places, amounts, chosen)
         report_means(0, p.shape[0], pi, 0, places, amounts, scores, u)
     else:
         _fill_values(program, dense, lo, tree, p, pi, values, chosen, amounts, places)

@@ -74,7 +74,7 @@ def replay_rows(block, mix, dense, weights, tree, below, pack, steps, out):
         split(p, pi, tree, q)
         for b in range(LANES):
             pi[0, b] = 1.0
-        descend(q, tree, every, p, pi)
+        descend(q, tree, every, 0, n_branches, p, pi)
         fresh[:] = False
         for b in range(LANES):
             at[b] = min(lo + b, n - 1)
@@ -145,7 +145,7 @@ def replay_rows(block, mix, dense, weights, tree, below, pack, steps, out):
                 if not drop_still(h, n_leaves, active):
                     continue
                 tilt_leaves(q, h, steps.step[t], active, tree, p, pi, top, total, shifted, bits)
-                descend(q, tree, every, p, pi)
+                descend(q, tree, every, 0, n_branches, p, pi)
             else:
                 first = tree.child_ptr[v]
                 count = tree.child_ptr[v + 1] - first
@@ -167,7 +167,7 @@ def replay_rows(block, mix, dense, weights, tree, below, pack, steps, out):
                 if not drop_still(h, count, active):
                     continue
                 tilt(q, first, h, count, steps.step[t], active, top, total, shifted, bits)
-                descend(q, tree, every[v : below[v]], p, pi)
+                descend(q, tree, every, v, below[v], p, pi)
             # A correctness utility does not look below its level, so some opinions stay valid.
             for u in range(n_utilities):
                 fresh[u] &= not (v < 0 or pack.reads[u, v])
