@@ -11,6 +11,7 @@ import hashlib
 import json
 import logging
 import math
+import re
 import os
 import tempfile
 from pathlib import Path
@@ -39,6 +40,8 @@ log = logging.getLogger("huc_monitor")
 # What MLflow takes in one request.
 _MOST_METRICS = 1_000
 _MOST_TAG_CHARACTERS = 5_000
+# Name and password in an address, as in a tracking URI.
+_CREDENTIALS = re.compile(r"://[^/@\s\"]+@")
 _STATE_SLOTS = ("state/a.json", "state/b.json")
 _PAGE = 1_000
 _MOST_SLUG_CHARACTERS = 60
@@ -102,6 +105,7 @@ class MLflowTracker:
         """Id of the monitor run, made at the first use."""
         if self._run_id is None:
             settings = json.dumps(self._info.settings or {}, sort_keys=True, default=str)
+            settings = _CREDENTIALS.sub("://***@", settings)
             tags = {
                 "huc.kind": "monitor",
                 "huc.monitor": self._info.name,

@@ -218,3 +218,14 @@ def test_slugs_are_safe_and_differ_where_names_differ(one, other):
 def test_the_tracker_is_found_by_name(store):
     found = make_tracker("mlflow", INFO, {"tracking_uri": f"sqlite:///{store}/mlflow.db"})
     assert type(found).__name__ == "MLflowTracker"
+
+
+def test_credentials_in_an_address_are_not_written_to_tags(store):
+    from huc_mlflow._tracker import MLflowTracker
+
+    settings = {"tracker": {"tracking_uri": "https://anna:s3cret@mlflow.example/x"}}
+    info = MonitorInfo("triage", "00ff", settings=settings)
+    mine = MLflowTracker(info, tracking_uri=f"sqlite:///{store}/mlflow.db")
+    tags = mine._client.get_run(mine.run_id).data.tags
+    assert "https://***@mlflow.example/x" in tags["huc.settings"]
+    assert "s3cret" not in str(tags)
