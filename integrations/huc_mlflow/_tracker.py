@@ -11,8 +11,8 @@ import hashlib
 import json
 import logging
 import math
-import re
 import os
+import re
 import tempfile
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
