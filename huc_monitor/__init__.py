@@ -189,6 +189,10 @@ class _Package(ModuleType):
         if not (isinstance(value, ModuleType) and name in _HOME):
             super().__setattr__(name, value)
 
+    def __reduce__(self) -> tuple[object, ...]:
+        # Functions that mention the package travel to worker processes, which import it by name.
+        return import_module, (self.__name__,)
+
 
 sys.modules[__name__].__class__ = _Package
 

@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import copy
 import json
 import subprocess
 import sys
@@ -184,3 +185,7 @@ def test_audit_is_the_function_whatever_was_imported_first():
     for first in ("", "import huc_monitor.audit", "from huc_monitor.audit import AuditResult"):
         code = f"{first}\nimport huc_monitor as hm\nprint(hm.audit.__name__, callable(hm.audit))"
         assert run_python(code).split() == ["audit", "True"]
+
+
+def test_functions_that_mention_the_package_can_be_sent_to_worker_processes():
+    assert copy.copy(hm) is hm

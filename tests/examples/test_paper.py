@@ -188,9 +188,9 @@ def test_a_run_is_resumed_and_a_cut_line_is_computed_again(run, data, tmp_path):
     assert set(table["base"]) == {"pooled", "LR", "GNB"}
 
 
-def test_all_six_base_predictors_run(run, data, tmp_path):
+def test_all_six_base_predictors_run_in_two_processes(run, data, tmp_path):
     options = ["--data", str(data), "--out", str(tmp_path), "--quick", "--methods", "Baseline"]
-    run("nbaiot", *options)
+    run("nbaiot", *options, "--jobs", "2")
     table = pd.read_csv(tmp_path / "quick" / "nbaiot.csv")
     assert set(table["base"]) == {"pooled", "LR", "GNB", "DT", "RF", "XGB", "MLP"}
 
