@@ -136,10 +136,10 @@ def iter_decomposed(
 ) -> Iterator[UtilityRows]:
     """Decompose checked input, a few utilities per pass over the probabilities.
 
-    A pass holds as many utilities as keep their contributions within a quarter of the
+    A pass holds as many utilities as keep their contributions within half of the
     probabilities' own size, so that memory stays bounded and few passes are made.
     """
-    room = predictions.matrix.shape[1] // 4
+    room = predictions.matrix.shape[1] // 2
     batch: list[UtilityRows] = []
     for utility in utilities:
         rows = _empty_rows(utility, labels, tree)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
+from itertools import pairwise
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -117,9 +118,20 @@ def scan_utility(rows: SortedRows, groups: Groups) -> UtilityScan:
         size[c] = counts(0, mine.positions.size)
         if n_slots:
             worst = int(np.argmax(np.abs(best[c, :n_slots])))
-            for sums, slot in ((on_uc[c], n_slots), (on_worst[c], worst)):
-                chosen = mine.positions[first[slot] : last[slot]]
-                _kernels.interval_sums(rows.labels, mine.values, chosen, rows.paths, sums)
+            wanted = (
+                (on_uc[c], int(first[n_slots]), int(last[n_slots])),
+                (on_worst[c], int(first[worst]), int(last[worst])),
+            )
+            # Where the two intervals overlap, rows are added up once for both.
+            edges = sorted({edge for _, lo, hi in wanted for edge in (lo, hi)})
+            for lo, hi in pairwise(edges):
+                takers = [sums for sums, start, stop in wanted if start <= lo and hi <= stop]
+                if takers:
+                    part = np.zeros(n_slots, dtype=np.int64)
+                    chosen = mine.positions[lo:hi]
+                    _kernels.interval_sums(rows.labels, mine.values, chosen, rows.paths, part)
+                    for sums in takers:
+                        np.add(sums, part, out=sums)
 
     list(run_tasks(work, [(c,) for c in range(n_groups)], parallel=_is_large(rows)))
     unit = 1.0 / (rows.scale * groups.total)
