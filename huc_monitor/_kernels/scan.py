@@ -125,6 +125,8 @@ def square_sums(order, labels, values, positions, repeats, paths, scale, sums):
     for m in range(positions.shape[0]):
         i = positions[m]
         times = repeats[order[i]] if repeats.shape[0] > 0 else 1.0
+        if times == 0.0:
+            continue
         first = paths.ptr[labels[i]]
         for d in range(paths.ptr[labels[i] + 1] - first):
             value = values[i, d] / scale
