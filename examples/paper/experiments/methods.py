@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
+import pandas as pd
 
 import huc_monitor as hm
 from huc_monitor.recalibration import simplest_good
@@ -66,7 +67,11 @@ class Stage:
         return Stage(self.problem, self.split, self.subgroups, parts), scaling
 
     def boosted(self, booster: Callable[..., Any], **settings: Any) -> tuple[Any, int]:
-        """Boost on the correction rows; return test predictions and the number of updates."""
+        """Boost on the correction rows; return test predictions and the number of updates.
+
+        The paper's rules need the validation rows to choose a prefix. The noise-aware mode stops
+        by itself, so it corrects on both together.
+        """
         boost = booster(
             tree=self.problem.tree,
             utilities=self.problem.utilities,
@@ -74,20 +79,22 @@ class Stage:
             interior=0.0,  # the base predictions were mixed once, before everything else
             **settings,
         )
-        boost.fit(
-            self.parts["correct"],
-            self.labels("correct"),
-            features=self.features("correct"),
-            validation=(
-                self.parts["validate"],
-                self.labels("validate"),
-                self.features("validate"),
-            ),
-        )
+        if settings:
+            boost.fit(**self._rows("correct"), validation=tuple(self._rows("validate").values()))
+        else:
+            boost.fit(**self._rows("correct", "validate"))
         if settings.get("mode") == "paper":
             boost = _best_pass(boost)
         test = boost.predict_proba(self.parts["test"], features=self.features("test"))
         return test, len(boost.updates_)
+
+    def _rows(self, *parts: str) -> dict[str, Any]:
+        """Predictions, labels and attributes of some parts together."""
+        return {
+            "probabilities": np.vstack([self.parts[part] for part in parts]),
+            "labels": np.concatenate([self.labels(part) for part in parts]),
+            "features": pd.concat([self.features(part) for part in parts]),
+        }
 
 
 def _best_pass(boost: hm.HUCBoost) -> hm.HUCBoost:
