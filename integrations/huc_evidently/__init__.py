@@ -1,0 +1,1 @@
+"""HUC in Evidently: a preset with a metric per node, its bounds, and tests on the tolerance."""

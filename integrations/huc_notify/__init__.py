@@ -1,0 +1,1 @@
+"""Alerts where people read them: chat, mail and pagers through apprise, and a signed webhook."""

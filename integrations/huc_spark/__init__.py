@@ -1,0 +1,1 @@
+"""The audit on Spark: the same arguments, the same kernels, the same answer."""
