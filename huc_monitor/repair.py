@@ -6,6 +6,7 @@ is looked at once, by the gate: so its figures are those of data that no choice 
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
@@ -41,26 +42,51 @@ _FEWEST_ROWS = 100
 class Gate:
     """What a repair must achieve on held-out rows before it may be registered.
 
+    It is compared with the model that serves now, on the same rows. The settings of the same names
+    in a configuration file (``retraining.gate``) mean the same and have the same defaults.
+
     Parameters
     ----------
-    min_huc_drop : float, default 0.1
-        Share of the base's HUC that must be gone.
+    min_improvement : float, default 0.1
+        Share of the serving model's HUC that must be gone: 0.1 means that HUC must fall by a tenth
+        at least. Point estimates are compared: the rows are the same, so most noise cancels.
     max_log_loss_increase : float, default 0
         In nats per row.
     max_accuracy_drop : float, default 0.005
+        Share of rows.
+
+    Examples
+    --------
+    >>> before = Figures(400, 0.10, None, None, 0.02, 1.1, 0.62)
+    >>> Gate().reasons(before, Figures(400, 0.04, None, None, 0.02, 1.0, 0.62))
+    ()
+    >>> Gate(min_improvement=0.7).reasons(
+    ...     before, Figures(400, 0.04, None, None, 0.02, 1.0, 0.62)
+    ... )
+    ('HUC on held-out rows is 0.0400 after 0.1000; it must fall by at least 70%',)
     """
 
-    min_huc_drop: float = 0.1
+    min_improvement: float = 0.1
     max_log_loss_increase: float = 0.0
     max_accuracy_drop: float = 0.005
 
-    def reasons(self, before: Figures, after: Figures) -> tuple[str, ...]:
+    def __post_init__(self) -> None:
+        for name in ("min_improvement", "max_log_loss_increase", "max_accuracy_drop"):
+            value = getattr(self, name)
+            most = math.inf if name == "max_log_loss_increase" else 1.0
+            if not 0 <= value <= most:
+                msg = f"`{name}` must be at least 0 and at most {most:g}; got {value!r}."
+                raise InvalidInputError(msg)
+
+    def reasons(
+        self, before: Figures, after: Figures, *, rows: str = "held-out rows"
+    ) -> tuple[str, ...]:
         """Say what stands against the repair; nothing when it may pass."""
         found = []
-        if not after.huc <= (1.0 - self.min_huc_drop) * before.huc:
+        if not after.huc <= (1.0 - self.min_improvement) * before.huc:
             found.append(
-                f"HUC on held-out rows is {after.huc:.4f} after {before.huc:.4f}; "
-                f"it must fall by at least {self.min_huc_drop:.0%}"
+                f"HUC on {rows} is {after.huc:.4f} after {before.huc:.4f}; "
+                f"it must fall by at least {self.min_improvement:.0%}"
             )
         if after.log_loss > before.log_loss + self.max_log_loss_increase:
             found.append(
@@ -105,7 +131,8 @@ class Repair:
     reasons : tuple of str
         Why it did not pass.
     before, after : Figures
-        On the held-out rows, looked at once.
+        Of the model that serves now and of the chosen candidate, on the held-out rows, looked at
+        once.
     choices : dict of str to Figures
         Every candidate on the choosing rows.
     held_out : AuditResult
@@ -141,6 +168,7 @@ def find_repair(
     utilities: Sequence[Utility],
     subgroups: Subgroups | None = None,
     features: pd.DataFrame | None = None,
+    current: Any = None,
     candidates: Sequence[str] = CANDIDATES,
     gate: Gate | None = None,
     confidence_level: float = 0.95,
@@ -154,8 +182,12 @@ def find_repair(
     labels : (n,) leaf names or codes
     features : DataFrame of n rows, optional
         Columns that the subgroups read.
+    current : (n, K), optional
+        Of the model that serves now, which a repair must beat; the base when left out. It differs
+        where the base was recalibrated before: candidates are always fitted to the base.
     candidates : list of str
-        Of "nothing", "huc_boost", a scaling, or a scaling and "+huc_boost".
+        Of "nothing" (keep the model that serves now), "huc_boost", a scaling, or a scaling and
+        "+huc_boost".
 
     Returns
     -------
@@ -180,8 +212,15 @@ def find_repair(
             f"repair; got {predictions.n}. Wait for more labels."
         )
         raise InvalidInputError(msg)
+    base = predictions.positive()
+    if current is not None:
+        serving = check_predictions(current, tree=tree)
+        if serving.n != predictions.n:
+            msg = f"`current` must have a row per row of the base; got {serving.n} for {predictions.n}."
+            raise InvalidInputError(msg)
     task = _Task(
-        predictions.positive(),
+        base,
+        base if current is None else serving.positive(),
         codes,
         features,
         tree,
@@ -197,19 +236,21 @@ def find_repair(
     before, _ = task.figures(None, judge, bounds="bootstrap")
     after, held_out = task.figures(fitted.get(name), judge, bounds="bootstrap")
     if name == NOTHING:
-        reasons: tuple[str, ...] = ("no candidate did better than the base on the choosing rows",)
+        reasons: tuple[str, ...] = (
+            "no candidate did better than the serving model on the choosing rows",
+        )
     else:
         reasons = (gate or Gate()).reasons(before, after)
     return Repair(name, fitted.get(name), not reasons, reasons, before, after, choices, held_out)
 
 
 def _choose(choices: dict[str, Figures]) -> str:
-    """Lowest HUC among those whose log loss is not above the base's; the base on a tie."""
-    base = choices.get(NOTHING)
+    """Lowest HUC of those whose log loss is not above the serving model's; that one on a tie."""
+    now = choices.get(NOTHING)
     able = {
         name: figures
         for name, figures in choices.items()
-        if base is None or figures.log_loss <= base.log_loss
+        if now is None or figures.log_loss <= now.log_loss
     }
     return min(able, key=lambda name: (able[name].huc, name != NOTHING))
 
@@ -219,6 +260,7 @@ class _Task:
     """The data of one search, cut by time."""
 
     probabilities: Floats
+    current: Floats
     codes: Ints
     features: pd.DataFrame | None
     tree: LabelTree
@@ -261,13 +303,15 @@ class _Task:
     def figures(
         self, model: Any, part: slice, bounds: str | None = None
     ) -> tuple[Figures, AuditResult]:
-        """Audit some rows as the model would predict them."""
+        """Audit some rows as the model would predict them; None is the model that serves now."""
         p, codes, features = self.rows(part)
         if isinstance(model, HUCBoost):
             p = model.predict_proba(p, features=features)
         elif model is not None:
             p = model.predict_proba(p)
-        result = audit(
+        else:
+            p = self.current[part]
+        return measure(
             p,
             codes,
             tree=self.tree,
@@ -278,13 +322,25 @@ class _Task:
             confidence_level=self.confidence_level,
             rng=self.rng,
         )
-        figures = Figures(
-            n=codes.size,
-            huc=result.huc,
-            huc_lower=result.huc_lower if bounds else None,
-            huc_upper=result.huc_upper if bounds else None,
-            uc=result.uc,
-            log_loss=float(-np.log(p[np.arange(codes.size), codes]).mean()),
-            accuracy=float((p.argmax(axis=1) == codes).mean()),
-        )
-        return figures, result
+
+
+def measure(
+    probabilities: Floats,
+    codes: Ints,
+    *,
+    features: pd.DataFrame | None,
+    bounds: str | None = None,
+    **options: Any,
+) -> tuple[Figures, AuditResult]:
+    """Measure HUC, log loss and accuracy of one set of probabilities; `options` as in `audit`."""
+    result = audit(probabilities, codes, features=features, bounds=bounds, **options)
+    figures = Figures(
+        n=codes.size,
+        huc=result.huc,
+        huc_lower=result.huc_lower if bounds else None,
+        huc_upper=result.huc_upper if bounds else None,
+        uc=result.uc,
+        log_loss=float(-np.log(probabilities[np.arange(codes.size), codes]).mean()),
+        accuracy=float((probabilities.argmax(axis=1) == codes).mean()),
+    )
+    return figures, result

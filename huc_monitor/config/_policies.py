@@ -95,9 +95,16 @@ class HostSettings(Section):
 class GateSettings(Section):
     """What a candidate must show on held-out labels before it may replace the model."""
 
-    min_improvement: float = Field(default=0.0, description="Of HUC, by its lower bound.")
-    max_log_loss_increase: Annotated[float, Field(ge=0)] = 0.0
-    max_accuracy_drop: Annotated[float, Field(ge=0, le=1)] = 0.0
+    min_improvement: Annotated[float, Field(ge=0, le=1)] = Field(
+        default=0.1,
+        description="Share of the serving model's HUC that must be gone; 0.1 is a tenth.",
+    )
+    max_log_loss_increase: Annotated[float, Field(ge=0)] = Field(
+        default=0.0, description="In nats per row."
+    )
+    max_accuracy_drop: Annotated[float, Field(ge=0, le=1)] = Field(
+        default=0.005, description="In shares of rows; 0.005 is one row in 200."
+    )
 
 
 class RetrainingSettings(Section):
@@ -111,6 +118,10 @@ class RetrainingSettings(Section):
     gate: GateSettings = GateSettings()
     promotion: Literal["manual", "gate", "shadow"] = Field(
         default="manual",
-        description="manual: a person promotes; gate: passing the gate does; shadow: never.",
+        description="manual: a person promotes; gate: passing the gate does; shadow: staying "
+        "better than the champion for `shadow_windows` does.",
+    )
+    shadow_windows: Annotated[int, Field(ge=1, le=50)] = Field(
+        default=3, description="Windows in which a challenger is audited beside the champion."
     )
     cool_down: SpanText = "7d"
