@@ -14,7 +14,7 @@ from huc_monitor._times import get_zone, to_utc
 from huc_monitor.config._messages import explain
 from huc_monitor.config._settings import Settings, TableSettings
 from huc_monitor.config._yaml import ConfigError, Document, read_document
-from huc_monitor.errors import HUCError, did_you_mean
+from huc_monitor.errors import HUCError, InvalidInputError, did_you_mean
 from huc_monitor.hierarchy import LabelTree
 from huc_monitor.sources import (
     Columns,
@@ -78,6 +78,7 @@ class Config:
         """
         plain = self.settings.model_dump(mode="json", by_alias=True)
         chosen: dict[str, Any] = {name: plain[name] for name in _IDENTITY}
+        del chosen["columns"]["base_probabilities"]  # audits do not read them
         chosen["tree"] = self.tree.fingerprint
         chosen["utilities"] = [utility.to_dict() for utility in self.utilities]
         chosen["windows"] = {name: plain["windows"][name] for name in _IDENTITY_WINDOWS}
@@ -110,17 +111,25 @@ class Config:
         """Where the monitor keeps its state."""
         return self.folder / self.settings.state
 
-    def open_source(self, *, features: Sequence[str] | None = None) -> TableSource:
+    def open_source(
+        self, *, features: Sequence[str] | None = None, base: bool = False
+    ) -> TableSource:
         """Open the log and the labels; checks that their columns are there.
 
         Parameters
         ----------
         features : sequence of str, optional
             Feature columns to read; those of the subgroups when left out.
+        base : bool, default False
+            Read `columns.base_probabilities` as the probabilities. Rows without them are left out,
+            however many: they are from a time before the column was logged.
         """
         given, settings = self.settings.columns, self.settings.source
         labels = settings.labels
-        chosen = given.probabilities
+        chosen = given.base_probabilities if base else given.probabilities
+        if chosen is None:
+            msg = "`base` needs `columns.base_probabilities` in the configuration; it has none."
+            raise InvalidInputError(msg)
         return TableSource(
             self._table(settings.log, ("source", "log")),
             tree=self.tree,
@@ -146,7 +155,7 @@ class Config:
                 time_zone=labels.time_zone,
                 time_unit=labels.time_unit,
             ),
-            max_bad_share=settings.max_bad_share,
+            max_bad_share=1.0 if base else settings.max_bad_share,
             sum_tolerance=settings.sum_tolerance,
         )
 
@@ -274,10 +283,12 @@ def config_schema() -> dict[str, Any]:
         schema["properties"][key] = {"anyOf": [short, full]}
     columns = schema["$defs"]["ColumnSettings"]["properties"]
     columns["probabilities"] = {"anyOf": [{"type": "string"}, columns["probabilities"]]}
-    channels = schema["properties"]["channels"]
-    channels["additionalProperties"] = {
-        "anyOf": [{"type": "string"}, channels["additionalProperties"]]
-    }
+    columns["base_probabilities"]["anyOf"].insert(0, {"type": "string"})
+    for key in ("attachments", "channels", "exporters"):
+        named = schema["properties"][key]
+        named["additionalProperties"] = {
+            "anyOf": [{"type": "string"}, named["additionalProperties"]]
+        }
     return {"$schema": "https://json-schema.org/draft/2020-12/schema", **schema}
 
 

@@ -156,6 +156,12 @@ class ColumnSettings(Section):
         description="Where the probabilities are; a text is a pattern.",
         examples=["p_{leaf}"],
     )
+    base_probabilities: Annotated[ProbabilitySettings, BeforeValidator(_pattern)] | None = Field(
+        default=None,
+        description="Where the base model's own probabilities are, for logs whose `probabilities` "
+        "are those of a recalibrated version; recalibration is fitted to them.",
+        examples=["base_{leaf}"],
+    )
     label: Name | None = Field(default=None, description="The label, where it is in the log.")
     id: Name | None = Field(
         default=None, description="Id of a prediction; labels are joined by it."

@@ -5,6 +5,7 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import get_args
 
+import pandas as pd
 import pytest
 import yaml
 
@@ -293,6 +294,34 @@ def test_the_identity_follows_the_content_of_the_tree_not_its_file(folder):
     assert parse(GOOD.replace("tree.yaml", "same.json"), folder).identity == before
     (folder / "tree.yaml").write_text(TREE.replace("died: null", "died: [early, late]"))
     assert parse(GOOD, folder).identity != before
+
+
+def test_probabilities_of_the_base_are_read_apart_and_change_no_identity(folder):
+    log = pd.DataFrame(
+        {"at": pd.date_range("2024-01-01", periods=4, freq="h", tz="UTC"), "y": list("abab")}
+    )
+    log["a"], log["b"] = 0.4, 0.6
+    log["base_a"], log["base_b"] = [0.1, 0.2, None, None], [0.9, 0.8, None, None]
+    log.to_parquet(folder / "served.parquet")
+    (folder / "flat.json").write_text(json.dumps(hm.LabelTree.flat(["a", "b"]).to_dict()))
+    text = """
+        model: triage
+        tree: flat.json
+        source: {log: {path: served.parquet}}
+        columns: {time: at, label: y, base_probabilities: "base_{leaf}"}
+        windows: {length: 1d}
+        tolerance: 0.02
+    """
+    config = parse(text, folder)
+    plain = parse(text.replace(', base_probabilities: "base_{leaf}"', ""), folder)
+    assert plain.identity == config.identity
+    times = datetime(2024, 1, 1, tzinfo=UTC), datetime(2024, 1, 2, tzinfo=UTC)
+    assert config.open_source().labelled(*times).probabilities[:, 0].tolist() == [0.4] * 4
+    base = config.open_source(base=True).labelled(*times)
+    assert base.probabilities[:, 0].tolist() == [0.1, 0.2]
+    assert base.labels.tolist() == [0, 1]
+    with pytest.raises(hm.InvalidInputError, match=r"needs `columns.base_probabilities`"):
+        plain.open_source(base=True)
 
 
 def test_the_policy_has_an_identity_of_its_own(folder):
