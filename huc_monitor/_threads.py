@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import itertools
 import os
+import threading
 from concurrent.futures import ThreadPoolExecutor
 from typing import TYPE_CHECKING, TypeVar
 
@@ -10,6 +12,12 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator
 
 Result = TypeVar("Result")
+
+# Kept between calls: starting a thread costs as much as scanning a few thousand rows.
+_pools: dict[int, ThreadPoolExecutor] = {}
+_pools_lock = threading.Lock()
+if hasattr(os, "register_at_fork"):
+    os.register_at_fork(after_in_child=_pools.clear)  # threads do not survive a fork
 
 
 def n_threads() -> int:
@@ -30,8 +38,9 @@ def run_tasks(
 ) -> Iterator[Result]:
     """Yield ``function(*arguments)`` for every tuple, in order, computed in parallel.
 
-    Starting threads costs about as much as scanning a few thousand rows: pass ``parallel=False``
-    for small work.
+    The caller's thread takes tasks as the others do, so that nothing waits for a thread that is
+    busy elsewhere, and a task may run tasks of its own. The first error in order is raised, after
+    the tasks under way have ended. Pass ``parallel=False`` for small work.
     """
     tasks = list(arguments)
     workers = min(n_threads(), len(tasks)) if parallel else 1
@@ -39,5 +48,38 @@ def run_tasks(
         for task in tasks:
             yield function(*task)
         return
-    with ThreadPoolExecutor(workers) as pool:
-        yield from pool.map(lambda task: function(*task), tasks)
+    yield from _shared(function, tasks, workers)
+
+
+def _shared(
+    function: Callable[..., Result], tasks: list[tuple[object, ...]], workers: int
+) -> Iterator[Result]:
+    results: dict[int, Result] = {}
+    errors: dict[int, BaseException] = {}
+    turns = itertools.count()
+
+    def work() -> None:
+        for turn in turns:
+            if turn >= len(tasks) or errors:
+                return
+            try:
+                results[turn] = function(*tasks[turn])
+            except BaseException as error:  # noqa: BLE001 - raised below, in the caller's thread
+                errors[turn] = error
+
+    others = [_pool(workers).submit(work) for _ in range(workers - 1)]
+    work()
+    for other in others:
+        if not other.cancel():
+            other.result()
+    if errors:
+        raise errors[min(errors)]
+    for turn in range(len(tasks)):
+        yield results.pop(turn)
+
+
+def _pool(workers: int) -> ThreadPoolExecutor:
+    with _pools_lock:
+        if workers not in _pools:
+            _pools[workers] = ThreadPoolExecutor(workers, thread_name_prefix="huc")
+        return _pools[workers]

@@ -121,18 +121,22 @@ class BootstrapBound(Bound):
     def _run(self) -> None:
         """Raise every draw's largest statistic by the contributions gathered so far."""
         lanes = _lanes()
+        # Kept from block to block: fresh memory costs the system more than the draws cost us.
+        spare: list[Singles] = []
 
         def work(block: int) -> None:
             from huc_monitor import _kernels
 
-            xi = multipliers(self.seed, block, self._n_rows, self._repeats)
-            by_score = np.empty_like(xi)
+            room = spare.pop() if spare else np.empty((2, self._n_rows, lanes), dtype=np.float32)
+            xi, by_score = room
+            draw_multipliers(self.seed, block, self._repeats, xi)
             worst = self._worst[block * lanes : (block + 1) * lanes]
             for order, parts in self._gathered:
                 # Clipping never happens; it spares numpy a second buffer.
                 np.take(xi, order, axis=0, out=by_score, mode="clip")
                 for terms in parts:
                     _kernels.raise_to_ranges(*terms, by_score, worst)
+            spare.append(room)
 
         if self._gathered:
             list(run_tasks(work, [(block,) for block in range(self._worst.size // lanes)]))
@@ -169,14 +173,12 @@ def gather_terms(rows: SortedRows, groups: Groups, c: int, units: Floats) -> Ter
     return terms
 
 
-def multipliers(seed: int, block: int, n_rows: int, repeats: Floats) -> Singles:
-    """Centred multipliers of one block of 32 draws, shape (n_rows, 32)."""
+def draw_multipliers(seed: int, block: int, repeats: Floats, out: Singles) -> None:
+    """Write the centred multipliers of one block of 32 draws, shape (n_rows, 32)."""
     from huc_monitor import _kernels
 
-    xi = np.empty((n_rows, _kernels.DRAW_LANES), dtype=np.float32)
-    _kernels.draw_multipliers(np.uint64(seed), block, _normal_quantiles(), xi)
-    _kernels.centre_multipliers(repeats, xi)
-    return xi
+    _kernels.draw_multipliers(np.uint64(seed), block, _normal_quantiles(), out)
+    _kernels.centre_multipliers(repeats, out)
 
 
 def _lanes() -> int:

@@ -50,6 +50,7 @@ import numpy as np
 from huc_monitor._betting import N_ARMS, Outcome, UtilityBets
 from huc_monitor._detector_step import CandidateNames, EDetectorStep
 from huc_monitor._inputs import check_labels, check_predictions, check_utilities
+from huc_monitor._threads import run_tasks
 from huc_monitor.decomposition import UtilityRows, iter_decomposed, relevant_paths
 from huc_monitor.errors import HUCError, InvalidInputError, UnknownNameError
 from huc_monitor.hierarchy import LabelTree
@@ -68,6 +69,7 @@ SCHEMA_VERSION = 1
 AFTER_ALARM = ("restart", "continue")
 # Wealth beyond this multiple of what naming takes only delays the return to normal.
 _CEILING = 1e3
+_PARALLEL_ROWS = 8192
 
 
 class EDetector:
@@ -226,10 +228,13 @@ class EDetector:
         return self._eat(rows, weights) if n else self._count_empty()
 
     def _eat(self, rows: Sequence[UtilityRows], weights: Floats) -> EDetectorStep:
-        outcomes = []
-        for bets, utility_rows in zip(self._bets, rows, strict=True):
-            outcomes.append(bets.bet(utility_rows, weights, self._ceiling))
+        def work(bets: UtilityBets, utility_rows: UtilityRows) -> Outcome:
+            outcome = bets.bet(utility_rows, weights, self._ceiling)
             bets.learn(utility_rows, weights)
+            return outcome
+
+        large = weights.shape[1] >= _PARALLEL_ROWS
+        outcomes = list(run_tasks(work, zip(self._bets, rows, strict=True), parallel=large))
         self._n_batches += 1
         self._n_rows += weights.shape[1]
         step = self._step(_joined(outcomes), weights.shape[1])

@@ -114,25 +114,27 @@ class RowCache:
         at = _same_rows(old, data)
         fresh = np.flatnonzero(at < 0)
         self.n_decomposed += fresh.size
+        if fresh.size == data.n:
+            rows = decompose_each(self._utilities, data.probabilities, data.labels, tree=self._tree)
+            return Decomposed(data, rows, weights)
+        assert old is not None  # noqa: S101 - rows that are not new were there before
         new = decompose_each(
             self._utilities, data.probabilities[fresh], data.labels[fresh], tree=self._tree
         )
-        if old is None or fresh.size == data.n:
-            return Decomposed(data, new, weights)
         known = np.flatnonzero(at >= 0)
-        rows = []
+        merged = []
         for before, after in zip(old.rows, new, strict=True):
             scores = np.empty(data.n)
             contributions = np.empty((data.n, before.contributions.shape[1]))
             scores[known], scores[fresh] = before.scores[at[known]], after.scores
             contributions[known] = before.contributions[at[known]]
             contributions[fresh] = after.contributions
-            rows.append(
+            merged.append(
                 dataclasses.replace(
                     before, scores=scores, contributions=contributions, labels=data.labels
                 )
             )
-        return Decomposed(data, tuple(rows), weights)
+        return Decomposed(data, tuple(merged), weights)
 
 
 def decompose_each(
@@ -143,7 +145,9 @@ def decompose_each(
     Only rows with a zero probability are mixed with the uniform distribution; an audit of one
     data set mixes all rows or none, which moves a contribution by less than 1e-9.
     """
-    zero = (probabilities == 0).any(axis=1)
+    zero = np.zeros(labels.size, dtype=bool)
+    if not probabilities.all():  # one quick sweep spares most windows the slow question by row
+        zero = (probabilities == 0).any(axis=1)
     if not zero.any() or zero.all():
         mix = INTERIOR_MIX if zero.any() else 0.0
         return tuple(iter_decomposed(utilities, Predictions(probabilities, mix), labels, tree=tree))

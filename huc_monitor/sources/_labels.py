@@ -50,7 +50,8 @@ class Labels:
     def find(self, ids: pd.Series[Any]) -> NDArray[np.intp]:
         """Return the position of each id's label, -1 where there is none."""
         keys = ids.astype(str).where(ids.notna(), None) if self.as_text else ids
-        return self.by_id.index.get_indexer(pd.Index(keys, dtype=object))
+        same = keys.dtype == self.by_id.index.dtype
+        return self.by_id.index.get_indexer(pd.Index(keys, dtype=None if same else object))
 
 
 def label_time(labels: LabelTable) -> TimeColumn | None:

@@ -127,7 +127,7 @@ class Reading:
             for i, name in enumerate(source.columns.features)
         }
         ids = self._array("id", source.columns.id)
-        repeated = 0 if ids is None else int(pd.Series(ids, dtype=object).duplicated().sum())
+        repeated = 0 if ids is None else int(pd.Series(ids).infer_objects().duplicated().sum())
         return {
             "start": self.start,
             "end": self.end,

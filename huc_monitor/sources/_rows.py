@@ -97,7 +97,8 @@ class ProbabilityColumns:
     def read(self, chunk: Chunk) -> tuple[NDArray[np.float64], NDArray[np.int64] | None]:
         """Return the matrix in the order of the tree, and for lists the length of each."""
         if self.positions is None:
-            matrix = np.empty((len(chunk), len(self.names)))
+            # A column is written, and checks add up rows, in one sweep each this way round.
+            matrix = np.empty((len(self.names), len(chunk))).T
             for k, name in enumerate(self.names):
                 if name in chunk.arrays:
                     matrix[:, k] = chunk.arrays[name].to_numpy(zero_copy_only=False)

@@ -14,7 +14,7 @@ from scipy import stats
 
 import huc_monitor as hm
 from huc_monitor import bootstrap
-from huc_monitor.bootstrap import multipliers
+from huc_monitor.bootstrap import draw_multipliers
 from huc_monitor.errors import InvalidInputError
 
 TREE = hm.LabelTree.from_nested({"left": {"a": None, "b": None, "e": None}, "right": ["c", "d"]})
@@ -43,7 +43,9 @@ def audit(p, labels, frame, **options):
 
 def all_multipliers(n, n_draws, seed, repeats=None):
     empty = np.empty(0) if repeats is None else repeats.astype(float)
-    blocks = [multipliers(seed, block, n, empty) for block in range(-(-n_draws // 32))]
+    blocks = np.empty((-(-n_draws // 32), n, 32), dtype=np.float32)
+    for number, block in enumerate(blocks):
+        draw_multipliers(seed, number, empty, block)
     return np.hstack(blocks)[:, :n_draws].astype(np.float64)
 
 
