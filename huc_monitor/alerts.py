@@ -7,6 +7,9 @@ One audited window is one step. What the window says of a candidate by itself is
 
 An alert opens after `min_windows` windows in a row above the tolerance. Then a higher level takes
 effect at once, and a lower one after `resolve_after` windows in a row, so that it does not flicker.
+The e-detector speaks of many windows and starts afresh with every alarm, so its silence in the next
+one means little: an alert of which it has spoken keeps its level while windows still add to the
+evidence against the candidate, and until `quiet_after` of them in a row have not.
 People hear of an alert when it opens, escalates, eases or is resolved, and again after each
 cool-down while it lasts. One that comes back soon after it was resolved is recorded, but not
 announced unless it is worse than before.
@@ -35,6 +38,7 @@ if TYPE_CHECKING:
 __all__ = ["AlertPolicy", "AlertStep", "Judgement", "advance", "judge"]
 
 _RANK: Final[dict[str | None, int]] = {None: 0, "warning": 1, "critical": 2}
+_DETECTOR: Final = frozenset({"detector", "suspected"})
 Triple = tuple[str, str, str]
 
 
@@ -50,15 +54,19 @@ class AlertPolicy:
         Windows in a row above the tolerance before an alert opens.
     resolve_after : int, default 1
         Windows in a row at a lower level before it takes effect.
+    quiet_after : int, default 2
+        For an alert of which the e-detector has spoken: windows in a row that must add nothing to
+        its evidence, beyond `resolve_after`.
     """
 
     cool_down: Span | str = "7d"
     min_windows: int = 1
     resolve_after: int = 1
+    quiet_after: int = 2
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "cool_down", Span.parse(self.cool_down, argument="cool_down"))
-        for name in ("min_windows", "resolve_after"):
+        for name in ("min_windows", "resolve_after", "quiet_after"):
             value = getattr(self, name)
             if not isinstance(value, int) or value < 1:
                 msg = f"`{name}` must be a whole number of at least 1; got {value!r}."
@@ -72,7 +80,10 @@ class AlertPolicy:
 
 @dataclass(frozen=True, slots=True)
 class Judgement:
-    """What one window says of one candidate by itself; `row` is its place among candidates."""
+    """What one window says of one candidate by itself; `row` is its place among candidates.
+
+    ``gaining``: the window added to the e-detector's evidence against it, alarm or not.
+    """
 
     row: int
     candidate: Triple
@@ -81,6 +92,7 @@ class Judgement:
     moment: float
     lower: float | None
     tolerance: float
+    gaining: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -107,8 +119,10 @@ def judge(
     candidate with most evidence becomes a warning.
     """
     named: set[Triple] = set()
+    gaining: set[Triple] = set()
     suspect: Triple | None = None
     if detector is not None:
+        gaining = {detector.names.triple(int(k)) for k in np.flatnonzero(detector.e_values > 1.0)}
         found = detector.named
         named = {(item.utility, item.subgroup, item.node) for item in found}
         if detector.alarm and not found:
@@ -137,6 +151,7 @@ def judge(
                 float(moments[row]),
                 lower if np.isfinite(lower) else None,
                 tolerance,
+                candidate in gaining,
             )
         )
     return out
@@ -198,14 +213,16 @@ class _Move:
             return (self._remembered(), None) if level is None else self._rising(level)
         if level is not None and _RANK[level] > _RANK[before.level]:
             return self._change("escalated", level, announced=True)
-        if level == before.level:
+        by_detector = bool(_DETECTOR & set(before.reasons))
+        if level == before.level or (by_detector and self.now.gaining):
             if before.announced_at is None or self.end - before.announced_at >= self.policy.pause:
-                return self._change("repeated", level, announced=True)
-            return self._seen(level, n_calm=0), None
+                return self._change("repeated", before.level, announced=True)
+            return self._seen(before.level, n_calm=0), None
         # The level is lower than that of the alert.
         again = before.last_ordinal == self.ordinal
         n_calm = before.n_calm + (0 if again and before.n_calm else 1)
-        if n_calm < self.policy.resolve_after:
+        patience = self.policy.resolve_after
+        if n_calm < (max(patience, self.policy.quiet_after) if by_detector else patience):
             return self._seen(before.level, n_calm=n_calm), None
         if level is not None:
             return self._change("eased", level, announced=True)
@@ -219,7 +236,8 @@ class _Move:
             last_seen=self.end,
             announced_at=self.end if told else before.announced_at,
         )
-        return state, AlertStep("resolved", before.level, before, self.now, told)
+        why = dataclasses.replace(self.now, reasons=before.reasons)
+        return state, AlertStep("resolved", before.level, before, why, told)
 
     def _remembered(self) -> AlertState | None:
         """Keep a resolved alert for its cool-down; forget one that only began to rise."""
@@ -277,6 +295,7 @@ class _Move:
             moment=self.now.moment,
             lower=self.now.lower,
             tolerance=self.now.tolerance,
+            reasons=self.now.reasons,
         )
         return state, AlertStep("opened", level, state, self.now, not quiet)
 
@@ -284,6 +303,8 @@ class _Move:
         self, kind: TransitionKind, level: Level, *, announced: bool
     ) -> tuple[AlertState, AlertStep]:
         seen = self._seen(level, n_calm=0)
+        if kind == "eased":  # what made it critical is over
+            seen = dataclasses.replace(seen, reasons=self.now.reasons)
         state = dataclasses.replace(seen, announced_at=self.end, announced_level=level, told=True)
         return state, AlertStep(kind, level, state, self.now, announced)
 
@@ -293,7 +314,8 @@ class _Move:
         again = before.last_ordinal == self.ordinal
         n_critical = 0
         if level == "critical":
-            counted = again and before.level == "critical"
+            # A calm window neither adds to the row nor ends it.
+            counted = n_calm > 0 or (again and before.level == "critical")
             n_critical = before.n_critical + (0 if counted else 1)
         return dataclasses.replace(
             before,
@@ -306,4 +328,5 @@ class _Move:
             moment=self.now.moment,
             lower=self.now.lower,
             tolerance=self.now.tolerance,
+            reasons=tuple(dict.fromkeys((*before.reasons, *self.now.reasons))),
         )

@@ -25,10 +25,8 @@ def describe(step: AlertTransition) -> str:
     size = _amount(abs(step.moment), step)
     tolerance = _plain_amount(step.tolerance, step)
     if step.kind == "resolved":
-        return (
-            f"{where}: back within the tolerance of {tolerance}, now {size}{_bounds(step)} per "
-            f"prediction. Seen from {_day(step.first_seen)}, {_windows(step.n_windows)}."
-        )
+        text = f"{where}: {_calm(step, size, tolerance)}"
+        return f"{text} Seen from {_day(step.first_seen)}, {_windows(step.n_windows)}."
     direction = "understated" if step.moment > 0 else "overstated"
     text = (
         f"{where}: predicted utility {_interval(step)} is {direction} by {size}{_bounds(step)} per "
@@ -43,6 +41,20 @@ def describe(step: AlertTransition) -> str:
     return text + _because(step)
 
 
+def _calm(step: AlertTransition, size: str, tolerance: str) -> str:
+    """Say what is over: an estimate above the tolerance, an alarm of the e-detector, or both."""
+    reasons = set(step.reasons)
+    quiet = "the e-detector's evidence against it no longer grows"
+    if reasons and not reasons & {"estimate", "bound"}:
+        # It never left the tolerance in a single window, so it cannot come back.
+        return (
+            f"{quiet}. The estimate, now {size}{_bounds(step)} per prediction, was within the "
+            f"tolerance of {tolerance} throughout."
+        )
+    text = f"back within the tolerance of {tolerance}, now {size}{_bounds(step)} per prediction"
+    return f"{text}; {quiet}." if reasons & {"detector", "suspected"} else f"{text}."
+
+
 def _because(step: AlertTransition) -> str:
     if step.kind == "eased":
         return " No longer certain: eased from critical."
@@ -50,7 +62,14 @@ def _because(step: AlertTransition) -> str:
         return " The evidence of all windows so far is conclusive, this window alone is not."
     if "suspected" in step.reasons:
         return " The e-detector raised an alarm and suspects this branch most."
+    if step.kind == "repeated" and "bound" not in step.reasons and _is_kept(step):
+        return " The e-detector raised an alarm earlier, and this window adds to its evidence."
     return ""
+
+
+def _is_kept(step: AlertTransition) -> bool:
+    """Tell whether the level is higher than what this window says by itself."""
+    return not step.reasons or step.level == "critical"
 
 
 def compose(

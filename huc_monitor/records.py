@@ -105,7 +105,8 @@ class AlertTransition(_Plain):
         A moment times `scale` is in `units`.
     reasons : tuple of {"estimate", "bound", "detector", "suspected"}
         Why the level: the estimate or its lower bound exceeds the tolerance, the e-detector names
-        the candidate, or it raised an alarm and suspects this one most.
+        the candidate, or it raised an alarm and suspects this one most. Of a resolved alert: why it
+        was open. Empty where only the evidence of earlier windows keeps the level.
     uc : float
         Absolute moment of the same utility and subgroup after summing over branches.
     cancels_node, cancels_moment : str or None, float or None
@@ -182,6 +183,8 @@ class AlertState(_Plain):
         Whether people heard of it since it opened.
     moment, lower, tolerance : float
         Of the last window it was open in.
+    reasons : tuple of str
+        Every reason for its level since it opened or was eased, as in `AlertTransition`.
     """
 
     utility: str
@@ -202,8 +205,10 @@ class AlertState(_Plain):
     moment: float = 0.0
     lower: float | None = None
     tolerance: float = 0.0
+    reasons: tuple[str, ...] = ()
 
     _read: ClassVar[Mapping[str, Callable[[Any], Any]]] = {
+        "reasons": tuple,
         "first_seen": datetime.fromisoformat,
         "last_seen": datetime.fromisoformat,
         "announced_at": datetime.fromisoformat,

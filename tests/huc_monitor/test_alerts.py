@@ -124,7 +124,62 @@ def test_the_life_of_an_alert_is_always_in_order(levels, min_windows, resolve_af
         assert is_open == (state is not None and state.level is not None)
 
 
-@pytest.mark.parametrize("name", ["min_windows", "resolve_after"])
+def detected(days, **policy):
+    """Take one alert through windows that say (reasons, whether the evidence grew)."""
+    alerts, story, steps = {}, [], []
+    for n, (reasons, gaining) in enumerate(days):
+        critical = {"bound", "detector"} & set(reasons)
+        level = "critical" if critical else "warning" if reasons else None
+        judgement = Judgement(0, CANDIDATE, level, reasons, -0.018, 0.0, 0.02, gaining)
+        alerts, found = advance(
+            alerts,
+            [judgement],
+            ordinal=n + 1,
+            start=day(n),
+            end=day(n + 1),
+            policy=AlertPolicy(**policy),
+        )
+        story.append(" ".join(step.kind for step in found))
+        steps += found
+    return story, steps, alerts[CANDIDATE]
+
+
+ALARM, NAMED = (("suspected",), True), (("detector",), True)
+GROWS, QUIET = ((), True), ((), False)
+
+
+@pytest.mark.parametrize("first", [ALARM, NAMED])
+def test_an_alert_of_the_detector_outlives_windows_that_add_to_its_evidence(first):
+    story, steps, _ = detected([first, GROWS, QUIET, GROWS, QUIET, QUIET])
+    assert story == ["opened", "", "", "", "", "resolved"]
+    assert steps[-1].judgement.reasons == first[0], "what is over is told by why it was open"
+
+
+def test_an_alert_of_the_detector_is_not_eased_by_one_estimate():
+    above = (("estimate",), True), (("estimate",), False)
+    story, _, state = detected([NAMED, *above, above[1], QUIET])
+    assert story == ["opened", "", "", "eased", "resolved"]
+    assert state.reasons == ("estimate",), "the warning no longer rests on the detector"
+
+
+def test_an_alert_that_the_evidence_keeps_is_repeated_after_each_cool_down():
+    story, steps, state = detected([NAMED, *[GROWS] * 4], cool_down="2d")
+    assert story == ["opened", "", "repeated", "", "repeated"]
+    assert [step.level for step in steps] == ["critical"] * 3
+    assert state.n_critical == 5
+
+
+def test_growing_evidence_keeps_no_alert_of_which_the_detector_has_not_spoken():
+    story, _, _ = detected([(("estimate",), True), GROWS])
+    assert story == ["opened", "resolved"]
+
+
+def test_a_calm_window_does_not_count_as_critical():
+    _, _, state = detected([NAMED, QUIET, NAMED])
+    assert state.n_critical == 2
+
+
+@pytest.mark.parametrize("name", ["min_windows", "resolve_after", "quiet_after"])
 def test_counts_of_windows_must_be_at_least_one(name):
     with pytest.raises(InvalidInputError, match=rf"`{name}` must be a whole number of at least 1"):
         AlertPolicy(**{name: 0})

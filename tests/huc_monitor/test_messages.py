@@ -72,6 +72,7 @@ RESOLVED = dataclasses.replace(
     n_windows=6,
     hints=(),
 )
+QUIET = dataclasses.replace(RESOLVED, reasons=("suspected",), n_windows=4)
 DRIFT = (
     DriftFinding(
         kind="branch",
@@ -113,6 +114,7 @@ MESSAGES = {
     "critical": grouped(CRITICAL),
     "warning": grouped(WARNING),
     "resolved": grouped(RESOLVED),
+    "quiet": grouped(QUIET),
     "grouped": grouped(
         WARNING,
         RESOLVED,
@@ -160,6 +162,23 @@ def test_evidence_over_time_is_said_to_be_that():
 def test_an_unnamed_alarm_is_said_to_be_a_suspicion():
     suspect = dataclasses.replace(WARNING, reasons=("suspected",))
     assert "raised an alarm and suspects this branch most" in describe(suspect)
+
+
+def test_what_was_never_outside_the_tolerance_is_not_said_to_be_back():
+    assert "back within" not in describe(QUIET)
+    both = dataclasses.replace(RESOLVED, reasons=("estimate", "detector"))
+    assert "back within the tolerance of 0.02, now 0.011 [0, 0.023] per prediction; the " in (
+        describe(both)
+    )
+    assert "e-detector" not in describe(RESOLVED)
+
+
+@pytest.mark.parametrize("reasons", [(), ("estimate",)])
+def test_a_level_that_only_earlier_windows_justify_is_said_to_rest_on_them(reasons):
+    kept = dataclasses.replace(CRITICAL, kind="repeated", reasons=reasons)
+    assert "raised an alarm earlier, and this window adds to its evidence" in describe(kept)
+    sure = dataclasses.replace(kept, reasons=("estimate", "bound"))
+    assert "earlier" not in describe(sure)
 
 
 def test_of_several_steps_of_one_alert_the_last_is_told():

@@ -534,3 +534,23 @@ def test_a_policy_for_drift_decides_what_is_worth_telling():
     monitor.check(after(2.6))
     early = monitor.check(after(3.2))
     assert early.message is None
+
+
+def test_an_alert_of_the_detector_stays_open_as_long_as_its_cause():
+    log, good = make_log(20, 600)
+    _, bad = make_log(20, 600, broken_from=4)
+    both = good.merge(bad, on="id").merge(log[["id", "at"]], on="id").sort_values("id")
+    half = np.random.default_rng(1).random(len(both)) < 0.6
+    # Too little for a single window's estimate, from the fifth day to the sixteenth.
+    spoiled = half & (both["at"] < after(16)).to_numpy()
+    label = both["label_x"].where(~spoiled, both["label_y"])
+    labels = pd.DataFrame({"id": both["id"], "label": label, "known_at": both["known_at_x"]})
+    patient = AlertPolicy(cool_down="30d")
+    monitor = make(log, labels, tolerance=0.08, detector_tolerance=0.01, alerts=patient)
+    steps = [step for record in monitor.check(after(30)) for step in record.transitions]
+    by_detector = [step for step in steps if "estimate" not in step.reasons]
+    assert {step.kind for step in by_detector} == {"opened", "resolved"}
+    for candidate in {step.candidate for step in by_detector}:
+        kinds = [step.kind for step in steps if step.candidate == candidate]
+        assert kinds == ["opened", "resolved"], "once, though the detector starts afresh"
+    assert min(s.window_end for s in by_detector if s.kind == "resolved") > after(16)
