@@ -6,6 +6,8 @@ from importlib.metadata import entry_points
 from typing import TYPE_CHECKING, Any
 
 from huc_monitor.alerts import AlertPolicy
+from huc_monitor.attaching import make_attachment
+from huc_monitor.exporting import make_exporter
 from huc_monitor.monitor import Monitor
 from huc_monitor.notifying import make_notifier
 from huc_monitor.retraining import RetrainingPolicy
@@ -17,11 +19,12 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from huc_monitor.config import Config
+    from huc_monitor.exporting import Exporter
     from huc_monitor.records import WindowRecord
     from huc_monitor.retraining import Retrainer
     from huc_monitor.tracking import Tracker
 
-__all__ = ["open_monitor", "open_retrainer", "open_tracker"]
+__all__ = ["open_exporters", "open_monitor", "open_retrainer", "open_tracker"]
 
 RETRAINERS = "huc_monitor.retrainers"
 
@@ -32,6 +35,7 @@ def open_monitor(
     tracker: Tracker | None = None,
     retrain: Retrainer | None = None,
     artifacts: Callable[[WindowRecord], Mapping[str, bytes]] | None = None,
+    exporters: Mapping[str, Exporter] | None = None,
 ) -> Monitor:
     """Make the monitor that a configuration file describes.
 
@@ -45,6 +49,8 @@ def open_monitor(
         ``huc_monitor.retrainers``: a factory called as ``factory(config, tracker)``.
     artifacts : callable, optional
         As in `Monitor`.
+    exporters : dict of str to Exporter, optional
+        Instead of new ones of those the file names.
     """
     from huc_monitor.config import Config, load_config  # pydantic takes a while to import
 
@@ -86,6 +92,11 @@ def open_monitor(
         retrain=retrain,
         notifiers={name: make_notifier(c.name, c.options()) for name, c in channels.items()},
         artifacts=artifacts,
+        attachments={
+            name: make_attachment(host.name, given, host.options())
+            for name, host in settings.attachments.items()
+        },
+        exporters=open_exporters(given) if exporters is None else exporters,
         revisit=settings.windows.revisit,
     )
 
@@ -93,17 +104,27 @@ def open_monitor(
 def open_tracker(config: Config) -> Tracker:
     """Open the tracker that a configuration names; ``files`` uses the folder `state`."""
     host = config.settings.tracker
-    info = MonitorInfo(
+    options: dict[str, Any] = host.options()
+    if host.name == "files":
+        folder = options.get("folder")
+        options["folder"] = config.state_folder if folder is None else config.folder / folder
+    return make_tracker(host.name, _info(config), options)
+
+
+def open_exporters(config: Config) -> dict[str, Exporter]:
+    """Make the exporters that a configuration names."""
+    info = _info(config)
+    hosts = config.settings.exporters
+    return {name: make_exporter(host.name, info, host.options()) for name, host in hosts.items()}
+
+
+def _info(config: Config) -> MonitorInfo:
+    return MonitorInfo(
         name=config.settings.model.name,
         identity=config.identity,
         model=config.settings.model.name,
         settings=config.to_dict() | {"tree_content": config.tree.to_dict()},
     )
-    options: dict[str, Any] = host.options()
-    if host.name == "files":
-        folder = options.get("folder")
-        options["folder"] = config.state_folder if folder is None else config.folder / folder
-    return make_tracker(host.name, info, options)
 
 
 def _tolerance(config: Config) -> Tolerance:

@@ -154,6 +154,8 @@ def _project(path: Path) -> Iterator[Finding]:
     yield from _guarded("log", lambda: _log(config), "check source and columns in the file")
     yield from _guarded("state", lambda: _tracker(config), _tracker_fix(config))
     yield from _guarded("channels", lambda: _channels(config), "correct channels in the file")
+    for kind in ("attachments", "exporters"):
+        yield from _hosts(config, kind)
 
 
 def _guarded(check: str, look: Callable[[], Iterator[Finding]], fix: str) -> Iterator[Finding]:
@@ -250,6 +252,24 @@ def _channels(config: Config) -> Iterator[Finding]:
             text = f"no notifier {host!r} is installed"
             fix = "pip install 'huc-monitor[notify]', or take it out of alerts.channels"
             yield Finding(f"channel {name}", "wrong", text, fix)
+
+
+def _hosts(config: Config, kind: Literal["attachments", "exporters"]) -> Iterator[Finding]:
+    """Ask each host of a kind whether it could do its work; those that cannot tell are trusted."""
+    installed = {entry.name: entry for entry in entry_points(group=f"huc_monitor.{kind}")}
+    for name, host in getattr(config.settings, kind).items():
+        check = f"{kind[:-1]} {name}"
+        if host.name not in installed:
+            text = f"no {kind[:-1]} {host.name!r} is installed"
+            yield Finding(check, "wrong", text, f"choose one of: {', '.join(sorted(installed))}")
+            continue
+
+        def look(check: str = check, host: Any = host) -> Iterator[Finding]:
+            ping = getattr(installed[host.name].load(), "ping", None)
+            place = "is installed" if ping is None else ping(**host.options())
+            yield Finding(check, "ok", _without_password(f"{host.name} {place}"))
+
+        yield from _guarded(check, look, f"correct {kind} in the file")
 
 
 def _writable(folder: Path) -> bool:

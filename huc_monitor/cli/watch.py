@@ -35,21 +35,24 @@ def run(
     """Check every so often; stop cleanly, between two windows, on SIGTERM or Ctrl-C.
 
     After an error it tries again in half a minute, then less and less often. The configuration is
-    read anew for every check. Only one watch runs per configuration file.
+    read anew for every check, except for exporters, which answer requests all the while. Only one
+    watch runs per configuration file.
 
     Example: huc-monitor watch --config huc.yaml --every 1h
     """
     from huc_monitor._times import Span
     from huc_monitor.config import load_config
+    from huc_monitor.exporting import serve
     from huc_monitor.monitor import Watch, watch_lock
-    from huc_monitor.opening import open_monitor
+    from huc_monitor.opening import open_exporters, open_monitor
 
     start_logging(log_format)
     length = Span.parse(every, argument="every").nominal
-    load_config(config)  # a bad file is an error now; one that turns bad later is waited out
+    # A bad file is an error now; one that turns bad later is waited out.
+    exporters = open_exporters(load_config(config))
 
     def check(progress: Callable[[int, int, str], None]) -> CheckResult:
-        monitor = open_monitor(config)
+        monitor = open_monitor(config, exporters=exporters)
         try:
             return monitor.check(progress=progress)
         finally:
@@ -64,7 +67,12 @@ def run(
 
     watch = Watch(check, length, jitter=jitter, tell=tell, stop=_stop_on_signals())
     with watch_lock(config):
-        watch.run(checks)
+        serve(exporters)
+        try:
+            watch.run(checks)
+        finally:
+            for exporter in exporters.values():
+                exporter.close()
 
 
 def _stop_on_signals() -> Event:

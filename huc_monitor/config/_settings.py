@@ -266,6 +266,16 @@ class Settings(Section):
     channels: dict[str, Annotated[HostSettings, BeforeValidator(_named)]] = Field(
         default_factory=dict, description="Ways to reach people, by the names alerts use."
     )
+    attachments: dict[str, Annotated[HostSettings, BeforeValidator(_named)]] = Field(
+        default_factory=dict,
+        description="Files made about a window that alerts, by names of your choice.",
+        examples=[{"drift": {"name": "evidently", "settings": {"columns": ["age"]}}}],
+    )
+    exporters: dict[str, Annotated[HostSettings, BeforeValidator(_named)]] = Field(
+        default_factory=dict,
+        description="Other systems that are shown where the monitor stands after every check.",
+        examples=[{"metrics": {"name": "prometheus", "settings": {"listen": "127.0.0.1:9464"}}}],
+    )
     retraining: RetrainingSettings = RetrainingSettings()
     tracker: Annotated[HostSettings, BeforeValidator(_named)] = Field(
         default=HostSettings(name="files"), description="Where records are kept."

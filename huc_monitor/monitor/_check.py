@@ -12,6 +12,7 @@ from __future__ import annotations
 import dataclasses
 import logging
 from dataclasses import dataclass, field
+from datetime import datetime
 from functools import partial
 from time import perf_counter
 from typing import TYPE_CHECKING, Any
@@ -20,8 +21,10 @@ import numpy as np
 import pandas as pd
 
 from huc_monitor._times import to_column
+from huc_monitor.attaching import attach
 from huc_monitor.drift import compare
 from huc_monitor.errors import InvalidInputError
+from huc_monitor.exporting import Standing
 from huc_monitor.messages import compose
 from huc_monitor.monitor._ahead import ReadAhead
 from huc_monitor.monitor._examine import Examination, Reference, reconcile
@@ -36,7 +39,6 @@ from huc_monitor.windows import Window, due_windows, next_revision, pending_wind
 
 if TYPE_CHECKING:
     from collections.abc import Callable
-    from datetime import datetime
 
     from huc_monitor._program import Ints
     from huc_monitor.monitor._parts import Parts
@@ -67,11 +69,13 @@ class Check:
     _detector: EDetector | None = None
     _reset: str | None = None
     _saved: str = ""
+    _newest_before: str | None = None
 
     def run(self, since: datetime | None, until: datetime | None) -> None:
         """Deal with everything that is due."""
         parts, state = self.parts, self.state
         self._saved = state.to_json()
+        self._newest_before = state.newest
         self._hand_over()
         common: dict[str, Any] = {"now": self.now, "identity": parts.identity, "last": state.last}
         due = due_windows(parts.windows, parts.source, since=since, until=until, **common)
@@ -156,7 +160,7 @@ class Check:
             raise InvalidInputError(msg)
         window = Window(0, start, end, due_at, "reference")
         examined = Examination.of(self.parts, self._subgroups, window, found, None)
-        self.state.reference = examined.as_reference().to_dict()
+        self.state.reference = _frozen(examined.as_reference(), window)
 
     @property
     def _reference(self) -> Reference | None:
@@ -290,7 +294,7 @@ class Check:
         notes: list[str] = []
         transitions: list[AlertTransition] = []
         if reference is None:
-            state.reference = examined.as_reference().to_dict()
+            state.reference = _frozen(examined.as_reference(), window)
             notes.append("This window is the reference that later windows are compared with.")
         is_accepted = reference is None and parts.tolerance.relative
         if is_accepted:
@@ -412,6 +416,8 @@ class Check:
         state = self.state
         state.until = record.end if state.until is None else max(state.until, record.end)
         state.record = record.to_dict()
+        if record.status != "pending":
+            state.newest = record.key
         self._save()
         self._hand_over(record)
         self.records.append(record)
@@ -421,9 +427,17 @@ class Check:
         """Give the tracker the record that was saved last, also if that was before a crash."""
         if self.state.record is not None:
             record = record or WindowRecord.from_dict(self.state.record)
-            artifacts = self.parts.artifacts
-            self.tracker.record(record, None if artifacts is None else artifacts(record))
+            self.tracker.record(record, self._files(record))
             self.state.record = None
+
+    def _files(self, record: WindowRecord) -> dict[str, bytes] | None:
+        """Files that go with a record."""
+        made = None if self.parts.artifacts is None else self.parts.artifacts(record)
+        frozen = self.state.reference or {}
+        span = frozen.get("start"), frozen.get("end")
+        reference = None if None in span else tuple(map(datetime.fromisoformat, span))
+        files = attach(self.parts.attachments, record, reference)
+        return {**(made or {}), **files} if made is not None or files else None
 
     def _save(self) -> None:
         self.tracker.save_state(self.state.to_dict())
@@ -455,6 +469,7 @@ class Check:
             self.tracker.set_alert_status(state.status, state.open_alerts)
             state.published = state.status
         self._send()
+        self._export()
         self._retrain()
         self._save_if_changed()
 
@@ -478,6 +493,23 @@ class Check:
             return False
         return True
 
+    def _export(self) -> None:
+        """Show where things stand; who did not get all of it gets all of it the next time."""
+        state = self.state
+        for name, exporter in self.parts.exporters.items():
+            try:
+                is_current = state.exported.get(name) == self._newest_before
+                records = tuple(self.records if is_current else self.tracker.records())
+                alerts, n_unsent = state.open_alerts, len(state.messages)
+                exporter.export(
+                    Standing(state.status, alerts, n_unsent, records, self.tracker.records)
+                )
+            except Exception as error:  # an exporter that fails must not fail a check
+                log.warning("exporter %s failed; it is tried again next time: %s", name, error)
+                log.debug("traceback", exc_info=True)
+            else:
+                state.exported[name] = state.newest
+
     def _retrain(self) -> None:
         trigger, retrain = self.state.trigger, self.parts.retrain
         if trigger is None or retrain is None:
@@ -489,6 +521,12 @@ class Check:
             log.warning("retraining failed; it is kept for the next check", exc_info=True)
             return
         self.state.trigger = None
+
+
+def _frozen(reference: Reference, window: Window) -> dict[str, Any]:
+    """Return what later windows are compared with, and when it was."""
+    span = {"start": window.start.isoformat(), "end": window.end.isoformat()}
+    return {**reference.to_dict(), **span}
 
 
 def _facts_of(counts: RowCounts) -> dict[str, Any]:

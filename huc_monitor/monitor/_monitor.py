@@ -26,6 +26,8 @@ if TYPE_CHECKING:
 
     import pandas as pd
 
+    from huc_monitor.attaching import Attachment
+    from huc_monitor.exporting import Exporter
     from huc_monitor.hierarchy import LabelTree
     from huc_monitor.notifying import Message, Notifier
     from huc_monitor.records import AlertState, WindowRecord
@@ -124,6 +126,10 @@ class Monitor:
     notifiers : dict of str to Notifier, optional
     artifacts : callable, optional
         Gets a record and returns files to store with it, by name.
+    attachments : dict of str to Attachment, optional
+        Make files about windows that alert.
+    exporters : dict of str to Exporter, optional
+        Show other systems where the monitor stands, after every check.
     revisit : str, default "0s"
         How long after its end a window is asked for late labels; each change is a new revision.
     read_ahead : bool, default True
@@ -180,6 +186,8 @@ class Monitor:
         retrain: Retrainer | None = None,
         notifiers: Mapping[str, Notifier] | None = None,
         artifacts: Callable[[WindowRecord], Mapping[str, bytes]] | None = None,
+        attachments: Mapping[str, Attachment] | None = None,
+        exporters: Mapping[str, Exporter] | None = None,
         revisit: str = "0s",
         read_ahead: bool = True,
     ) -> None:
@@ -218,6 +226,8 @@ class Monitor:
             retrain=retrain,
             notifiers=dict(notifiers or {}),
             artifacts=artifacts,
+            attachments=dict(attachments or {}),
+            exporters=dict(exporters or {}),
             revisit=Span.parse(revisit, argument="revisit"),
             read_ahead=read_ahead,
         )
@@ -286,7 +296,9 @@ class Monitor:
         until: datetime | None,
         progress: Callable[[int, int, str], None] | None,
     ) -> CheckResult:
-        deaf = dataclasses.replace(self._parts, notifiers={}, retrain=None, artifacts=None)
+        deaf = dataclasses.replace(
+            self._parts, notifiers={}, retrain=None, artifacts=None, attachments={}, exporters={}
+        )
         state = self._load()
         state.record = None
         check = Check(deaf, MemoryTracker(), state, now, progress)

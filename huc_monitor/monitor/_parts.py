@@ -15,7 +15,9 @@ if TYPE_CHECKING:
 
     from huc_monitor._times import Span
     from huc_monitor.alerts import AlertPolicy
+    from huc_monitor.attaching import Attachment
     from huc_monitor.drift import DriftPolicy
+    from huc_monitor.exporting import Exporter
     from huc_monitor.hierarchy import LabelTree
     from huc_monitor.notifying import Notifier
     from huc_monitor.records import WindowRecord
@@ -60,6 +62,8 @@ class Parts:
     retrain: Retrainer | None
     notifiers: Mapping[str, Notifier]
     artifacts: Callable[[WindowRecord], Mapping[str, bytes]] | None
+    attachments: Mapping[str, Attachment]
+    exporters: Mapping[str, Exporter]
     revisit: Span
     read_ahead: bool
 

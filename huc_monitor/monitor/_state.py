@@ -96,6 +96,8 @@ class MonitorState:
     record: dict[str, Any] | None = None
     messages: list[dict[str, Any]] = field(default_factory=list)
     trigger: RetrainingTrigger | None = None
+    newest: str | None = None
+    exported: dict[str, str | None] = field(default_factory=dict)
 
     @property
     def open_alerts(self) -> tuple[AlertState, ...]:
@@ -132,6 +134,8 @@ class MonitorState:
             "record": self.record,
             "messages": self.messages,
             "trigger": None if self.trigger is None else self.trigger.to_dict(),
+            "newest": self.newest,
+            "exported": dict(self.exported),
         }
 
     @classmethod
@@ -169,6 +173,8 @@ class MonitorState:
             record=data["record"],
             messages=list(data["messages"]),
             trigger=None if trigger is None else RetrainingTrigger.from_dict(trigger),
+            newest=data.get("newest"),
+            exported=dict(data.get("exported", {})),
         )
 
     def to_json(self) -> str:
