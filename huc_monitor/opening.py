@@ -64,6 +64,8 @@ def open_monitor(
             on_alarm=settings.retraining.on_sequential_alarm,
             cool_down=settings.retraining.cool_down,
         )
+    # A trial goes on in every check, also of a version that a person asked for.
+    if settings.retraining.enabled or settings.retraining.promotion == "shadow":
         retrain = retrain or open_retrainer(given, chosen)
     channels = {name: settings.channels[name] for name in settings.alerts.channels}
     bounds, sequential = settings.bounds, settings.sequential

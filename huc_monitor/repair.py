@@ -328,12 +328,13 @@ def measure(
     probabilities: Floats,
     codes: Ints,
     *,
-    features: pd.DataFrame | None,
+    tree: LabelTree,
     bounds: str | None = None,
     **options: Any,
 ) -> tuple[Figures, AuditResult]:
     """Measure HUC, log loss and accuracy of one set of probabilities; `options` as in `audit`."""
-    result = audit(probabilities, codes, features=features, bounds=bounds, **options)
+    probabilities = check_predictions(probabilities, tree=tree).positive()
+    result = audit(probabilities, codes, tree=tree, bounds=bounds, **options)
     figures = Figures(
         n=codes.size,
         huc=result.huc,

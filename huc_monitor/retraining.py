@@ -21,6 +21,11 @@ class Retrainer(Protocol):
     """Acts on a trigger. May be called again with a trigger it already knows (by its id).
 
     Raising means "not done": the trigger is kept, and handed over again at the next check.
+
+    One that has a method ``follow(last_window)`` is given the last window at the end of every
+    check, to go on with what takes several windows, such as a trial of a new version. It returns a
+    sentence for the next message, or None. It must find by itself where it stands: after a crash
+    the same window comes again.
     """
 
     def __call__(self, trigger: RetrainingTrigger) -> None:

@@ -141,7 +141,8 @@ class ShadowTrial:
         total = sum(window.n for window in self.windows)
 
         def over(name: str) -> float:
-            return sum(window.n * getattr(window, name)[which] for window in self.windows) / total
+            values = (window.n * getattr(window, name)[which] for window in self.windows)
+            return float(sum(values) / total)
 
         return Figures(
             total, over("huc"), None, None, float("nan"), over("log_loss"), over("accuracy")
@@ -169,7 +170,11 @@ class ShadowTrial:
         """Read what `to_dict` wrote."""
         windows = tuple(
             ShadowWindow(
-                **{k: tuple(v) if isinstance(v, list | tuple) else v for k, v in item.items()}
+                ordinal=item["ordinal"],
+                n=item["n"],
+                huc=tuple(item["huc"]),
+                log_loss=tuple(item["log_loss"]),
+                accuracy=tuple(item["accuracy"]),
             )
             for item in data["windows"]
         )

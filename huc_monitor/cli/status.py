@@ -37,13 +37,27 @@ def run(
     try:
         data = tracker.load_state()
         records = _without_superseded(tracker.records())[-last:]
+        trial = _trial(settings, tracker)
     finally:
         tracker.close()
     state = MonitorState(settings.identity) if data is None else MonitorState.from_dict(data)
     if as_json:
-        typer.echo(json.dumps(_document(state, records), allow_nan=False))
+        shadow = None if trial is None else trial.to_dict()
+        typer.echo(json.dumps({**_document(state, records), "shadow": shadow}, allow_nan=False))
         return
     _show(state, records)
+    if trial is not None:
+        typer.echo(f"On trial: {trial}.")
+
+
+def _trial(settings: Any, tracker: Any) -> Any:
+    """How a challenger's trial stands, where promotion waits for one."""
+    from huc_monitor.opening import open_retrainer
+
+    if settings.settings.retraining.promotion != "shadow":
+        return None
+    host = open_retrainer(settings, tracker)
+    return None if host is None else getattr(host, "trial", lambda: None)()
 
 
 def _without_superseded(records: Sequence[WindowRecord]) -> list[WindowRecord]:

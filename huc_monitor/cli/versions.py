@@ -28,7 +28,10 @@ def recalibrate(
     as_json: JsonOption = False,
     log_format: LogOption = "text",
 ) -> None:
-    """Fit a repair on the labels checked so far and register it as challenger.
+    """Fit a repair on the labels checked so far and register it as the next version.
+
+    What passes the gate becomes challenger, and then champion as `retraining.promotion` says:
+    manual, when you promote it; gate, at once; shadow, after a trial beside the champion.
 
     Exit code 1: the gate refused it, and the reasons are printed.
 
@@ -40,10 +43,12 @@ def recalibrate(
     if as_json:
         typer.echo(json.dumps(outcome.to_dict(), allow_nan=False))
     elif outcome.version is None:
-        typer.echo(f"Refused: {'; '.join(outcome.reasons)}.")
+        typer.echo(f"Refused: {'; '.join(outcome.reasons).rstrip('.')}.")
     else:
         role = "champion" if outcome.promoted else "challenger"
-        typer.echo(f"Registered version {outcome.version} as {role}.")
+        trial = getattr(outcome, "shadow_windows", 0)
+        more = f" It is audited beside the champion for {trial} windows first." if trial else ""
+        typer.echo(f"Registered version {outcome.version} as {role}.{more}")
     raise typer.Exit(FINE if outcome.version is not None else REFUSED)
 
 
@@ -104,8 +109,11 @@ def _host(path: Path) -> Iterator[Any]:
 
 def _show(move: Any, as_json: bool) -> None:
     if as_json:
-        names = ("model", "alias", "version", "previous")
+        names = ("model", "alias", "version", "previous", "moved")
         typer.echo(json.dumps({name: getattr(move, name) for name in names}))
+        return
+    if not move.moved:
+        typer.echo(f"{move.model}: nothing to do, version {move.version} is {move.alias} already.")
         return
     before = "" if move.previous is None else f" instead of version {move.previous}"
     typer.echo(f"{move.model}: {move.alias} is version {move.version}{before}.")

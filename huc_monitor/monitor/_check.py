@@ -460,7 +460,7 @@ class Check:
                 identity=self.parts.identity,
                 until=state.until,
             )
-        state.transitions, state.drift, state.notes, state.until = [], [], [], None
+            state.transitions, state.drift, state.notes, state.until = [], [], [], None
         if self.message is not None and self.parts.notifiers:
             entry = {"message": self.message.to_dict(), "left": sorted(self.parts.notifiers)}
             state.messages = [*state.messages, entry][-_MOST_UNSENT:]
@@ -471,6 +471,7 @@ class Check:
         self._send()
         self._export()
         self._retrain()
+        self._follow()
         self._save_if_changed()
 
     def _send(self) -> None:
@@ -521,6 +522,19 @@ class Check:
             log.warning("retraining failed; it is kept for the next check", exc_info=True)
             return
         self.state.trigger = None
+
+    def _follow(self) -> None:
+        """Let the retrainer go on with what takes several windows."""
+        follow = getattr(self.parts.retrain, "follow", None)
+        if follow is None or self.state.last is None:
+            return
+        try:
+            said = follow(self.state.last)
+        except Exception:  # the next check goes on from where it stopped
+            log.warning("the trial of a new version failed; the next check goes on", exc_info=True)
+            return
+        if said is not None:
+            self.state.notes.append(said)
 
 
 def _frozen(reference: Reference, window: Window) -> dict[str, Any]:

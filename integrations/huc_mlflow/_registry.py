@@ -17,12 +17,12 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 import mlflow
-from mlflow import MlflowClient
 from mlflow.exceptions import MlflowException
 from mlflow.protos.databricks_pb2 import RESOURCE_DOES_NOT_EXIST, ErrorCode
 
+from huc_mlflow._client import Client, discreetly
 from huc_mlflow._flavor import log_model
-from huc_monitor.errors import HUCError, InvalidInputError
+from huc_monitor.errors import HUCError, InvalidInputError, UnknownNameError
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
@@ -37,6 +37,7 @@ BASE_TAG = "huc.base_version"
 PREVIOUS_TAG = "huc.previous_champion"
 _LEASE_TAG = "huc.lease"
 _ROLLBACK_TAG = "huc.rollback"
+_NOT_THERE = (ErrorCode.Name(RESOURCE_DOES_NOT_EXIST), "INVALID_PARAMETER_VALUE")
 _LONGEST_DESCRIPTION = 5_000
 _SETTLE_SECONDS = 0.3
 
@@ -47,12 +48,16 @@ class BusyError(HUCError, RuntimeError):
 
 @dataclass(frozen=True, slots=True)
 class Move:
-    """An alias that was moved: ``version`` is what it points at now, ``previous`` what before."""
+    """An alias that was moved: ``version`` is what it points at now, ``previous`` what before.
+
+    ``moved`` is False where it pointed there already.
+    """
 
     model: str
     alias: str
     version: str
     previous: str | None
+    moved: bool = True
 
 
 class Registry:
@@ -70,7 +75,7 @@ class Registry:
         self, model: str, *, tracking_uri: str | None = None, registry_uri: str | None = None
     ) -> None:
         self.model = model
-        self.client = MlflowClient(tracking_uri, registry_uri)
+        self.client = Client(tracking_uri, registry_uri)
         self._uris = (tracking_uri, registry_uri)
 
     @contextmanager
@@ -84,7 +89,8 @@ class Registry:
         try:
             mlflow.set_tracking_uri(wanted)
             mlflow.set_registry_uri(self._uris[1] or wanted)
-            yield
+            with discreetly(wanted):
+                yield
         finally:
             mlflow.set_tracking_uri(tracking)
             mlflow.set_registry_uri("" if follows else registry)
@@ -96,18 +102,27 @@ class Registry:
     def at(self, alias: str) -> ModelVersion | None:
         """Return the version that an alias points at."""
         try:
-            return self.client.get_model_version_by_alias(self.model, alias)
+            found: ModelVersion = self.client.get_model_version_by_alias(self.model, alias)
         except MlflowException as error:
-            if error.error_code in {
-                ErrorCode.Name(RESOURCE_DOES_NOT_EXIST),
-                "INVALID_PARAMETER_VALUE",
-            }:
+            if error.error_code in _NOT_THERE:
                 return None
             raise
+        return found
 
     def version(self, number: str) -> ModelVersion:
         """Return a version by its number."""
-        return self.client.get_model_version(self.model, str(number))
+        try:
+            found: ModelVersion = self.client.get_model_version(self.model, str(number))
+        except MlflowException as error:
+            if error.error_code not in _NOT_THERE:
+                raise
+            known = ", ".join(str(version.version) for version in self.versions()) or "none"
+            msg = (
+                f"`version` must be a version of {self.model!r}; got {number!r}. "
+                f"There are: {known}."
+            )
+            raise UnknownNameError(msg) from None
+        return found
 
     def versions(self, wanted: str = "") -> list[ModelVersion]:
         """Return versions that match a filter, the lowest number first."""
@@ -233,17 +248,20 @@ class Registry:
         """
         chosen = self.at(CHALLENGER) if version is None else self.version(version)
         if chosen is None:
+            known = ", ".join(str(version.version) for version in self.versions()) or "none"
             msg = (
-                f"`version` must be given: {self.model!r} has no challenger. "
-                "Run `huc-monitor recalibrate` first, or name a version."
+                f"There is nothing to promote: {self.model!r} has no challenger. Make one with "
+                f"`huc-monitor recalibrate`, or name a version with `--version` (there are: "
+                f"{known})."
             )
             raise InvalidInputError(msg)
         now = self.at(CHAMPION)
         if now is not None and _same(now, chosen):
-            return Move(self.model, CHAMPION, str(chosen.version), chosen.tags.get(PREVIOUS_TAG))
+            previous = chosen.tags.get(PREVIOUS_TAG)
+            return Move(self.model, CHAMPION, str(chosen.version), previous, moved=False)
         previous = str(now.version) if now is not None else chosen.tags.get(BASE_TAG)
         if previous is not None:
-            self._tag(chosen, PREVIOUS_TAG, previous)
+            self.tag(chosen, PREVIOUS_TAG, previous)
         self.client.set_registered_model_alias(self.model, CHAMPION, chosen.version)
         return Move(self.model, CHAMPION, str(chosen.version), previous)
 
@@ -266,14 +284,19 @@ class Registry:
             plan = {"from": str(source.version), "to": str(target.version)}
             self.client.set_registered_model_tag(self.model, _ROLLBACK_TAG, json.dumps(plan))
         self._point(CHAMPION, target)
-        challenger = self.at(CHALLENGER)
-        if challenger is not None and _same(challenger, source):
-            self.client.delete_registered_model_alias(self.model, CHALLENGER)
-        self._tag(source, "huc.rolled_back", "true")
+        self.withdraw(source)
+        self.tag(source, "huc.rolled_back", "true")
         self.client.delete_registered_model_tag(self.model, _ROLLBACK_TAG)
         return Move(self.model, CHAMPION, str(target.version), str(source.version))
 
-    def _tag(self, version: ModelVersion, key: str, value: str) -> None:
+    def withdraw(self, version: ModelVersion) -> None:
+        """Take the challenger alias away from a version, if it has it."""
+        challenger = self.at(CHALLENGER)
+        if challenger is not None and _same(challenger, version):
+            self.client.delete_registered_model_alias(self.model, CHALLENGER)
+
+    def tag(self, version: ModelVersion, key: str, value: str) -> None:
+        """Write a tag of a version, unless it has that value."""
         # Writing the same value again would fire the registry's webhook again.
         if version.tags.get(key) != value:
             self.client.set_model_version_tag(self.model, version.version, key, value)

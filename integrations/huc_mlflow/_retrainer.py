@@ -7,16 +7,14 @@ import json
 import logging
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
-from pathlib import Path
-from tempfile import TemporaryDirectory
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from huc_mlflow._bases import describe, fetch
 from huc_mlflow._card import model_card
-from huc_mlflow._huc_runtime_1.base import Base
-from huc_mlflow._registry import ID_TAG, Move, Registry
+from huc_mlflow._registry import BASE_TAG, ID_TAG, Move, Registry
+from huc_mlflow._rows import NoBaseProbabilitiesError, RowReader, Rows
+from huc_mlflow._shadow import Shadow
 from huc_mlflow._tracker import MLflowTracker
 from huc_monitor._times import Span
 from huc_monitor.errors import InvalidInputError
@@ -30,7 +28,9 @@ if TYPE_CHECKING:
 
     from huc_monitor.config import Config
     from huc_monitor.repair import Repair
+    from huc_monitor.shadow import ShadowTrial
     from huc_monitor.tracking import Tracker
+    from huc_monitor.windows import Window
 
 __all__ = ["MLflowRetrainer", "RetrainingOutcome"]
 
@@ -55,6 +55,8 @@ class RetrainingOutcome:
     promoted : bool
     reasons : tuple of str
         Why it was refused.
+    shadow_windows : int
+        For how many windows it is audited beside the champion first; 0 without such a trial.
     """
 
     id: str
@@ -62,6 +64,7 @@ class RetrainingOutcome:
     version: str | None = None
     promoted: bool = False
     reasons: tuple[str, ...] = ()
+    shadow_windows: int = 0
 
     def to_dict(self) -> dict[str, Any]:
         """JSON-safe form."""
@@ -71,6 +74,7 @@ class RetrainingOutcome:
             "version": self.version,
             "promoted": self.promoted,
             "reasons": list(self.reasons),
+            "shadow_windows": self.shadow_windows,
         }
 
     @classmethod
@@ -78,17 +82,6 @@ class RetrainingOutcome:
         """Read what was stored."""
         data = json.loads(text)
         return cls(**{**data, "reasons": tuple(data["reasons"])})
-
-
-@dataclass(frozen=True, slots=True, eq=False)
-class Rows:
-    """Labelled rows as the root base model predicted them, in order of time."""
-
-    probabilities: Any
-    labels: Any
-    features: Any
-    start: datetime
-    end: datetime
 
 
 class MLflowRetrainer:
@@ -118,6 +111,9 @@ class MLflowRetrainer:
             tracking_uri=options.get("tracking_uri"),
             registry_uri=options.get("registry_uri"),
         )
+        self.reader = RowReader(config, self.registry)
+        self.gate = Gate(**config.settings.retraining.gate.model_dump())
+        self._shadow = Shadow(config, tracker, self.registry, self.reader, self.gate)
 
     def __call__(self, trigger: RetrainingTrigger) -> None:
         """Recalibrate, or record why not."""
@@ -130,7 +126,10 @@ class MLflowRetrainer:
         if state.last is None:
             msg = "`recalibrate` needs a checked window. Run `huc-monitor check` first."
             raise InvalidInputError(msg)
-        plain = f"{self.config.identity}/{state.last.id}/manual"
+        # Asked again with other settings, it is another question: a refusal does not stick.
+        base = self.config.settings.columns.base_probabilities
+        settings = f"{self.config.policy_identity}/{'' if base is None else base.model_dump_json()}"
+        plain = f"{self.config.identity}/{state.last.id}/manual/{settings}"
         trigger = RetrainingTrigger(
             id=hashlib.sha256(plain.encode()).hexdigest()[:16],
             reason=reason,
@@ -182,14 +181,17 @@ class MLflowRetrainer:
             version = registry.register(
                 None, recalibration_id=trigger.id, base=registry.root(made[0]), run_id=run_id
             )
-            return self._promote(trigger, version)
-        if patient and (too_soon := self._too_soon(trigger)):
+            return self._promote(trigger, version, run_id)
+        if patient and (too_soon := self._too_soon(trigger) or self._on_trial()):
             return RetrainingOutcome(trigger.id, "refused", reasons=(too_soon,))
         state = self._state()
-        base = registry.root(registry.current())
-        with registry.active():
-            rows = self._rows(trigger, base, state)
-        repair = self._find(rows, state)
+        champion = registry.current()
+        base = registry.root(champion)
+        try:
+            rows = self._rows(trigger, champion, state)
+        except NoBaseProbabilitiesError as error:
+            return RetrainingOutcome(trigger.id, "refused", reasons=(str(error),))
+        repair = self._find(rows, champion, state)
         self._log(run_id, repair)
         if not repair.passed:
             return RetrainingOutcome(trigger.id, "refused", reasons=repair.reasons)
@@ -215,15 +217,48 @@ class MLflowRetrainer:
                 "huc.candidate": repair.name,
             },
             tree=self.config.tree,
-            classes=self._classes(),
+            classes=self.reader.classes,
         )
-        return self._promote(trigger, version)
+        return self._promote(trigger, version, run_id)
 
-    def _promote(self, trigger: RetrainingTrigger, version: ModelVersion) -> RetrainingOutcome:
-        promoted = self.config.settings.retraining.promotion == "gate"
-        if promoted:
-            self.registry.promote(str(version.version))
-        return RetrainingOutcome(trigger.id, "registered", str(version.version), promoted)
+    def _promote(
+        self, trigger: RetrainingTrigger, version: ModelVersion, run_id: str
+    ) -> RetrainingOutcome:
+        settings = self.config.settings.retraining
+        number, promoted, on_trial = str(version.version), False, 0
+        if settings.promotion == "gate":
+            self.registry.promote(number)
+            promoted = True
+        elif settings.promotion == "shadow":
+            self._shadow.start(trigger, version, run_id)
+            on_trial = settings.shadow_windows
+        return RetrainingOutcome(
+            trigger.id, "registered", number, promoted, shadow_windows=on_trial
+        )
+
+    # Promotion after a trial.
+
+    def follow(self, last: Window) -> str | None:
+        """Audit a challenger on trial in the windows up to the last one; say what was decided.
+
+        Called at the end of every check. Does nothing unless the policy is ``shadow``.
+        """
+        if self.config.settings.retraining.promotion != "shadow":
+            return None
+        said = self._shadow.follow(last)
+        if said is not None:
+            log.info("%s", said)
+        return said
+
+    def trial(self) -> ShadowTrial | None:
+        """Return how the challenger's trial stands, None where none is on trial."""
+        return self._shadow.trial()
+
+    def _on_trial(self) -> str:
+        if self.config.settings.retraining.promotion != "shadow":
+            return ""
+        trial = self.trial()
+        return "" if trial is None else f"a trial is still going on: {trial}"
 
     # Promotion by hand.
 
@@ -238,7 +273,7 @@ class MLflowRetrainer:
     # Rows and repair.
 
     def _state(self) -> MonitorState:
-        data = self.tracker.load_state()
+        data = self.tracker.peek_state()
         return MonitorState(self.config.identity) if data is None else MonitorState.from_dict(data)
 
     def _too_soon(self, trigger: RetrainingTrigger) -> str:
@@ -257,7 +292,9 @@ class MLflowRetrainer:
         last = {"id": trigger.id, "window_end": trigger.window_end.astimezone(UTC).isoformat()}
         self.registry.client.set_registered_model_tag(self.registry.model, _LAST, json.dumps(last))
 
-    def _rows(self, trigger: RetrainingTrigger, base: ModelVersion, state: MonitorState) -> Rows:
+    def _rows(
+        self, trigger: RetrainingTrigger, champion: ModelVersion, state: MonitorState
+    ) -> Rows:
         """Read the rows since the alerts began, and older ones if these are too few."""
         source = self.config.open_source()
         extent = source.time_range()
@@ -272,43 +309,13 @@ class MLflowRetrainer:
             if start <= extent.first:
                 break
             start, step = max(start - step, extent.first), 2 * step
-        data = source.labelled(start, trigger.window_end)
-        versions = set(data.versions) - {str(base.version), ""}
-        if versions:
-            features, probabilities = self._score(base, start, trigger.window_end)
-        else:
-            features, probabilities = data.features, data.probabilities
-        return Rows(probabilities, data.labels, features, start, trigger.window_end)
+        base = self.registry.root(champion)
+        return self.reader.read(base, start, trigger.window_end, versions=[champion])
 
-    def _score(self, base: ModelVersion, start: datetime, end: datetime) -> tuple[Any, Any]:
-        """Score logged features with the base: other versions' probabilities are not its own."""
-        with TemporaryDirectory() as folder:
-            model = fetch(self.registry.uri(base), Path(folder))
-            found = describe(model, self.config.tree, self._classes(), None)
-            columns = found["base_columns"]
-            if columns is None:
-                msg = (
-                    f"`base` version {base.version} must say which columns it reads, to score the "
-                    "rows that a recalibrated version served. Log it with a signature."
-                )
-                raise InvalidInputError(msg)
-            wanted = list(dict.fromkeys([*columns, *self.config.feature_columns]))
-            frame = self.config.open_source(features=wanted).labelled(start, end).features
-            loaded = Base(model.folder, found)
-            matrix = loaded.probabilities(loaded.answer(frame))
-            leaves = np.empty_like(matrix)
-            leaves[:, found["class_leaf"]] = matrix
-        return frame, leaves
-
-    def _classes(self) -> tuple[str, ...] | None:
-        options = self.config.settings.tracker.options()
-        given = options.get("classes")
-        return None if given is None else tuple(given)
-
-    def _find(self, rows: Rows, state: MonitorState) -> Repair:
-        settings = self.config.settings
+    def _find(self, rows: Rows, champion: ModelVersion, state: MonitorState) -> Repair:
+        bounds = self.config.settings.bounds
         groups = None if state.subgroups is None else Subgroups.from_dict(state.subgroups)
-        gate = settings.retraining.gate
+        wrapped = BASE_TAG in champion.tags
         return find_repair(
             rows.probabilities,
             rows.labels,
@@ -316,13 +323,10 @@ class MLflowRetrainer:
             utilities=self.config.utilities,
             subgroups=groups,
             features=rows.features if groups is not None and groups.columns else None,
-            gate=Gate(
-                min_huc_drop=gate.min_improvement,
-                max_log_loss_increase=gate.max_log_loss_increase,
-                max_accuracy_drop=gate.max_accuracy_drop,
-            ),
-            confidence_level=settings.bounds.confidence_level,
-            rng=settings.bounds.seed,
+            current=self.reader.replay(champion, rows) if wrapped else None,
+            gate=self.gate,
+            confidence_level=bounds.confidence_level,
+            rng=bounds.seed,
         )
 
     def _log(self, run_id: str, repair: Repair) -> None:

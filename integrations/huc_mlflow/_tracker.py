@@ -12,15 +12,14 @@ import json
 import logging
 import math
 import os
-import re
 import tempfile
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from mlflow import MlflowClient
 from mlflow.entities import Dataset, DatasetInput, Metric, RunTag
 from mlflow.exceptions import MlflowException
 
+from huc_mlflow._client import Client, masked
 from huc_mlflow._pages import report_files
 from huc_monitor.errors import HUCError
 from huc_monitor.hierarchy import LabelTree
@@ -40,9 +39,8 @@ log = logging.getLogger("huc_monitor")
 # What MLflow takes in one request.
 _MOST_METRICS = 1_000
 _MOST_TAG_CHARACTERS = 5_000
-# Name and password in an address, as in a tracking URI.
-_CREDENTIALS = re.compile(r"://[^/@\s\"]+@")
 _STATE_SLOTS = ("state/a.json", "state/b.json")
+_VERSION = "huc.model_version"
 _PAGE = 1_000
 _MOST_SLUG_CHARACTERS = 60
 
@@ -74,7 +72,7 @@ class MLflowTracker:
         experiment: str | None = None,
     ) -> None:
         self._info = info
-        self._client = MlflowClient(tracking_uri, registry_uri)
+        self._client = Client(tracking_uri, registry_uri)
         self._experiment = self._find_experiment(experiment or f"huc-monitor/{info.name}")
         self._run_id: str | None = None
         self._seen_state: str | None = None
@@ -91,12 +89,12 @@ class MLflowTracker:
         added = [key for key in impatient if key not in os.environ]
         os.environ.update({key: impatient[key] for key in added})
         try:
-            client = MlflowClient(tracking_uri, registry_uri)
+            client = Client(tracking_uri, registry_uri)
             client.search_experiments(max_results=1)
         finally:
             for key in added:
                 del os.environ[key]
-        return f"answers at {client.tracking_uri}"
+        return f"answers at {masked(client.tracking_uri)}"
 
     # Runs.
 
@@ -105,13 +103,12 @@ class MLflowTracker:
         """Id of the monitor run, made at the first use."""
         if self._run_id is None:
             settings = json.dumps(self._info.settings or {}, sort_keys=True, default=str)
-            settings = _CREDENTIALS.sub("://***@", settings)
             tags = {
                 "huc.kind": "monitor",
                 "huc.monitor": self._info.name,
                 "huc.identity": self._info.identity,
                 "huc.model": self._info.model or "",
-                "huc.settings": settings[:_MOST_TAG_CHARACTERS],
+                "huc.settings": masked(settings)[:_MOST_TAG_CHARACTERS],
                 "mlflow.note.content": f"Utility calibration of {self._info.name}, by branch.",
             }
             kept = self.find_or_make("monitor", self._info.identity, self._info.name, tags)
@@ -135,7 +132,8 @@ class MLflowTracker:
         """Find runs of this monitor by kind, and by key where one is given."""
         wanted = f"tags.`huc.kind` = '{kind}' and tags.`huc.identity` = '{self._info.identity}'"
         if key is not None:
-            wanted += f" and tags.`huc.key` = '{key}'"
+            sign = "LIKE" if key.endswith("%") else "="
+            wanted += f" and tags.`huc.key` {sign} '{key}'"
         token = None
         while True:
             page = self._client.search_runs(
@@ -159,12 +157,23 @@ class MLflowTracker:
             self._client.delete_run(run.info.run_id)
         return kept
 
+    def find(self, kind: str, key: str) -> Run | None:
+        """Return the one run of this monitor with that kind and key, if there is one."""
+        found = sorted(self._search(kind, key), key=lambda run: str(run.info.run_id))
+        return found[0] if found else None
+
     # State.
 
     def load_state(self) -> dict[str, Any] | None:
-        """Read the state that the monitor run's tag points at."""
-        pointer = self._client.get_run(self.run_id).data.tags.get("huc.state")
-        self._seen_state = pointer
+        """Read the state that the monitor run's tag points at, to go on from it."""
+        self._seen_state = self._client.get_run(self.run_id).data.tags.get("huc.state")
+        return self._state_at(self._seen_state)
+
+    def peek_state(self) -> dict[str, Any] | None:
+        """Read the state only to look: `save_state` still minds what others did meanwhile."""
+        return self._state_at(self._client.get_run(self.run_id).data.tags.get("huc.state"))
+
+    def _state_at(self, pointer: str | None) -> dict[str, Any] | None:
         if pointer is None:
             return None
         slot, digest = pointer.split(" ")
@@ -208,7 +217,7 @@ class MLflowTracker:
         }
         name = f"{record.start:%Y-%m-%d %H:%M} #{record.ordinal}"
         child = self.find_or_make("window", record.key, name, tags)
-        self._model_version = record.model_version or self._model_version
+        self._note_version(record.model_version)
         if child.data.tags.get("huc.complete") == "1":
             return
         child_id = str(child.info.run_id)
@@ -220,6 +229,12 @@ class MLflowTracker:
         for key, value in {**tags, "huc.complete": "1"}.items():
             self._client.set_tag(child_id, key, value)
         self._client.set_terminated(child_id)
+
+    def _note_version(self, version: str | None) -> None:
+        """Keep on the monitor run which version served last: reading it back costs no search."""
+        if version is not None and version != self._model_version:
+            self._client.set_tag(self.run_id, _VERSION, version)
+            self._model_version = version
 
     def _pages(self, record: WindowRecord) -> dict[str, bytes]:
         if record.audit is None:
@@ -269,6 +284,19 @@ class MLflowTracker:
         texts = (self._read(str(run.info.run_id), "record.json") for run in runs)
         return in_order(WindowRecord.from_json(text) for text in texts)
 
+    def window(self, ordinal: int) -> WindowRecord | None:
+        """Return the first complete record of one window, without reading any other."""
+        runs = [
+            run
+            for run in self._search("window", f"{ordinal:06d}-%")
+            if run.data.tags.get("huc.complete") == "1"
+        ]
+        keys = {str(run.data.tags["huc.key"]): str(run.info.run_id) for run in runs}
+        audited = sorted(key for key in keys if not key.endswith("-pending"))
+        if not audited:
+            return None
+        return WindowRecord.from_json(self._read(keys[audited[0]], "record.json"))
+
     # Alerts.
 
     def set_alert_status(self, status: str, alerts: Sequence[AlertState]) -> None:
@@ -290,11 +318,17 @@ class MLflowTracker:
             log.warning("alert status not written to model %r: %s", model, error.error_code)
 
     def _version(self) -> str | None:
-        if self._model_version is None and self._info.model is not None:
-            versions = [record.model_version for record in self.records()]
-            known = [version for version in versions if version is not None]
-            self._model_version = known[-1] if known else None
-        return self._model_version
+        """Return the version that the log named last, or else the champion."""
+        if self._info.model is None:
+            return None
+        known = self._model_version or self._client.get_run(self.run_id).data.tags.get(_VERSION)
+        if known is None:
+            try:
+                found = self._client.get_model_version_by_alias(self._info.model, "champion")
+            except MlflowException:
+                return None
+            known = str(found.version)
+        return str(known)
 
     def close(self) -> None:
         """Nothing to let go of."""

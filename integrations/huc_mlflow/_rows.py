@@ -1,0 +1,177 @@
+"""Labelled rows as the root base model predicted them: what every recalibration is fitted to.
+
+A log holds what was served. Once a recalibrated version serves, that is no longer what the base
+said, and a recalibration fitted to it would be stacked on the first. The base's probabilities come
+from where they are certain to be its own:
+
+1. the columns `columns.base_probabilities` of the log, where the configuration names them;
+2. the logged probabilities, where the base itself made all predictions of the range;
+3. the base model, which scores the logged features.
+
+Without any of these there is no honest recalibration, and `NoBaseProbabilitiesError` says so.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from pathlib import Path
+from tempfile import TemporaryDirectory
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from huc_mlflow._bases import describe, fetch
+from huc_mlflow._huc_runtime_1.base import Base
+from huc_mlflow._huc_runtime_1.model import Stage
+from huc_mlflow._registry import BASE_TAG, ID_TAG, PREVIOUS_TAG
+from huc_monitor.errors import InvalidInputError
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+    from datetime import datetime
+
+    from mlflow.entities.model_registry import ModelVersion
+
+    from huc_mlflow._registry import Registry
+    from huc_monitor.config import Config
+    from huc_monitor.sources import WindowData
+
+
+class NoBaseProbabilitiesError(InvalidInputError):
+    """Nothing says what the root base model predicted for some rows."""
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Rows:
+    """Labelled rows as the root base model predicted them, in order of time."""
+
+    probabilities: Any
+    labels: Any
+    features: Any
+    start: datetime
+    end: datetime
+
+
+class RowReader:
+    """Reads rows of a monitor's log, and replays versions on them.
+
+    Parameters
+    ----------
+    config : Config
+    registry : Registry
+    """
+
+    def __init__(self, config: Config, registry: Registry) -> None:
+        self._config = config
+        self._registry = registry
+        self._stages: dict[str, list[Stage]] = {}
+        self._loaded: dict[str, tuple[Base, dict[str, Any], TemporaryDirectory[str]]] = {}
+
+    @property
+    def classes(self) -> tuple[str, ...] | None:
+        """What the base's probability columns are, where the configuration says."""
+        given = self._config.settings.tracker.options().get("classes")
+        return None if given is None else tuple(given)
+
+    def read(
+        self,
+        base: ModelVersion,
+        start: datetime,
+        end: datetime,
+        *,
+        versions: Sequence[ModelVersion] = (),
+        as_of: datetime | None = None,
+    ) -> Rows:
+        """Read labelled rows, with the columns that the subgroups of some versions need too."""
+        needed = [name for version in versions for name in self._columns(version)]
+        wanted = list(dict.fromkeys([*self._config.feature_columns, *needed]))
+        if self._config.settings.columns.base_probabilities is not None:
+            source = self._config.open_source(features=wanted, base=True)
+            data = source.labelled(start, end, as_of=as_of)
+            if data.n:
+                return Rows(data.probabilities, data.labels, data.features, start, end)
+        data = self._config.open_source(features=wanted).labelled(start, end, as_of=as_of)
+        if self._is_by(base, data):
+            return Rows(data.probabilities, data.labels, data.features, start, end)
+        return self._scored(base, data, wanted, as_of)
+
+    def replay(self, version: ModelVersion, rows: Rows) -> Any:
+        """Recompute what a version would have answered: its stages on the base's probabilities."""
+        p = np.ascontiguousarray(rows.probabilities, dtype=np.float64)
+        for stage in self._stages_of(version):
+            p = stage.apply(p, rows.features)
+        return p
+
+    def _is_by(self, base: ModelVersion, data: WindowData) -> bool:
+        """Say whether the base made all these predictions."""
+        known = set(data.versions)
+        if known - {str(base.version), ""}:
+            return False
+        if known and "" not in known:
+            return True
+        # The log does not say who answered: the base, if no recalibration was ever champion.
+        current = self._registry.current()
+        made = self._registry.versions(f"tags.`{BASE_TAG}` = '{base.version}'")
+        promoted = any(PREVIOUS_TAG in version.tags for version in made if ID_TAG in version.tags)
+        return not promoted and BASE_TAG not in current.tags
+
+    def _scored(
+        self, base: ModelVersion, data: WindowData, wanted: list[str], as_of: datetime | None
+    ) -> Rows:
+        """Score logged features with the base: other versions' probabilities are not its own."""
+        model, found = self._base(base)
+        columns = found["base_columns"]
+        there = self._config.open_source(features=()).log.columns()
+        absent = None if columns is None else [name for name in columns if name not in there]
+        if columns is None or absent:
+            raise NoBaseProbabilitiesError(self._nothing(base, data, absent))
+        source = self._config.open_source(features=list(dict.fromkeys([*columns, *wanted])))
+        rows = source.labelled(data.start, data.end, as_of=as_of)
+        matrix = model.probabilities(model.answer(rows.features))
+        leaves = np.empty_like(matrix)
+        leaves[:, found["class_leaf"]] = matrix
+        return Rows(leaves, rows.labels, rows.features, data.start, data.end)
+
+    def _nothing(self, base: ModelVersion, data: WindowData, absent: list[str] | None) -> str:
+        others = sorted(set(data.versions) - {str(base.version), ""})
+        who = f"by version {', '.join(others)}" if others else "perhaps by a recalibrated version"
+        why = "the base does not say which columns it reads"
+        if absent:
+            why = f"the log lacks {', '.join(map(repr, absent[:5]))}, which the base reads"
+        return (
+            f"`columns.base_probabilities` must say where the log holds the probabilities of the "
+            f"base, version {base.version}: rows from {data.start:%Y-%m-%d %H:%M} to "
+            f"{data.end:%Y-%m-%d %H:%M} UTC were served {who}, and they cannot be scored, because "
+            f"{why}. Log the base's probabilities or its features."
+        )
+
+    def _columns(self, version: ModelVersion) -> list[str]:
+        return [name for stage in self._stages_of(version) for name in stage.rules.columns]
+
+    def _stages_of(self, version: ModelVersion) -> list[Stage]:
+        number = str(version.version)
+        if BASE_TAG not in version.tags:
+            return []
+        if number not in self._stages:
+            with self._registry.active(), TemporaryDirectory() as folder:
+                found = fetch(self._registry.uri(version), Path(folder))
+            for data in found.stages:
+                if list(data["tree"]["leaves"]) != list(self._config.tree.leaves):
+                    msg = (
+                        f"`tree` must have the leaves of version {number}, in the same order. "
+                        "Recalibrate the base anew after a change of the tree."
+                    )
+                    raise InvalidInputError(msg)
+            self._stages[number] = [Stage(data) for data in found.stages]
+        return self._stages[number]
+
+    def _base(self, version: ModelVersion) -> tuple[Base, dict[str, Any]]:
+        number = str(version.version)
+        if number not in self._loaded:
+            folder = TemporaryDirectory()  # kept: a model may read its files when asked
+            with self._registry.active():
+                model = fetch(self._registry.uri(version), Path(folder.name))
+                found = describe(model, self._config.tree, self.classes, None)
+                self._loaded[number] = Base(model.folder, found), found, folder
+        model_and_facts = self._loaded[number]
+        return model_and_facts[0], model_and_facts[1]
