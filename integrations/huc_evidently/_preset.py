@@ -1,0 +1,165 @@
+"""The preset: what to put into a report."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from typing import TYPE_CHECKING, Any, Optional
+from weakref import WeakKeyDictionary
+
+from evidently.core.container import MetricContainer
+from evidently.tests import lte
+
+from huc_evidently._metrics import SUMMARIES, HUCMoment, HUCSummary
+from huc_evidently._widgets import draw, nothing_to_draw
+from huc_evidently._window import BOUNDS, Question, WindowAudit
+from huc_monitor._inputs import check_utilities
+from huc_monitor.errors import InvalidInputError
+from huc_monitor.subgroups import Subgroups
+from huc_monitor.tolerance import Tolerance
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+
+    from huc_monitor.hierarchy import LabelTree
+    from huc_monitor.result import AuditResult
+    from huc_monitor.utilities import Utility
+
+
+class HUCPreset(MetricContainer):  # type: ignore[misc]
+    """Moments of every node with their bounds, tests on the tolerance, and three pictures.
+
+    A test is made for every utility, subgroup and node; it fails when the lower bound of the
+    absolute moment exceeds the tolerance, so a failed test means "surely above tolerance", for
+    all tests of a report together at the confidence level. Rows without a label are left out;
+    nodes that cannot be tested are left out too.
+
+    Parameters
+    ----------
+    tree : LabelTree
+    utilities : list of Utility, with distinct names
+    subgroups : Subgroups, optional
+        The whole population when left out.
+    tolerance : float or Tolerance, default 0.02
+        A relative one needs reference data with labels.
+    target : str, default "target"
+        Column of the label.
+    probabilities : str or dict, default "{leaf}"
+        Columns of the probabilities: a pattern, or leaf to column.
+    bounds, confidence_level, n_draws, rng
+        As in `huc_monitor.audit`; `bounds` must not be None.
+    name : str, optional
+        Tells apart several presets in one report.
+    include_tests : bool, default True
+
+    Examples
+    --------
+    >>> import pandas as pd, huc_monitor as hm
+    >>> from evidently import Report
+    >>> tree = hm.LabelTree.from_nested({"ward": ["worse", "stable"], "home": None})
+    >>> day = pd.DataFrame({"worse": [0.2] * 900, "stable": 0.3, "home": 0.5})
+    >>> day["target"] = ["worse"] * 450 + ["home"] * 450
+    >>> preset = HUCPreset(tree=tree, utilities=[hm.Payoff("risk", {"worse": -1})])
+    >>> run = Report([preset]).run(day)
+    >>> [test.name for test in run.tests_results if test.status.name == "FAIL"]
+    ['ward (risk, all): lower bound of the moment: Less or Equal 0.020']
+    """
+
+    key: str
+    name: Optional[str] = None  # noqa: UP045 - read by pydantic at run time
+    _question: Any = None
+    _kept: Any = None
+
+    def __init__(
+        self,
+        *,
+        tree: LabelTree,
+        utilities: Sequence[Utility] | Utility,
+        subgroups: Subgroups | None = None,
+        tolerance: Tolerance | float = 0.02,
+        target: str = "target",
+        probabilities: str | Mapping[str, str] = "{leaf}",
+        bounds: str = "bootstrap",
+        confidence_level: float = 0.95,
+        n_draws: int = 1000,
+        rng: int = 0,
+        name: str | None = None,
+        include_tests: bool = True,
+    ) -> None:
+        if bounds is None:
+            msg = "`bounds` must be a method: tests are made on bounds. Leave it out."
+            raise InvalidInputError(msg)
+        chosen = check_utilities(utilities)
+        groups = Subgroups.whole() if subgroups is None else subgroups
+        allowed = tolerance if isinstance(tolerance, Tolerance) else Tolerance(value=tolerance)
+        allowed.values(tree, chosen, groups)  # its names are checked here
+        options = {
+            "bounds": bounds,
+            "confidence_level": confidence_level,
+            "n_draws": n_draws,
+            "rng": rng,
+        }
+        self._question = Question(tree, chosen, groups, allowed, target, probabilities, options)
+        self._kept = WeakKeyDictionary()
+        content = [
+            tree.fingerprint,
+            [utility.to_dict() for utility in chosen],
+            groups.to_dict(),
+            allowed.to_dict(),
+            options,
+        ]
+        plain = json.dumps(content, sort_keys=True, default=str)
+        key = hashlib.sha256(plain.encode()).hexdigest()[:16]
+        super().__init__(include_tests=include_tests, key=key, name=name)
+
+    def generate_metrics(self, context: Any) -> Sequence[Any]:
+        """Audit the data once, and make a metric per utility, subgroup and bound."""
+        audits = self._audits(context)
+        if audits is None:
+            return []
+        current, _ = audits
+        metrics: list[Any] = [
+            HUCSummary(quantity=quantity, preset=self.name, tests=[], audits=audits)
+            for quantity in SUMMARIES
+        ]
+        for utility in self._question.utilities:
+            for subgroup in self._question.subgroups.names:
+                allowed = current.tolerances(utility.name, subgroup)
+                tests = {label: [lte(value)] for label, value in allowed.items()}
+                metrics += [
+                    HUCMoment(
+                        utility=utility.name,
+                        subgroup=subgroup,
+                        bound=bound,
+                        preset=self.name,
+                        tests=tests if self.include_tests and bound == "lower" else {},
+                        audits=audits,
+                    )
+                    for bound in (BOUNDS if allowed else ())
+                ]
+        return metrics
+
+    def render(self, context: Any, child_widgets: Any = None) -> list[Any]:  # noqa: ARG002
+        """Draw all metrics together: the tree, the worst moments, and a table."""
+        audits = self._audits(context)
+        return nothing_to_draw() if audits is None else draw(*audits, name=self.name)
+
+    def _audits(self, context: Any) -> tuple[WindowAudit, WindowAudit | None] | None:
+        """Return the audits of the current data and the reference; None if there is no label."""
+        current, reference = context._input_data  # noqa: SLF001 - there is no other way to it
+        tolerance = self._question.tolerance
+        before = None
+        if reference is not None and self._question.has_answer(reference.as_dataframe()):
+            before = self._audit(reference)
+        after = self._audit(current)
+        if after is None:
+            return None
+        compared = None if before is None else WindowAudit.of(before, tolerance, before)
+        return WindowAudit.of(after, tolerance, before), compared
+
+    def _audit(self, data: Any) -> AuditResult | None:
+        """Audit a data set once, however many metrics and reports ask."""
+        if data not in self._kept:
+            self._kept[data] = self._question.ask(data.as_dataframe())
+        found: AuditResult | None = self._kept[data]
+        return found

@@ -1,0 +1,158 @@
+"""The audit of one Evidently data set: its rows as an audit takes them, and a row per candidate."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from huc_monitor.audit import audit
+from huc_monitor.errors import InvalidInputError, UnknownNameError, did_you_mean
+from huc_monitor.tolerance import Tolerance, accepted
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+
+    import pandas as pd
+
+    from huc_monitor.hierarchy import LabelTree
+    from huc_monitor.result import AuditResult
+    from huc_monitor.subgroups import Subgroups
+    from huc_monitor.utilities import Utility
+
+BOUNDS = ("point", "lower", "upper")
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Question:
+    """What is asked of every data set; the arguments of `HUCPreset`."""
+
+    tree: LabelTree
+    utilities: tuple[Utility, ...]
+    subgroups: Subgroups
+    tolerance: Tolerance
+    target: str
+    probabilities: str | Mapping[str, str]
+    options: Mapping[str, Any]
+
+    def column(self, leaf: str) -> str:
+        """Name of the column with a leaf's probability."""
+        if isinstance(self.probabilities, str):
+            return self.probabilities.replace("{leaf}", leaf)
+        return self.probabilities[leaf]
+
+    def columns(self) -> list[str]:
+        """Name the columns a data set must have."""
+        probabilities = [self.column(leaf) for leaf in self.tree.leaves]
+        return [self.target, *probabilities, *self.subgroups.columns]
+
+    def has_answer(self, frame: pd.DataFrame) -> bool:
+        """Whether a data set has all columns and at least one label: a reference may have none."""
+        if not set(self.columns()) <= set(frame.columns):
+            return False
+        return bool(frame[self.target].notna().any())
+
+    def ask(self, frame: pd.DataFrame) -> AuditResult | None:
+        """Audit the labelled rows of a data set; None if it has no label."""
+        for name in self.columns():
+            if name not in frame.columns:
+                msg = (
+                    f"`current_data` must have the column {name!r}; it has none of that name. "
+                    f"{did_you_mean(name, [str(column) for column in frame.columns])}"
+                )
+                raise UnknownNameError(msg)
+        rows = frame[frame[self.target].notna()].reset_index(drop=True)
+        if rows.empty:
+            return None
+        leaves = self.tree.leaves
+        probabilities = rows[[self.column(leaf) for leaf in leaves]].to_numpy(dtype=np.float64)
+        return audit(
+            probabilities,
+            rows[self.target].astype(str).to_numpy(),
+            tree=self.tree,
+            utilities=list(self.utilities),
+            subgroups=self.subgroups,
+            features=rows,
+            **self.options,
+        )
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class WindowAudit:
+    """An audit with a row per candidate: its names, bounds, tolerance, level and label."""
+
+    result: AuditResult
+    frame: pd.DataFrame
+
+    @classmethod
+    def of(
+        cls, result: AuditResult, tolerance: Tolerance, reference: AuditResult | None
+    ) -> WindowAudit:
+        """Compare every candidate with its tolerance."""
+        frame = result.to_frame()
+        allowed = None
+        if tolerance.relative:
+            if reference is None:
+                msg = (
+                    "`reference_data` must be given with labels: the tolerance is relative to it. "
+                    "Pass it to `run`, or use an absolute tolerance."
+                )
+                raise InvalidInputError(msg)
+            allowed = reference.candidates.moment
+        values = tolerance.values(result.tree, result.utilities, result.subgroups)
+        frame["tolerance"] = accepted(values, frame["moment"].to_numpy(), allowed)
+        frame["point"] = frame["moment"].abs()
+        frame["level"] = np.select(
+            [frame["lower"] > frame["tolerance"], frame["point"] > frame["tolerance"]],
+            ["critical", "warning"],
+            "ok",
+        )
+        labels = node_labels(result.tree.branches)
+        frame["label"] = [labels[node] for node in frame["node"]]
+        # A bound that is not a number fails every test and is not JSON; nobody is in an empty
+        # subgroup to be wronged.
+        bounded = np.isfinite(frame[list(BOUNDS)].to_numpy(dtype=np.float64)).all(axis=1)
+        frame["testable"] = bounded & (frame["n_in_subgroup"] > 0)
+        return cls(result, frame)
+
+    def values(self, utility: str, subgroup: str, bound: str) -> dict[str, float]:
+        """Return one number per node, by label."""
+        chosen = self._of(utility, subgroup)
+        return dict(zip(chosen["label"], chosen[bound].astype(float), strict=True))
+
+    def tolerances(self, utility: str, subgroup: str) -> dict[str, float]:
+        """Return what is accepted of each node, by label."""
+        chosen = self._of(utility, subgroup)
+        return dict(zip(chosen["label"], chosen["tolerance"].astype(float), strict=True))
+
+    def _of(self, utility: str, subgroup: str) -> pd.DataFrame:
+        frame = self.frame
+        return frame[
+            frame["testable"] & (frame["utility"] == utility) & (frame["subgroup"] == subgroup)
+        ]
+
+
+def node_labels(nodes: Sequence[str]) -> dict[str, str]:
+    """Name nodes so that Evidently does not take them for numbers.
+
+    Examples
+    --------
+    >>> node_labels(["attack", "404"])
+    {'attack': 'attack', '404': 'node 404'}
+    """
+    labels = {}
+    for node in nodes:
+        label = node
+        while _is_number(label) or (label != node and label in nodes):
+            label = f"node {label}"
+        labels[node] = label
+    return labels
+
+
+def _is_number(text: str) -> bool:
+    try:
+        int(text)
+    except ValueError:
+        return False
+    return True
