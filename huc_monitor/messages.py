@@ -80,8 +80,12 @@ def compose(
     monitor: str,
     identity: str,
     until: datetime,
+    status: str | None = None,
 ) -> Message | None:
     """Group what a check has to tell into one message; None if there is nothing.
+
+    `status` is where the monitor stands after the check: a message may speak of resolved alerts
+    alone while others stay open.
 
     Of several steps of one alert the last one is told, if any of them is to be announced. The
     largest findings come first, and after five of a kind the rest is counted.
@@ -108,6 +112,7 @@ def compose(
         "monitor": monitor,
         "identity": identity,
         "until": until.isoformat(),
+        "status": status,
         "transitions": [step.to_dict() for step in latest.values()],
         "drift": [item.to_dict() for item in drift],
         "notes": list(notes),

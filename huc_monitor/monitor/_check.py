@@ -30,7 +30,7 @@ from huc_monitor.monitor._ahead import ReadAhead
 from huc_monitor.monitor._examine import Examination, Reference, reconcile
 from huc_monitor.monitor._rows import RowCache, decompose_each
 from huc_monitor.monitor._state import MonitorState, Visited
-from huc_monitor.notifying import Message
+from huc_monitor.notifying import Message, deliver
 from huc_monitor.records import DriftFinding, WindowRecord
 from huc_monitor.sequential import EDetector
 from huc_monitor.sources import RowCounts, TooManyBadRowsError
@@ -459,6 +459,7 @@ class Check:
                 monitor=self.parts.name,
                 identity=self.parts.identity,
                 until=state.until,
+                status=state.status,
             )
             state.transitions, state.drift, state.notes, state.until = [], [], [], None
         if self.message is not None and self.parts.notifiers:
@@ -468,31 +469,12 @@ class Check:
         if state.status != state.published:
             self.tracker.set_alert_status(state.status, state.open_alerts)
             state.published = state.status
-        self._send()
+        state.messages = deliver(state.messages, self.parts.notifiers)
+        self._save_if_changed()  # what was delivered is not sent again by a check that dies later
         self._export()
         self._retrain()
         self._follow()
         self._save_if_changed()
-
-    def _send(self) -> None:
-        unsent = []
-        for entry in self.state.messages:
-            message = Message.from_dict(entry["message"])
-            left = [name for name in entry["left"] if not self._sent(name, message)]
-            if left:
-                unsent.append({"message": entry["message"], "left": left})
-        self.state.messages = unsent
-
-    def _sent(self, name: str, message: Message) -> bool:
-        notifier = self.parts.notifiers.get(name)
-        if notifier is None:
-            return True  # the channel is gone, and nobody listens there
-        try:
-            notifier.send(message)
-        except Exception:  # a channel that fails must not fail a check
-            log.warning("message not sent; it is kept for the next check", exc_info=True)
-            return False
-        return True
 
     def _export(self) -> None:
         """Show where things stand; who did not get all of it gets all of it the next time."""
