@@ -1,0 +1,208 @@
+"""From records to series: which there are, and which are left out when there are too many.
+
+A label costs: Prometheus keeps every combination of values as a series of its own. A tree of 500
+nodes with 10 subgroups and 5 utilities has 25,000 candidates, so only the worst have series of
+their own, and the others are summed up in a few.
+"""
+
+from __future__ import annotations
+
+import math
+import time
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any
+
+from huc_monitor.errors import InvalidInputError
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Mapping, Sequence
+
+    from huc_monitor.exporting import Standing
+    from huc_monitor.records import WindowRecord
+    from huc_monitor.tracking import MonitorInfo
+
+LEVELS = {None: 0, "ok": 0, "warning": 1, "critical": 2}
+STATUSES = ("audited", "empty", "thin", "failed")
+DRIFT = ("branch", "scores", "subgroup")
+_OF_CANDIDATE = ("utility", "subgroup", "node")
+
+# Name to help text and labels besides `monitor`.
+CHECK: dict[str, tuple[str, tuple[str, ...]]] = {
+    "huc_last_check_timestamp_seconds": ("When the last check ended.", ()),
+    "huc_status": ("Of all open alerts: 0 ok, 1 warning, 2 critical.", ()),
+    "huc_alerts": ("Open alerts.", ("level",)),
+    "huc_unsent_messages": ("Messages that could not be delivered yet.", ()),
+}
+WINDOW: dict[str, tuple[str, tuple[str, ...]]] = {
+    "huc_window_info": ("The newest window.", ("model", "model_version", "identity")),
+    "huc_window_ordinal": ("Number of the newest window, from 1.", ()),
+    "huc_window_end_timestamp_seconds": ("End of the newest window.", ()),
+    "huc_window_status": ("1 for what became of the newest window.", ("status",)),
+    "huc_window_predictions": ("Predictions in it.", ()),
+    "huc_window_labelled": ("Predictions in it that have a label.", ()),
+    "huc_window_coverage_ratio": ("Share of its predictions that have a label.", ()),
+    "huc_window_quarantined": ("Rows of it that were set aside as unusable.", ()),
+    "huc_window_drifted": ("What moved away from the reference.", ("kind",)),
+    "huc_largest_moment": ("HUC: largest absolute moment of any branch.", ()),
+    "huc_largest_moment_lower": ("Lower confidence bound of HUC.", ()),
+    "huc_largest_moment_upper": ("Upper confidence bound of HUC.", ()),
+    "huc_summed_moment": ("UC: largest absolute moment after summing over branches.", ()),
+    "huc_detector_evidence_ratio": ("Evidence of the e-detector; 1 is an alarm.", ()),
+    "huc_candidates": ("Candidates (utility, subgroup, branch) of the newest audit.", ()),
+    "huc_rest_candidates": ("Candidates without series of their own.", ()),
+    "huc_rest_largest_moment": ("Largest absolute moment among them.", ()),
+    "huc_rest_largest_moment_lower": ("Largest lower bound among them.", ()),
+    "huc_rest_largest_ratio": ("Largest absolute moment over tolerance among them.", ()),
+}
+CANDIDATE: dict[str, tuple[str, tuple[str, ...]]] = {
+    "huc_moment": ("Moment in utility; negative: predictions overstate.", _OF_CANDIDATE),
+    "huc_moment_lower": ("Lower confidence bound of the absolute moment.", _OF_CANDIDATE),
+    "huc_moment_upper": ("Upper confidence bound of the absolute moment.", _OF_CANDIDATE),
+    "huc_moment_tolerance": ("What is accepted of it.", _OF_CANDIDATE),
+    "huc_moment_alert": ("Its alert: 0 none, 1 warning, 2 critical.", _OF_CANDIDATE),
+}
+# How many series the others make, at most: one each, or one per value of a label.
+N_FIXED = len(CHECK) + 1 + len(WINDOW) + len(STATUSES) - 1 + len(DRIFT) - 1
+
+
+@dataclass(slots=True)
+class Family:
+    """One metric: its name, help and samples."""
+
+    name: str
+    help: str
+    labels: tuple[str, ...]
+    samples: list[tuple[tuple[str, ...], float]] = field(default_factory=list)
+
+
+def check_limit(max_series: Any) -> int:
+    """Return a limit that leaves room for at least one candidate."""
+    least = N_FIXED + len(CANDIDATE)
+    if not isinstance(max_series, int) or isinstance(max_series, bool) or max_series < least:
+        msg = f"`max_series` must be a whole number of at least {least}; got {max_series!r}."
+        raise InvalidInputError(msg)
+    return max_series
+
+
+def check_families(info: MonitorInfo, standing: Standing) -> list[Family]:
+    """Return the series that every check renews."""
+    families = _Families(CHECK, info.name)
+    families.add("huc_last_check_timestamp_seconds", time.time())
+    families.add("huc_status", LEVELS[standing.status])
+    for level in ("warning", "critical"):
+        families.add("huc_alerts", sum(alert.level == level for alert in standing.alerts), level)
+    families.add("huc_unsent_messages", standing.n_unsent)
+    return families.made
+
+
+def window_families(
+    info: MonitorInfo, records: Sequence[WindowRecord], standing: Standing, *, max_series: int
+) -> list[Family] | None:
+    """Return the series of the newest window and the newest audit; None without a window."""
+    records = [record for record in records if record.status != "pending"]
+    if not records:
+        return None
+    newest = max(records, key=lambda record: (record.ordinal, record.revision))
+    families = _Families(WINDOW, info.name)
+    _add_window(families, info, newest)
+    candidates = _Families(CANDIDATE, info.name)
+    audited = [record for record in records if record.audit is not None]
+    if audited:
+        record = max(audited, key=lambda record: (record.ordinal, record.revision))
+        room = (max_series - N_FIXED) // len(CANDIDATE)
+        _add_audit(families, candidates, record, standing, room)
+    return [*families.made, *candidates.made]
+
+
+class _Families:
+    """Collects samples of described metrics."""
+
+    def __init__(self, described: Mapping[str, tuple[str, tuple[str, ...]]], monitor: str) -> None:
+        self._monitor = monitor
+        self._by_name = {
+            name: Family(name, text, ("monitor", *labels))
+            for name, (text, labels) in described.items()
+        }
+
+    @property
+    def made(self) -> list[Family]:
+        return [family for family in self._by_name.values() if family.samples]
+
+    def add(self, name: str, value: float | None, *labels: str | None) -> None:
+        """Add a sample, unless its value is not known."""
+        if value is not None and not math.isnan(value):
+            names = (self._monitor, *(label or "" for label in labels))
+            self._by_name[name].samples.append((names, float(value)))
+
+
+def _add_window(families: _Families, info: MonitorInfo, record: WindowRecord) -> None:
+    families.add("huc_window_info", 1, info.model, record.model_version, info.identity)
+    families.add("huc_window_ordinal", record.ordinal)
+    families.add("huc_window_end_timestamp_seconds", record.end.timestamp())
+    for status in STATUSES:
+        families.add("huc_window_status", record.status == status, status)
+    families.add("huc_window_predictions", record.n_predictions)
+    families.add("huc_window_labelled", record.n_labelled)
+    families.add("huc_window_coverage_ratio", record.coverage)
+    families.add("huc_window_quarantined", record.n_quarantined)
+    for kind in DRIFT:
+        moved = sum(item.drifted and item.kind == kind for item in record.drift)
+        families.add("huc_window_drifted", moved, kind)
+    if record.detector is not None:
+        value, threshold = record.detector["value"], record.detector["threshold"]
+        # A value too large for a number is kept as none at all.
+        ratio = math.inf if value is None else value / threshold
+        families.add("huc_detector_evidence_ratio", ratio)
+
+
+def _add_audit(
+    families: _Families,
+    candidates: _Families,
+    record: WindowRecord,
+    standing: Standing,
+    room: int,
+) -> None:
+    audit: Any = record.audit
+    families.add("huc_largest_moment", audit["huc"])
+    families.add("huc_largest_moment_lower", audit["huc_lower"])
+    families.add("huc_largest_moment_upper", audit["huc_upper"])
+    families.add("huc_summed_moment", audit["uc"])
+    levels = {alert.candidate: LEVELS[alert.level] for alert in standing.alerts}
+    rows = []
+    for row, tolerance in zip(audit["candidates"], record.tolerances, strict=True):
+        names = (row["utility"], row["subgroup"], row["node"])
+        rows.append((levels.get(names, 0), _ratio(abs(row["moment"]), tolerance), row, tolerance))
+    families.add("huc_candidates", len(rows))
+    # Open alerts first, then by how far they exceed their tolerance.
+    rows.sort(key=lambda item: (-item[0], -item[1]))
+    for level, _, row, tolerance in rows[:room]:
+        names = (row["utility"], row["subgroup"], row["node"])
+        candidates.add("huc_moment", row["moment"], *names)
+        candidates.add("huc_moment_lower", row["lower"], *names)
+        candidates.add("huc_moment_upper", row["upper"], *names)
+        candidates.add("huc_moment_tolerance", tolerance, *names)
+        candidates.add("huc_moment_alert", level, *names)
+    _add_rest(families, rows[room:])
+
+
+def _add_rest(families: _Families, rows: Iterable[tuple[int, float, Any, float]]) -> None:
+    rest = list(rows)
+    lowers = [row["lower"] for _, _, row, _ in rest if row["lower"] is not None]
+    families.add("huc_rest_candidates", len(rest))
+    sizes = (abs(row["moment"]) for _, _, row, _ in rest)
+    families.add("huc_rest_largest_moment", max(sizes, default=0.0))
+    families.add("huc_rest_largest_moment_lower", max(lowers, default=0.0))
+    families.add("huc_rest_largest_ratio", max((ratio for _, ratio, _, _ in rest), default=0.0))
+
+
+def _ratio(size: float, tolerance: float) -> float:
+    """Size over tolerance, also where nothing is tolerated.
+
+    Examples
+    --------
+    >>> _ratio(0.04, 0.02), _ratio(0.0, 0.0), _ratio(0.01, 0.0)
+    (2.0, 0.0, inf)
+    """
+    if size == 0:
+        return 0.0
+    return size / tolerance if tolerance > 0 else math.inf
