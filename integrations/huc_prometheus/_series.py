@@ -174,7 +174,7 @@ def _add_audit(
         rows.append((levels.get(names, 0), _ratio(abs(row["moment"]), tolerance), row, tolerance))
     families.add("huc_candidates", len(rows))
     # Open alerts first, then by how far they exceed their tolerance.
-    rows.sort(key=lambda item: (-item[0], -item[1]))
+    rows.sort(key=lambda item: (-item[0], -item[1], -abs(item[2]["moment"])))
     for level, _, row, tolerance in rows[:room]:
         names = (row["utility"], row["subgroup"], row["node"])
         candidates.add("huc_moment", row["moment"], *names)
