@@ -323,6 +323,12 @@ class Registry:
             if held is not None and held["ticket"] == ticket:
                 self.client.delete_registered_model_tag(self.model, _LEASE_TAG)
 
+    def release(self, owner: str) -> None:
+        """End a lease that a process left when it died after its work was done."""
+        held = self._lease()
+        if held is not None and held["owner"] == owner:
+            self.client.delete_registered_model_tag(self.model, _LEASE_TAG)
+
     def _take(self, owner: str, ticket: str, seconds: float) -> None:
         self._refuse_if_taken(owner)
         mine = {"owner": owner, "ticket": ticket, "expires": time.time() + seconds}

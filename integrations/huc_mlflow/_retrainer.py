@@ -162,6 +162,7 @@ class MLflowRetrainer:
         )
         done = run.data.tags.get(_DONE)
         if done is not None:
+            self.registry.release(trigger.id)
             return RetrainingOutcome.from_json(done)
         run_id = str(run.info.run_id)
         with self.registry.lease(trigger.id):

@@ -92,7 +92,8 @@ class Shadow:
         version, run = found
         trial = ShadowTrial.from_json(run.data.tags[SHADOW])
         now = str(self._registry.current().version)
-        if trial.result == "running" and now == trial.champion and trial.upto >= last.ordinal:
+        waits = trial.result == "running" and not trial.is_complete and now == trial.champion
+        if waits and trial.upto >= last.ordinal:
             return None
         with self._registry.lease(version.tags[ID_TAG]):
             if trial.result == "running":

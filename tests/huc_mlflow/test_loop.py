@@ -24,8 +24,18 @@ ROWS = 900
 class World:
     """A deployment: each day the champion answers, and its answers and the labels are logged."""
 
-    def __init__(self, story, folder, uri, *, promotion="gate", enabled=True, name="triage"):
-        self.story, self.folder, self.name = story, folder, name
+    def __init__(
+        self,
+        story,
+        folder,
+        uri,
+        *,
+        promotion="gate",
+        enabled=True,
+        name="triage",
+        logs=("features", "version"),
+    ):
+        self.story, self.folder, self.name, self.logs = story, folder, name, logs
         (folder / "log").mkdir()
         (folder / "tree.json").write_text(json.dumps(story.tree.to_dict()))
         self.settings = {
@@ -49,9 +59,17 @@ class World:
             },
             "tracker": {"name": "mlflow", "settings": {"tracking_uri": uri}},
         }
+        if "version" not in logs:
+            del self.settings["columns"]["model_version"]
+        if "base" in logs:
+            self.settings["columns"]["base_probabilities"] = "base_{leaf}"
         self.config = folder / "huc.yaml"
-        self.config.write_text(yaml.safe_dump(self.settings))
+        self.configure()
         self.day = 0
+
+    def configure(self, **retraining):
+        self.settings["retraining"].update(retraining)
+        self.config.write_text(yaml.safe_dump(self.settings))
 
     def champion(self):
         return huc_mlflow.Registry(self.name).current()
@@ -65,15 +83,20 @@ class World:
         if version.tags.get("huc.base_version"):
             p = model.predict(frame, {"predict_method": "predict_proba"})
         else:
-            forest = self.story.forest
-            p = pd.DataFrame(forest.predict_proba(frame[FEATURES]), columns=forest.classes_)
+            p = self.base(frame)
         start = DAY + timedelta(days=self.day - 1)
         seconds = np.arange(ROWS) * (86_400 / ROWS)
-        log = pd.concat([frame, p], axis=1)
+        log = pd.concat([frame if "features" in self.logs else frame[["sex"]], p], axis=1)
+        if "base" in self.logs:
+            log = pd.concat([log, self.base(frame).add_prefix("base_")], axis=1)
         log["at"] = pd.to_datetime(start) + pd.to_timedelta(seconds, unit="s")
         log["label"], log["version"] = labels, str(version.version)
         log["id"] = np.arange(ROWS) + self.day * ROWS
         log.to_parquet(self.folder / "log" / f"{self.day:03d}.parquet")
+
+    def base(self, frame):
+        forest = self.story.forest
+        return pd.DataFrame(forest.predict_proba(frame[FEATURES]), columns=forest.classes_)
 
     @property
     def now(self):
