@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+import warnings
 from typing import TYPE_CHECKING, Any, Final
 
 from huc_monitor.errors import InvalidInputError, MissingExtraError
@@ -49,7 +50,9 @@ class AppriseNotifier:
         self._min_level = check_level(min_level)
         self._url = url
         self._redactor = Redactor(url)
-        self._service()
+        with warnings.catch_warnings():  # apprise loads all its plugins now, some of them old
+            warnings.simplefilter("ignore", DeprecationWarning)
+            self._service()
 
     def __repr__(self) -> str:
         """Leave out the address."""
@@ -61,9 +64,9 @@ class AppriseNotifier:
             return
         service = self._service()
         self._adapt(service, message)
-        sender = self._apprise.Apprise(asset=service.asset)
-        sender.add(service)
         with listening() as said:
+            sender = self._apprise.Apprise(asset=service.asset)
+            sender.add(service)
             try:
                 is_sent = sender.notify(
                     body=message.text,
@@ -81,14 +84,14 @@ class AppriseNotifier:
 
     def _service(self) -> Any:
         """Make the plugin anew: an old one would wait between messages, and remembers them."""
-        asset = self._apprise.AppriseAsset(
-            app_id="huc-monitor",
-            app_desc="huc-monitor",
-            async_mode=False,
-            secure_logging=True,
-            storage_mode=self._apprise.PersistentStoreMode.MEMORY,
-        )
         with listening():
+            asset = self._apprise.AppriseAsset(
+                app_id="huc-monitor",
+                app_desc="huc-monitor",
+                async_mode=False,
+                secure_logging=True,
+                storage_mode=self._apprise.PersistentStoreMode.MEMORY,
+            )
             service = self._apprise.Apprise.instantiate(self._url, asset=asset)
         if service is None:
             scheme = self._url.partition("://")[0]

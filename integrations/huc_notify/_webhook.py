@@ -153,9 +153,9 @@ def _retry_after(text: str | None) -> float:
 
 def _check_url(url: str) -> str:
     try:
-        parts = urlsplit(url)
+        parts = urlsplit(url if isinstance(url, str) else "")
         _ = parts.port
-    except (TypeError, ValueError, AttributeError):
+    except ValueError:
         parts = urlsplit("")
     is_plain = isinstance(url, str) and url.isascii() and url.isprintable() and " " not in url
     has_user = "@" in parts.netloc
