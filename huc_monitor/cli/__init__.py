@@ -14,6 +14,7 @@ import typer
 
 from huc_monitor import __version__
 from huc_monitor.cli import audit, check, demo, doctor, init, plan, report, status, versions, watch
+from huc_monitor.cli.logs import LogFormat, choose, start_logging, tell_error
 from huc_monitor.errors import HUCError
 
 if TYPE_CHECKING:
@@ -48,6 +49,14 @@ def _print_version(wanted: bool) -> None:
         raise typer.Exit
 
 
+def _choose_log(form: LogFormat) -> LogFormat:
+    # Here and not in the body below, so that an unknown command is told in the same form.
+    choose(form)
+    if form == "json":
+        start_logging(form)
+    return form
+
+
 @app.callback()
 def _options(
     version: Annotated[
@@ -56,6 +65,15 @@ def _options(
             "--version", help="Print the version.", callback=_print_version, is_eager=True
         ),
     ] = False,
+    log_format: Annotated[
+        LogFormat,
+        typer.Option(
+            envvar="HUC_MONITOR_LOG_FORMAT",
+            callback=_choose_log,
+            is_eager=True,
+            help="Form of the log on standard error; json is one object per line.",
+        ),
+    ] = "text",
 ) -> None:
     """Say which branch of a label tree costs utility, for whom, and how surely.
 
@@ -67,6 +85,7 @@ def _options(
 
 def main(arguments: Sequence[str] | None = None) -> int:
     """Run one command and return its exit code; errors become one line on standard error."""
+    choose("text")
     try:
         code = app(args=arguments, prog_name="huc-monitor", standalone_mode=False)
         sys.stdout.flush()
@@ -84,7 +103,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         # Left to Python this would end with exit code 1, which means an alert.
         if os.environ.get("HUC_MONITOR_DEBUG"):
             raise
-        print(f"huc-monitor: {_one_line(error)}", file=sys.stderr)  # noqa: T201 - the command's voice
+        tell_error(_one_line(error))
         return ERROR
     return code if isinstance(code, int) else 0
 

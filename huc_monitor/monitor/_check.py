@@ -540,12 +540,15 @@ def _ints(values: Any) -> Ints:
 
 def _summary(record: WindowRecord) -> dict[str, Any]:
     return {
-        "window": record.window_id,
-        "ordinal": record.ordinal,
-        "start": record.start.isoformat(),
-        "revision": record.revision,
-        "status": record.status,
-        "n_labelled": record.n_labelled,
-        "huc": None if record.audit is None else record.audit["huc"],
-        "level": record.level,
+        "event": "window_checked",
+        "monitor": record.monitor,
+        "window.id": record.window_id,
+        "window.ordinal": record.ordinal,
+        "window.start": record.start.isoformat(),
+        "window.end": record.end.isoformat(),
+        "window.revision": record.revision,
+        "window.status": record.status,
+        "labels": record.n_labelled,
+        "value": None if record.audit is None else record.audit["huc"],
+        "alert.level": record.level,
     }

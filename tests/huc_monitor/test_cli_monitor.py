@@ -137,8 +137,8 @@ def test_the_log_is_json_if_asked(fresh, capsys):
         capsys, "check", "--config", fresh("good"), "--now", NOW, "--log-format", "json"
     )
     lines = [json.loads(line) for line in err.splitlines()]
-    assert [line["ordinal"] for line in lines] == [1, 2, 3, 4, 5]
-    assert {"time", "level", "message", "huc", "status"} <= lines[0].keys()
+    assert [line["fields"]["huc.window.ordinal"] for line in lines] == [1, 2, 3, 4, 5]
+    assert {line["event"] for line in lines} == {"huc.window_checked"}
 
 
 def test_status_shows_windows_and_open_alerts(fresh, capsys):
