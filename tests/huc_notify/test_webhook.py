@@ -38,7 +38,7 @@ def test_a_message_arrives_signed_with_its_key():
     assert verify(got.body, got.headers, SECRET) == MESSAGE
 
 
-@pytest.mark.parametrize("answer", [408, 409, 425, 429, 500, 502, 503, 504, "drop"])
+@pytest.mark.parametrize("answer", [409, 429, 503, "drop"])
 def test_a_receiver_in_trouble_is_tried_again_with_the_same_key(answer):
     with Receiver(answer) as receiver:
         notifier(receiver).send(MESSAGE)
@@ -62,11 +62,11 @@ def test_pauses_grow_and_end_with_the_budget():
 
 def test_retry_after_is_honoured_as_seconds_and_as_a_date():
     for seconds in (True, False):
-        date = format_datetime(datetime.now(UTC) + timedelta(seconds=3), usegmt=True)
-        with Receiver((429, [("Retry-After", "2" if seconds else date)])) as receiver:
+        date = format_datetime(datetime.now(UTC) + timedelta(seconds=2), usegmt=True)
+        with Receiver((429, [("Retry-After", "1" if seconds else date)])) as receiver:
             notifier(receiver).send(MESSAGE)
         waited = receiver.got[1].at - receiver.got[0].at
-        assert waited >= (2.0 if seconds else 1.9), "a date has no fractions of a second"
+        assert waited >= (1.0 if seconds else 0.9), "a date has no fractions of a second"
 
 
 def test_a_receiver_that_asks_for_an_hour_is_left_alone():

@@ -37,11 +37,14 @@ def warm_up() -> None:
         detector.update(p, labels)
 
 
-def start_checks(config: str, times: list[str]) -> int:
+def start_checks(config: str, times: list[str], *, after: int | None = None) -> int:
+    """Fork a process that checks; with `after`, once something can be read from that pipe."""
     child = os.fork()
     if child:
         return child
     try:
+        if after is not None:
+            os.read(after, 1)
         for now in times:
             open_monitor(config).check(now, wait=30)
     except BaseException as error:  # noqa: BLE001 - the parent only sees the exit code
