@@ -53,6 +53,8 @@ class HUCMoment(ByLabelMetric):  # type: ignore[misc]
 class HUCMomentCalculation(ByLabelCalculation[HUCMoment]):  # type: ignore[misc]
     """Reads one column of an audit."""
 
+    _config: MetricConfig | None = None
+
     def calculate(self, context: Any, current_data: Any, reference_data: Any) -> Any:  # noqa: ARG002
         """Return the numbers of the current data, and of the reference if it was audited."""
         current, reference = _audits_of(self.metric)
@@ -76,7 +78,9 @@ class HUCMomentCalculation(ByLabelCalculation[HUCMoment]):  # type: ignore[misc]
 
     def to_metric_config(self) -> MetricConfig:
         """Leave out the tests: every node's value would repeat those of all nodes."""
-        return _without_tests(super().to_metric_config())
+        if self._config is None:
+            self._config = _without_tests(super().to_metric_config())
+        return self._config
 
 
 class HUCSummary(SingleValueMetric):  # type: ignore[misc]
