@@ -8,13 +8,14 @@ whole line and the chosen run of bins.
 from __future__ import annotations
 
 import numpy as np
-from numba import njit
+
+from huc_monitor._kernels._compile import entry, loop
 
 # A factor lies in [1/2, 3/2], so this many of them neither overflow nor vanish.
 FOLD = 512
 
 
-@njit(nogil=True, cache=True)
+@loop
 def bin_of(edges, score):
     """Count the edges that are not above the score; equal scores share a bin."""
     lo = 0
@@ -28,7 +29,7 @@ def bin_of(edges, score):
     return lo
 
 
-@njit(nogil=True, cache=True)
+@entry
 def log_growth(scores, labels, contributions, weights, paths, edges, runs, stakes, out):
     """Add to out[j, side, place, k] the sum over rows of log(1 +- stakes[j, k] * c * contribution).
 
@@ -70,7 +71,7 @@ def log_growth(scores, labels, contributions, weights, paths, edges, runs, stake
                         product[j, side, place, k] = 1.0
 
 
-@njit(nogil=True, cache=True)
+@loop
 def add_to_bins(scores, labels, contributions, weights, paths, edges, sums):
     """Add every row's contribution, times its weight, to sums[j, bin]."""
     n_groups = weights.shape[0]
@@ -85,7 +86,7 @@ def add_to_bins(scores, labels, contributions, weights, paths, edges, sums):
                 sums[c * n_slots + slot, at] += weights[c, i] * contributions[i, d]
 
 
-@njit(nogil=True, cache=True)
+@loop
 def best_runs(sums, n_bins, runs):
     """Run of bins with the largest sum, and with the smallest; all bins where there is none."""
     for j in range(sums.shape[0]):

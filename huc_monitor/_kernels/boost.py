@@ -7,14 +7,15 @@ usually changes few rows.
 from __future__ import annotations
 
 import numpy as np
-from numba import njit
 
+from huc_monitor._kernels._compile import entry, loop
 from huc_monitor._kernels.boost_scan import LABEL_MASK, VALUES, WHO
 from huc_monitor._kernels.branches import (
     assess,
     branch_direction,
     descend,
     leaf_direction,
+    pay_for_truth,
     reports_node,
     split,
     tilt,
@@ -37,12 +38,12 @@ from huc_monitor._kernels.decompose import (
 )
 
 
-@njit(nogil=True, cache=True, error_model="numpy")
+@loop
 def _place(i, n_edges):
     return np.uintp(i * n_edges)
 
 
-@njit(nogil=True, cache=True, error_model="numpy")
+@entry
 def start_state(block, mix, tree, state, at):
     """Branch probabilities of a block of rows, written as rows at.. of the state."""
     n_leaves = block.shape[1]
@@ -50,6 +51,12 @@ def start_state(block, mix, tree, state, at):
     p = np.empty((n_leaves, LANES))
     pi = np.empty((tree.start.shape[0], LANES))
     q = np.empty((n_edges, LANES))
+    _start_state(block, mix, tree, state, at, p, pi, q)
+
+
+@loop
+def _start_state(block, mix, tree, state, at, p, pi, q):
+    n_edges = tree.child_code.shape[0]
     for lo in range(0, block.shape[0], LANES):
         load_lanes(block, lo, mix, p)
         reach(p, tree, pi)
@@ -60,7 +67,7 @@ def start_state(block, mix, tree, state, at):
                 state[place + np.uintp(e)] = q[e, b]
 
 
-@njit(nogil=True, cache=True, error_model="numpy")
+@loop
 def _gather(state, rows, lo, tree, branches, at, q):
     """Load the edges of some branches for rows lo..lo+15; a short group repeats its last row."""
     last = rows.shape[0] - 1
@@ -75,7 +82,7 @@ def _gather(state, rows, lo, tree, branches, at, q):
                 q[e, b] = state[at[b] + shift]
 
 
-@njit(nogil=True, cache=True, error_model="numpy")
+@entry
 def leaf_rows(state, rows, tree, branches, out):
     """Leaf probabilities of some rows, shape (len(rows), K)."""
     n_leaves = out.shape[1]
@@ -83,6 +90,12 @@ def leaf_rows(state, rows, tree, branches, out):
     pi = np.ones((tree.start.shape[0], LANES))
     q = np.empty((tree.child_code.shape[0], LANES))
     at = np.empty(LANES, dtype=np.uintp)
+    _leaf_rows(state, rows, tree, branches, out, p, pi, q, at)
+
+
+@loop
+def _leaf_rows(state, rows, tree, branches, out, p, pi, q, at):
+    n_leaves = out.shape[1]
     for lo in range(0, rows.shape[0], LANES):
         _gather(state, rows, lo, tree, branches, at, q)
         descend(q, tree, branches, 0, branches.shape[0], p, pi)
@@ -91,7 +104,7 @@ def leaf_rows(state, rows, tree, branches, out):
                 out[lo + b, k] = p[k, b]
 
 
-@njit(nogil=True, cache=True, error_model="numpy")
+@loop
 def _report_mean_at(start, stop, mass, places, amounts, b):
     """One lane of `report_means`, without branches that a processor would guess wrong."""
     lo = places[LO, b]
@@ -111,7 +124,7 @@ def _report_mean_at(start, stop, mass, places, amounts, b):
     return outside if apart else mean
 
 
-@njit(nogil=True, cache=True, error_model="numpy")
+@entry
 def refresh_rows(
     state, rows, dense, tree, program, branches, paths, scale, who, scores, reported, records
 ):
@@ -129,10 +142,63 @@ def refresh_rows(
     at = np.empty(LANES, dtype=np.uintp)
     leaf_values = np.empty((1 if reports else n_leaves, LANES))
     sums = np.empty((1 if reports else n_branches, LANES))
-    chosen = np.empty(LANES, dtype=np.int64)
+    chosen = np.empty(max(LANES, n_leaves), dtype=np.int64)
     amounts = np.empty((5, LANES))
     places = np.empty((3, LANES), dtype=np.int64)
+    pay_for_truth(amounts, places)
     score = np.empty((1, LANES))
+    _refresh_rows(
+        state,
+        rows,
+        dense,
+        tree,
+        program,
+        branches,
+        paths,
+        scale,
+        who,
+        scores,
+        reported,
+        records,
+        p,
+        pi,
+        q,
+        at,
+        leaf_values,
+        sums,
+        chosen,
+        amounts,
+        places,
+        score,
+    )
+
+
+@loop
+def _refresh_rows(
+    state,
+    rows,
+    dense,
+    tree,
+    program,
+    branches,
+    paths,
+    scale,
+    who,
+    scores,
+    reported,
+    records,
+    p,
+    pi,
+    q,
+    at,
+    leaf_values,
+    sums,
+    chosen,
+    amounts,
+    places,
+    score,
+):
+    reports = reports_node(program.kind)
     for lo in range(0, rows.shape[0], LANES):
         _gather(state, rows, lo, tree, branches, at, q)
         descend(q, tree, branches, 0, branches.shape[0], p, pi)
@@ -171,7 +237,7 @@ def refresh_rows(
                 parent = child
 
 
-@njit(nogil=True, cache=True, error_model="numpy")
+@loop
 def affected_rows(scores, reported, weights, low, high, start, stop, out):
     """Rows with a nonzero weight and a score in the closed interval; return how many.
 
@@ -194,14 +260,13 @@ def affected_rows(scores, reported, weights, low, high, start, stop, out):
     return kept
 
 
-@njit(nogil=True, cache=True, error_model="numpy")
+@entry
 def directions(state, rows, dense, weights, tree, program, branches, node, out):
     """Logit directions of some rows at a branch, or of all leaves when node is -1.
 
     Rows whose directions are all equal would not move: they are left out of `rows` and `out`.
     Return how many remain.
     """
-    count = 0
     n_leaves = tree.stop[0]
     n_branches = tree.start.shape[0]
     reports = reports_node(program.kind)
@@ -211,12 +276,63 @@ def directions(state, rows, dense, weights, tree, program, branches, node, out):
     at = np.empty(LANES, dtype=np.uintp)
     leaf_values = np.empty((1 if reports else n_leaves, LANES))
     sums = np.empty((1 if reports else n_branches, LANES))
-    chosen = np.empty(LANES, dtype=np.int64)
+    chosen = np.empty(max(LANES, n_leaves), dtype=np.int64)
     amounts = np.empty((5, LANES))
     places = np.empty((3, LANES), dtype=np.int64)
+    pay_for_truth(amounts, places)
     score = np.empty((1, LANES))
     weight = np.empty(LANES)
-    h = np.empty((out.shape[1] + 1, LANES))
+    h = np.empty((out.shape[1], LANES))
+    return _directions(
+        state,
+        rows,
+        dense,
+        weights,
+        tree,
+        program,
+        branches,
+        node,
+        out,
+        p,
+        pi,
+        q,
+        at,
+        leaf_values,
+        sums,
+        chosen,
+        amounts,
+        places,
+        score,
+        weight,
+        h,
+    )
+
+
+@loop
+def _directions(
+    state,
+    rows,
+    dense,
+    weights,
+    tree,
+    program,
+    branches,
+    node,
+    out,
+    p,
+    pi,
+    q,
+    at,
+    leaf_values,
+    sums,
+    chosen,
+    amounts,
+    places,
+    score,
+    weight,
+    h,
+):
+    count = 0
     for lo in range(0, rows.shape[0], LANES):
         _gather(state, rows, lo, tree, branches, at, q)
         descend(q, tree, branches, 0, branches.shape[0], p, pi)
@@ -226,24 +342,10 @@ def directions(state, rows, dense, weights, tree, program, branches, node, out):
         for b in range(LANES):
             weight[b] = weights[rows[min(lo + b, rows.shape[0] - 1)]]
         if node < 0:
-            leaf_direction(
-                program.kind, tree, p, pi, leaf_values, sums, amounts, places, score, 0, weight, h
-            )
+            leaf_direction(program.kind, tree, p, pi, leaf_values, sums, amounts, places, weight, h)
         else:
             branch_direction(
-                program.kind,
-                node,
-                tree,
-                p,
-                pi,
-                leaf_values,
-                sums,
-                amounts,
-                places,
-                score,
-                0,
-                weight,
-                h,
+                program.kind, node, tree, p, pi, leaf_values, sums, amounts, places, weight, h
             )
         for b in range(min(LANES, rows.shape[0] - lo)):
             # Rows before lo + b are read already, so the list can shrink in place.
@@ -256,7 +358,7 @@ def directions(state, rows, dense, weights, tree, program, branches, node, out):
     return count
 
 
-@njit(nogil=True, cache=True, error_model="numpy")
+@loop
 def curvature(h, rows, labels, repeats, start, stop, scale):
     """Sum of J_v(Y) (max h - min h)^2 / 4 over rows, as an integer of 1/scale.
 
@@ -277,7 +379,7 @@ def curvature(h, rows, labels, repeats, start, stop, scale):
     return total
 
 
-@njit(nogil=True, cache=True, error_model="numpy")
+@entry
 def apply_step(state, rows, h, tree, branches, node, step):
     """Tilt some rows by step times their directions, at a branch or (node -1) at all leaves."""
     n_parts = h.shape[1]
@@ -289,8 +391,28 @@ def apply_step(state, rows, h, tree, branches, node, step):
     active = np.ones(LANES, dtype=np.bool_)
     top = np.empty(LANES)
     total = np.empty(LANES)
-    shifted = np.empty(LANES)
-    bits = shifted.view(np.int64)
+    _apply_step(
+        state,
+        rows,
+        h,
+        tree,
+        branches,
+        node,
+        step,
+        p,
+        pi,
+        q,
+        at,
+        x,
+        active,
+        top,
+        total,
+    )
+
+
+@loop
+def _apply_step(state, rows, h, tree, branches, node, step, p, pi, q, at, x, active, top, total):
+    n_parts = h.shape[1]
     first = 0 if node < 0 else tree.child_ptr[node]
     n_edges = tree.child_code.shape[0]
     count = n_edges if node < 0 else n_parts
@@ -302,20 +424,20 @@ def apply_step(state, rows, h, tree, branches, node, step):
         if node < 0:
             _gather(state, rows, lo, tree, branches, at, q)
             descend(q, tree, branches, 0, branches.shape[0], p, pi)
-            tilt_leaves(q, x, step, active, tree, p, pi, top, total, shifted, bits)
+            tilt_leaves(q, x, step, active, tree, p, pi, top, total)
         else:
             for b in range(LANES):
                 at[b] = _place(rows[min(lo + b, rows.shape[0] - 1)], n_edges)
             for j in range(n_parts):
                 for b in range(LANES):
                     q[first + j, b] = state[at[b] + np.uintp(first + j)]
-            tilt(q, first, x, n_parts, step, active, top, total, shifted, bits)
+            tilt(q, first, x, n_parts, step, active, top, total)
         for e in range(first, first + count):
             for b in range(here):
                 state[at[b] + np.uintp(e)] = q[e, b]
 
 
-@njit(nogil=True, cache=True, error_model="numpy")
+@loop
 def label_edges_log(state, rows, labels, start, stop, n_edges, edge_ptr, edges, out):
     """Log probability of the label, where it is one of start..stop-1: the sum over its path."""
     for m in range(rows.shape[0]):

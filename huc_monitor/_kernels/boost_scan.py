@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import numpy as np
-from numba import njit
+
+from huc_monitor._kernels._compile import entry, loop
 
 # A record is one row as the scans read it: its subgroups (as bits) and label in one number, and its
 # contributions. Records are kept in order of score, so that every scan streams through memory.
@@ -12,7 +13,7 @@ LABEL_BITS = 20
 LABEL_MASK = (1 << LABEL_BITS) - 1
 
 
-@njit(nogil=True, cache=True, error_model="numpy")
+@loop
 def merge_rows(old, moved, rows, fresh, fresh_scores, fresh_records, new):
     """Merge rows with new scores back among those whose score is unchanged.
 
@@ -48,7 +49,7 @@ def merge_rows(old, moved, rows, fresh, fresh_scores, fresh_records, new):
     return ties
 
 
-@njit(nogil=True, cache=True, error_model="numpy")
+@entry
 def deal(rows, ties, paths, slot_ptr, plain, entries, ends):
     """Give every branch its rows' contributions in sorted order, and the last column their sum.
 
@@ -56,10 +57,16 @@ def deal(rows, ties, paths, slot_ptr, plain, entries, ends):
     bits (its number unless `plain`), shifted left by one; the lowest bit is set at the end of a tie
     block. `ends` says where each branch's entries end; `ties` whether any two scores are equal.
     """
+    last_score = np.full(slot_ptr.shape[0] - 1, np.nan)
+    _deal(rows, ties, paths, slot_ptr, plain, last_score, entries, ends)
+
+
+@loop
+def _deal(rows, ties, paths, slot_ptr, plain, last_score, entries, ends):
     order, scores, records = rows
     n_slots = slot_ptr.shape[0] - 1
-    ends[:] = slot_ptr[:-1]
-    last_score = np.full(n_slots, np.nan)
+    for j in range(n_slots):
+        ends[j] = slot_ptr[j]
     last_end = slot_ptr[n_slots - 1]
     for m in range(order.shape[0]):
         who = records[m, WHO]
@@ -90,7 +97,7 @@ def deal(rows, ties, paths, slot_ptr, plain, entries, ends):
     ends[n_slots - 1] = last_end
 
 
-@njit(nogil=True, cache=True, error_model="numpy")
+@loop
 def _unmark(score, m, first, count, records, paths, entries, ends, last_score):
     """Take the end mark from the entry before each of a row's, where the scores are equal."""
     for d in range(count):
@@ -101,7 +108,7 @@ def _unmark(score, m, first, count, records, paths, entries, ends, last_score):
             last_score[j] = score
 
 
-@njit(nogil=True, cache=True, error_model="numpy")
+@entry
 def measure(entries, slot_ptr, ends, factors, first, last, size):
     """Largest absolute interval sums of subgroups first..last-1, every branch and (at last) UC.
 
@@ -123,7 +130,7 @@ def measure(entries, slot_ptr, ends, factors, first, last, size):
                 size[c, j] = _scan_weighed(entries, lo, hi, factors[c])
 
 
-@njit(nogil=True, cache=True, error_model="numpy")
+@loop
 def _scan_four(entries, lo, hi, bit, out):
     """Largest absolute interval sums of four subgroups over entries lo..hi-1.
 
@@ -166,7 +173,7 @@ def _scan_four(entries, lo, hi, bit, out):
     out[3] = max(r3, f3)
 
 
-@njit(nogil=True, cache=True, error_model="numpy")
+@loop
 def _scan_weighed(entries, lo, hi, factors):
     """Largest absolute interval sum of one subgroup whose rows carry weights."""
     total = 0
@@ -183,7 +190,7 @@ def _scan_weighed(entries, lo, hi, factors):
     return best
 
 
-@njit(nogil=True, cache=True, error_model="numpy")
+@loop
 def square_totals(rows, factors, paths, scale, squares):
     """Add up squared contributions in units of 2/scale; a repeated row counts as many rows."""
     order, _, records = rows
@@ -203,7 +210,7 @@ def square_totals(rows, factors, paths, scale, squares):
                     squares[c, j] += np.int64(np.rint(square * abs(factors[c, order[m]])))
 
 
-@njit(nogil=True, cache=True, error_model="numpy")
+@loop
 def locate(rows, weights, factors, paths, start, stop, depth):
     """Signed largest sum of one subgroup and branch, and its closed interval of scores.
 

@@ -7,21 +7,24 @@ of sixteen rows lie side by side, and every step over the tree is a step over ve
 from __future__ import annotations
 
 import numpy as np
-from numba import njit
 
+from huc_monitor._kernels._compile import entry, loop
 from huc_monitor._program import DENSE, GREEDY, LEVEL, PAYOFF, RANK, SELECTIVE
 
 LANES = 16
 SUM_TOLERANCE = 1e-6
 
 
-@njit(nogil=True, cache=True)
+@entry
 def first_bad_row(block):
     """Return (row, column, code, any_zero); code 0 fine, 1 not finite, 2 negative, 3 bad sum."""
+    return _first_bad_row(block, np.empty(LANES), np.empty(LANES))
+
+
+@loop
+def _first_bad_row(block, totals, lows):
     n_leaves = block.shape[1]
     whole = n_leaves - n_leaves % LANES
-    totals = np.empty(LANES)
-    lows = np.empty(LANES)
     any_zero = False
     for i in range(block.shape[0]):
         row = block[i]
@@ -54,7 +57,7 @@ def first_bad_row(block):
     return -1, -1, 0, any_zero
 
 
-@njit(nogil=True, cache=True)
+@loop
 def load_lanes(block, lo, mix, p):
     """Turn sixteen rows into lanes, mixed as eq:experimental-interiorization-v16 asks.
 
@@ -78,7 +81,7 @@ def load_lanes(block, lo, mix, p):
                 p[k, b] = (1.0 - mix) * p[k, b] + mix / n_leaves
 
 
-@njit(nogil=True, cache=True)
+@loop
 def reach(p, tree, pi):
     """Reach probability of every branch, eq:subtree-probability, children left to right."""
     for v in range(tree.start.shape[0] - 1, -1, -1):
@@ -92,7 +95,7 @@ def reach(p, tree, pi):
                 total[b] += part[b]
 
 
-@njit(nogil=True, cache=True)
+@loop
 def subtree_sums(p, values, tree, sums):
     """N_{u,v} of every branch, eq:subtree-utility-sum; the score is N at the root.
 
@@ -116,19 +119,19 @@ def subtree_sums(p, values, tree, sums):
                     total[b] += mass[b] * value[b]
 
 
-@njit(nogil=True, cache=True)
+@loop
 def _mass(code, p, pi, b):
     return pi[code, b] if code >= 0 else p[-1 - code, b]
 
 
-@njit(nogil=True, cache=True)
+@loop
 def _slice(code, tree):
     if code < 0:
         return -1 - code, -code
     return tree.start[code], tree.stop[code]
 
 
-@njit(nogil=True, cache=True)
+@loop
 def _heaviest(codes, p, pi, chosen, mass):
     """First group of largest mass, in every lane."""
     for b in range(LANES):
@@ -143,7 +146,7 @@ def _heaviest(codes, p, pi, chosen, mass):
             chosen[b] = code if heavier else chosen[b]
 
 
-@njit(nogil=True, cache=True)
+@loop
 def _greedy(stops, tree, p, pi, chosen, mass):
     """Follow the heaviest child, the first on a tie, until an edge says stop."""
     for b in range(LANES):
@@ -169,7 +172,7 @@ LO, HI, INNER = range(3)
 OUTSIDE, BETWEEN, INSIDE, MASS, INNER_MASS = range(5)
 
 
-@njit(nogil=True, cache=True)
+@loop
 def _report(program, tree, p, pi, places, amounts, chosen):
     """Decide what every lane reports, and what that pays."""
     mass = amounts[MASS]
@@ -191,7 +194,7 @@ def _report(program, tree, p, pi, places, amounts, chosen):
             _select(program.floats, p, places, amounts, b)
 
 
-@njit(nogil=True, cache=True)
+@loop
 def _select(floats, p, places, amounts, b):
     """MASSIVE's rule, eq:massive-action: abstain, report the group, or report the leaf."""
     if amounts[MASS, b] < floats[0]:
@@ -213,7 +216,7 @@ def _select(floats, p, places, amounts, b):
         amounts[INSIDE, b] = floats[5]
 
 
-@njit(nogil=True, cache=True)
+@loop
 def _report_mean(start, stop, mass, places, amounts, b):
     """Mean payoff of a report over the leaves start..stop-1, whose total probability is mass."""
     lo = places[LO, b]
@@ -235,7 +238,7 @@ def _report_mean(start, stop, mass, places, amounts, b):
     return total / mass
 
 
-@njit(nogil=True, cache=True)
+@loop
 def _best_action(payoff, p, chosen, mass, trial):
     """First action of largest mean payoff, in every lane."""
     for b in range(LANES):
@@ -256,9 +259,42 @@ def _best_action(payoff, p, chosen, mass, trial):
             chosen[b] = a if better else chosen[b]
 
 
-@njit(nogil=True, cache=True)
+@loop
+def _comes_later(p, b, first, second):
+    """Say whether leaf `first` ranks below `second`: less likely, or as likely and later."""
+    return p[first, b] < p[second, b] or (p[first, b] == p[second, b] and first > second)
+
+
+@loop
+def _rank_leaves(p, b, order):
+    """Write the leaves of one lane into `order`, likeliest first, by a sort in place (heapsort)."""
+    n = p.shape[0]
+    for k in range(n):
+        order[k] = k
+    for step in range(n // 2 + n):
+        # First every parent is sunk, from the last up; then the root goes to the end, repeatedly.
+        root = n // 2 - 1 - step
+        stop = n
+        if root < 0:
+            stop = n - 1 - (step - n // 2)
+            root = 0
+            order[0], order[stop] = order[stop], order[0]
+        while 2 * root + 1 < stop:
+            child = 2 * root + 1
+            if child + 1 < stop and _comes_later(p, b, order[child + 1], order[child]):
+                child += 1
+            if not _comes_later(p, b, order[child], order[root]):
+                break
+            order[root], order[child] = order[child], order[root]
+            root = child
+
+
+@loop
 def _fill_values(program, dense, lo, tree, p, pi, values, chosen, amounts, places):
-    """Write u(p, y) of every leaf and lane; first in order wins every tie."""
+    """Write u(p, y) of every leaf and lane; first in order wins every tie.
+
+    `chosen` has room for every lane and every leaf.
+    """
     n_leaves = p.shape[0]
     if program.kind == PAYOFF:
         _best_action(program.payoff, p, chosen, amounts[0], amounts[1])
@@ -267,9 +303,9 @@ def _fill_values(program, dense, lo, tree, p, pi, values, chosen, amounts, place
                 values[k, b] = program.payoff[chosen[b], k]
     elif program.kind == RANK:
         for b in range(LANES):
-            ranks = np.argsort(-p[:, b], kind="mergesort")
+            _rank_leaves(p, b, chosen)
             for r in range(n_leaves):
-                values[ranks[r], b] = program.floats[r]
+                values[chosen[r], b] = program.floats[r]
     elif program.kind == DENSE:
         for b in range(LANES):
             i = min(lo + b, dense.shape[0] - 1)
@@ -282,16 +318,22 @@ def _fill_values(program, dense, lo, tree, p, pi, values, chosen, amounts, place
                 values[k, b] = _report_mean(k, k + 1, p[k, b], places, amounts, b)
 
 
-@njit(nogil=True, cache=True)
+@entry
 def utility_values(block, dense, tree, program, mix, out):
     """Fill out[i, y] = u(p_i, y)."""
     n_leaves = block.shape[1]
     p = np.empty((n_leaves, LANES))
     values = np.empty((n_leaves, LANES))
     pi = np.empty((max(1, tree.start.shape[0]), LANES))
-    chosen = np.empty(LANES, dtype=np.int64)
+    chosen = np.empty(max(LANES, n_leaves), dtype=np.int64)
     amounts = np.empty((5, LANES))
     places = np.empty((3, LANES), dtype=np.int64)
+    _utility_values(block, dense, tree, program, mix, p, pi, values, chosen, amounts, places, out)
+
+
+@loop
+def _utility_values(block, dense, tree, program, mix, p, pi, values, chosen, amounts, places, out):
+    n_leaves = block.shape[1]
     for lo in range(0, block.shape[0], LANES):
         load_lanes(block, lo, mix, p)
         reach(p, tree, pi)
@@ -301,7 +343,7 @@ def utility_values(block, dense, tree, program, mix, out):
                 out[lo + b, k] = values[k, b]
 
 
-@njit(nogil=True, cache=True)
+@loop
 def load_rows(block, mix, tree, leaf_lanes, branch_lanes):
     """Turn a block of rows into lanes: 16 rows' probabilities, and reach probabilities."""
     for g in range(leaf_lanes.shape[0]):
@@ -309,7 +351,7 @@ def load_rows(block, mix, tree, leaf_lanes, branch_lanes):
         reach(leaf_lanes[g], tree, branch_lanes[g])
 
 
-@njit(nogil=True, cache=True)
+@entry
 def decompose_rows(
     leaf_lanes, branch_lanes, dense, labels, tree, program, paths, scores, contributions
 ):
@@ -318,15 +360,53 @@ def decompose_rows(
     contributions[i, d] belongs to the d-th relevant branch on the path of labels[i]; the realised
     child's mean minus the branch's mean. A negative label is an unlabelled row.
     """
-    n_rows = labels.shape[0]
     n_branches = tree.start.shape[0]
     n_leaves = leaf_lanes.shape[1]
     reports = program.kind in (LEVEL, GREEDY, SELECTIVE)
     values = np.empty((1 if reports else n_leaves, LANES))
     sums = np.empty((1 if reports else max(1, n_branches), LANES))
-    chosen = np.empty(LANES, dtype=np.int64)
+    chosen = np.empty(max(LANES, n_leaves), dtype=np.int64)
     amounts = np.empty((5, LANES))
     places = np.empty((3, LANES), dtype=np.int64)
+    _decompose_rows(
+        leaf_lanes,
+        branch_lanes,
+        dense,
+        labels,
+        tree,
+        program,
+        paths,
+        reports,
+        values,
+        sums,
+        chosen,
+        amounts,
+        places,
+        scores,
+        contributions,
+    )
+
+
+@loop
+def _decompose_rows(
+    leaf_lanes,
+    branch_lanes,
+    dense,
+    labels,
+    tree,
+    program,
+    paths,
+    reports,
+    values,
+    sums,
+    chosen,
+    amounts,
+    places,
+    scores,
+    contributions,
+):
+    n_rows = labels.shape[0]
+    n_leaves = leaf_lanes.shape[1]
     for g in range(leaf_lanes.shape[0]):
         lo = g * LANES
         p = leaf_lanes[g]

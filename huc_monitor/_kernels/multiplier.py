@@ -11,6 +11,8 @@ from llvmlite import ir
 from numba import njit, types
 from numba.extending import intrinsic
 
+from huc_monitor._kernels._compile import entry, loop
+
 LANES = 32
 _WORDS = LANES // 4
 _GAMMA = np.uint64(0x9E3779B97F4A7C15)
@@ -26,7 +28,7 @@ def _mix(z):
     return z ^ (z >> np.uint64(31))
 
 
-@njit(nogil=True, cache=True)
+@loop
 def draw_multipliers(seed, block, quantiles, out):
     """Fill out[i, lane] with the multiplier of row i in draw 32 * block + lane.
 
@@ -47,7 +49,7 @@ def draw_multipliers(seed, block, quantiles, out):
             row[4 * w + 3] = quantiles[bits >> np.uint64(48)]
 
 
-@njit(nogil=True, cache=True)
+@entry
 def centre_multipliers(repeats, out):
     """Subtract every draw's mean, so that each interval's sum is centred at its own moment.
 
@@ -72,7 +74,7 @@ def centre_multipliers(repeats, out):
             out[i, b] -= times * means[b]
 
 
-@njit(nogil=True, cache=True)
+@entry
 def fix_tie_order(scores, order, positions):
     """Put rows of equal score in the caller's order; the sort leaves them in any."""
     first = 0
@@ -84,7 +86,7 @@ def fix_tie_order(scores, order, positions):
             first = m
 
 
-@njit(nogil=True, cache=True)
+@loop
 def count_terms(labels, values, positions, paths, ptr):
     """Write where every branch's nonzero contributions begin, branch after branch."""
     ptr[:] = 0
@@ -97,7 +99,7 @@ def count_terms(labels, values, positions, paths, ptr):
         ptr[j] += ptr[j - 1]
 
 
-@njit(nogil=True, cache=True)
+@entry
 def gather_terms(scores, labels, values, positions, paths, units, ptr, rows, terms, closes):
     """List every branch's nonzero contributions in order of score.
 
@@ -200,7 +202,7 @@ def _lane(number):
     return ir.Constant(_I32, number)
 
 
-@njit(nogil=True, cache=True)
+@entry
 def raise_to_ranges(ptr, rows, terms, closes, xi, worst):
     """Raise worst[lane] to the largest absolute interval sum of any listed branch.
 

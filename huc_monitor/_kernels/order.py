@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import numpy as np
-from numba import njit
+
+from huc_monitor._kernels._compile import loop
 
 
-@njit(nogil=True, cache=True)
+@loop
 def merge_orders(scores, left, right, out):
     """Merge two index arrays, each sorted by score, into `out`."""
     i = 0
@@ -20,7 +21,7 @@ def merge_orders(scores, left, right, out):
             j += 1
 
 
-@njit(nogil=True, cache=True)
+@loop
 def gather_rows(order, scores, labels, contributions, scale, out_scores, out_labels, out_values):
     """Copy rows into sorted order, contributions as whole numbers of 1/scale.
 
@@ -34,7 +35,7 @@ def gather_rows(order, scores, labels, contributions, scale, out_scores, out_lab
             out_values[i, d] = np.int64(np.rint(contributions[r, d] * scale))
 
 
-@njit(nogil=True, cache=True)
+@loop
 def select_rows(order, weights, out):
     """Write the sorted positions of rows with a nonzero weight; return how many there are."""
     count = 0
@@ -44,7 +45,7 @@ def select_rows(order, weights, out):
     return count
 
 
-@njit(nogil=True, cache=True)
+@loop
 def weigh_values(order, values, weights, repeats, out):
     """Multiply every row's integer contributions by its real-valued weight, rounding again."""
     for i in range(order.shape[0]):

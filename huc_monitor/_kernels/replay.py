@@ -2,25 +2,64 @@
 
 from __future__ import annotations
 
-import numpy as np
-from numba import njit
+from typing import Any, NamedTuple
 
+import numpy as np
+
+from huc_monitor._kernels._compile import entry, loop
+from huc_monitor._kernels._lanes import keep_moved, keep_weighed, mark_inside
 from huc_monitor._kernels.branches import (
     assess,
     branch_direction,
     descend,
     drop_still,
     leaf_direction,
+    pay_for_truth,
     reports_node,
     split,
     tilt,
     tilt_leaves,
 )
-from huc_monitor._kernels.decompose import HI, LANES, LO, load_lanes, reach
+from huc_monitor._kernels.decompose import LANES, load_lanes, reach
 from huc_monitor._program import GREEDY, LEVEL, Program
 
 
-@njit(nogil=True, cache=True, error_model="numpy")
+class State(NamedTuple):
+    """Sixteen rows: leaf probabilities, reaches of branches, and branch probabilities.
+
+    stale[v] says that the children of v have not been reached again since q changed.
+    """
+
+    p: Any
+    pi: Any
+    q: Any
+    stale: Any
+
+
+class Opinions(NamedTuple):
+    """What every utility says about the sixteen rows, and whether that still holds."""
+
+    fresh: Any
+    scores: Any
+    amounts: Any
+    places: Any
+    values: Any
+    sums: Any
+    chosen: Any
+
+
+class Room(NamedTuple):
+    """Scratch space of one group of lanes."""
+
+    every: Any
+    weights: Any
+    active: Any
+    h: Any
+    top: Any
+    total: Any
+
+
+@loop
 def _program_of(pack, u):
     return Program(
         pack.kind[u],
@@ -30,44 +69,70 @@ def _program_of(pack, u):
     )
 
 
-@njit(nogil=True, cache=True, error_model="numpy")
-def replay_rows(block, mix, dense, weights, tree, below, pack, steps, out):
+@loop
+def _step_down(v, q, tree, every, p, pi, stale):
+    """Reach the children of v again; theirs are then out of date."""
+    descend(q, tree, every, v, v + 1, p, pi)
+    stale[v] = False
+    for e in range(tree.child_ptr[v], tree.child_ptr[v + 1]):
+        if tree.child_code[e] >= 0:
+            stale[tree.child_code[e]] = True
+
+
+@entry
+def replay_rows(block, mix, dense, weights, tree, pack, steps, out):
     """Write the recalibrated probabilities of a block of rows.
 
-    `below[v]` is one past the last branch under v (branches are numbered parents first, so a
-    subtree is a range). `weights` (G, n) holds the subgroups that the steps name. What a utility
+    `weights` (G, n) holds the subgroups that the steps name. What a utility
     says about a row is kept until an update changes that row's group of lanes.
     """
-    n, n_leaves = block.shape
+    n_leaves = block.shape[1]
     n_branches = tree.start.shape[0]
     n_utilities = pack.kind.shape[0]
-    every = np.arange(n_branches)
-    p = np.empty((n_leaves, LANES))
-    pi = np.empty((n_branches, LANES))
-    q = np.empty((tree.child_code.shape[0], LANES))
     plain = 0
     for u in range(n_utilities):
         plain = max(plain, 0 if reports_node(pack.kind[u]) else 1)
-    values = np.empty((n_utilities, n_leaves if plain else 1, LANES))
-    sums = np.empty((n_utilities, n_branches if plain else 1, LANES))
-    chosen = np.empty(LANES, dtype=np.int64)
-    amounts = np.empty((n_utilities, 5, LANES))
-    places = np.empty((n_utilities, 3, LANES), dtype=np.int64)
-    scores = np.empty((n_utilities, LANES))
-    fresh = np.zeros(n_utilities, dtype=np.bool_)
-    h = np.empty((steps.width + 1, LANES))
-    active = np.empty(LANES, dtype=np.bool_)
-    weight = np.empty(LANES)
-    top = np.empty(LANES)
-    total = np.empty(LANES)
-    at = np.empty(LANES, dtype=np.uintp)
+    state = State(
+        np.empty((n_leaves, LANES)),
+        np.empty((n_branches, LANES)),
+        np.empty((tree.child_code.shape[0], LANES)),
+        np.zeros(n_branches, dtype=np.bool_),
+    )
+    opinions = Opinions(
+        np.zeros(n_utilities, dtype=np.bool_),
+        np.empty((n_utilities, LANES)),
+        np.empty((n_utilities, 5, LANES)),
+        np.empty((n_utilities, 3, LANES), dtype=np.int64),
+        np.empty((n_utilities, n_leaves if plain else 1, LANES)),
+        np.empty((n_utilities, n_branches if plain else 1, LANES)),
+        np.empty(max(LANES, n_leaves), dtype=np.int64),
+    )
+    room = Room(
+        np.arange(n_branches),
+        np.empty((weights.shape[0], LANES)),
+        np.empty(LANES, dtype=np.bool_),
+        np.empty((steps.width, LANES)),
+        np.empty(LANES),
+        np.empty(LANES),
+    )
+    for u in range(n_utilities):
+        pay_for_truth(opinions.amounts[u], opinions.places[u])
+    _replay_rows(block, mix, dense, weights, tree, pack, steps, state, opinions, room, out)
+
+
+@loop
+def _replay_rows(block, mix, dense, weights, tree, pack, steps, state, opinions, room, out):
+    n, n_leaves = block.shape
+    n_branches = tree.start.shape[0]
+    n_utilities = pack.kind.shape[0]
+    p, pi, q, stale = state
+    fresh, scores, amounts, places, values, sums, chosen = opinions
+    every, lane_weights, active, h, top, total = room
     utilities = steps.utility
     groups = steps.subgroup
     lows = steps.low
     highs = steps.high
     nodes = steps.node
-    shifted = np.empty(LANES)
-    bits = shifted.view(np.int64)
     for lo in range(0, n, LANES):
         load_lanes(block, lo, mix, p)
         reach(p, tree, pi)
@@ -75,13 +140,18 @@ def replay_rows(block, mix, dense, weights, tree, below, pack, steps, out):
         for b in range(LANES):
             pi[0, b] = 1.0
         descend(q, tree, every, 0, n_branches, p, pi)
-        fresh[:] = False
-        for b in range(LANES):
-            at[b] = min(lo + b, n - 1)
+        for u in range(n_utilities):
+            fresh[u] = False
+        for g in range(weights.shape[0]):
+            for b in range(LANES):
+                lane_weights[g, b] = weights[g, min(lo + b, n - 1)]
         for t in range(nodes.shape[0]):
             # Plain indices up to here: a slice costs as much as the test it would serve.
             u = utilities[t]
             if not fresh[u]:
+                for v in range(n_branches):
+                    if stale[v] & pack.reads[u, v]:
+                        _step_down(v, q, tree, every, p, pi, stale)
                 assess(
                     _program_of(pack, u),
                     dense,
@@ -98,36 +168,21 @@ def replay_rows(block, mix, dense, weights, tree, below, pack, steps, out):
                     u,
                 )
                 fresh[u] = True
-            low = lows[t]
-            high = highs[t]
-            some = False
-            for b in range(LANES):
-                active[b] = (scores[u, b] >= low) & (scores[u, b] <= high)
-                some |= active[b]
-            if not some:
+            if not mark_inside(scores, u, lows[t], highs[t], active):
                 continue
             v = nodes[t]
-            if v >= 0 and (pack.kind[u] == LEVEL or pack.kind[u] == GREEDY):
-                # Unless the reported leaves are some of those below v, all of them pay the same.
-                some = False
-                start = tree.start[v]
-                stop = tree.stop[v]
-                for b in range(LANES):
-                    begin = places[u, LO, b]
-                    end = places[u, HI, b]
-                    active[b] &= (begin >= start) & (end <= stop) & (end - begin < stop - start)
-                    some |= active[b]
-                if not some:
-                    continue
-            some = False
+            # Unless the reported leaves are some of those below v, all of them pay the same.
+            truth = pack.kind[u] == LEVEL or pack.kind[u] == GREEDY
+            moves = not truth or v < 0
+            if not moves and not keep_moved(places[u], tree.start[v], tree.stop[v], active):
+                continue
             group = groups[t]
-            for b in range(LANES):
-                weight[b] = weights[group, at[b]]
-                active[b] &= weight[b] != 0.0
-                some |= active[b]
-            if not some:
+            if not keep_weighed(lane_weights, group, active):
                 continue
             if v < 0:
+                for w in range(n_branches):
+                    if stale[w]:
+                        _step_down(w, q, tree, every, p, pi, stale)
                 leaf_direction(
                     pack.kind[u],
                     tree,
@@ -137,14 +192,12 @@ def replay_rows(block, mix, dense, weights, tree, below, pack, steps, out):
                     sums[u],
                     amounts[u],
                     places[u],
-                    scores,
-                    u,
-                    weight,
+                    lane_weights[group],
                     h,
                 )
                 if not drop_still(h, n_leaves, active):
                     continue
-                tilt_leaves(q, h, steps.step[t], active, tree, p, pi, top, total, shifted, bits)
+                tilt_leaves(q, h, steps.step[t], active, tree, p, pi, top, total)
                 descend(q, tree, every, 0, n_branches, p, pi)
             else:
                 first = tree.child_ptr[v]
@@ -159,18 +212,19 @@ def replay_rows(block, mix, dense, weights, tree, below, pack, steps, out):
                     sums[u],
                     amounts[u],
                     places[u],
-                    scores,
-                    u,
-                    weight,
+                    lane_weights[group],
                     h,
                 )
                 if not drop_still(h, count, active):
                     continue
-                tilt(q, first, h, count, steps.step[t], active, top, total, shifted, bits)
-                descend(q, tree, every, v, below[v], p, pi)
+                tilt(q, first, h, count, steps.step[t], active, top, total)
+                stale[v] = True
             # A correctness utility does not look below its level, so some opinions stay valid.
             for u in range(n_utilities):
                 fresh[u] &= not (v < 0 or pack.reads[u, v])
+        for v in range(n_branches):
+            if stale[v]:
+                _step_down(v, q, tree, every, p, pi, stale)
         for b in range(min(LANES, n - lo)):
             for k in range(n_leaves):
                 out[lo + b, k] = p[k, b]

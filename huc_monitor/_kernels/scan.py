@@ -10,6 +10,8 @@ from __future__ import annotations
 import numpy as np
 from numba import njit
 
+from huc_monitor._kernels._compile import entry, loop
+
 # One row of state per branch. AT fields name a tie block by the position of its first row.
 SUM, PENDING, PENDING_AT, LOW, HIGH, SIZE, LOW_AT, HIGH_AT, SIGN, BEST_FROM, BEST_TO = range(11)
 STATE_WIDTH = 12
@@ -51,7 +53,7 @@ def _add(state, j, block, value):
         state[j, PENDING] = value
 
 
-@njit(nogil=True, cache=True)
+@loop
 def _block_end(scores, at):
     """First position after the tie block that starts at `at`, by galloping search."""
     n = scores.shape[0]
@@ -70,15 +72,20 @@ def _block_end(scores, at):
     return hi
 
 
-@njit(nogil=True, cache=True)
+@entry
 def scan_group(scores, labels, values, positions, paths, best, span):
     """Largest absolute interval sum of one subgroup, for every relevant branch and for UC.
 
     Slot j < S is the j-th relevant branch; slot S is the sum over branches, the utility residual.
     best[j] is the signed sum, span[j] its half-open range of sorted rows.
     """
+    state = np.zeros((best.shape[0], STATE_WIDTH), dtype=np.int64)
+    _scan_group(scores, labels, values, positions, paths, state, best, span)
+
+
+@loop
+def _scan_group(scores, labels, values, positions, paths, state, best, span):
     n_slots = best.shape[0]
-    state = np.zeros((n_slots, STATE_WIDTH), dtype=np.int64)
     # Before the first block: an empty pending block just ahead of the rows.
     state[:, PENDING_AT] = -1
     state[:, LOW_AT] = -1
@@ -106,7 +113,7 @@ def scan_group(scores, labels, values, positions, paths, best, span):
             span[j, 1] = _block_end(scores, state[j, BEST_TO])
 
 
-@njit(nogil=True, cache=True)
+@loop
 def interval_sums(labels, values, positions, paths, sums):
     """Add up every branch's contributions over some sorted rows."""
     for m in range(positions.shape[0]):
@@ -116,7 +123,7 @@ def interval_sums(labels, values, positions, paths, sums):
             sums[np.uintp(paths.slot[first + d])] += values[i, d]
 
 
-@njit(nogil=True, cache=True)
+@loop
 def square_sums(order, labels, values, positions, repeats, paths, scale, sums):
     """Add up every branch's squared contributions, in units of 1/scale.
 

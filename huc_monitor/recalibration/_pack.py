@@ -39,14 +39,12 @@ class ProgramPack(NamedTuple):
 class CompiledTree:
     """The arrays of a tree that boosting reads.
 
-    ``below[v]`` is one past the last branch under v; ``edge_ptr`` and ``edges`` list the edges on
-    the path to every leaf.
+    ``edge_ptr`` and ``edges`` list the edges on the path to every leaf.
     """
 
     tree: LabelTree
     tables: TreeTables
     branches: Ints
-    below: Ints
     edge_ptr: Ints
     edges: Ints
 
@@ -54,17 +52,11 @@ class CompiledTree:
     def of(cls, tree: LabelTree) -> CompiledTree:
         """Derive the arrays."""
         arrays = tree.arrays
-        m = arrays.n_branches
-        below = np.arange(1, m + 1)
-        for v in range(m - 1, 0, -1):
-            parent = arrays.parent[v]
-            below[parent] = max(below[parent], below[v])
         edges = arrays.child_ptr[arrays.path_branch] + arrays.path_child
         return cls(
             tree,
             tree_tables(tree),
-            np.arange(m),
-            below,
+            np.arange(arrays.n_branches),
             np.ascontiguousarray(arrays.path_ptr, dtype=np.int64),
             np.ascontiguousarray(edges, dtype=np.int64),
         )

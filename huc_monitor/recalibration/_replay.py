@@ -105,9 +105,7 @@ class Replayer:
         from huc_monitor._kernels.replay import replay_rows
 
         tree = self.tree
-        replay_rows(
-            matrix, mix, _NO_VALUES, weights, tree.tables, tree.below, self._pack, self.steps, out
-        )
+        replay_rows(matrix, mix, _NO_VALUES, weights, tree.tables, self._pack, self.steps, out)
 
     def _replay_by_step(self, matrix: Floats, mix: float, weights: Floats, out: Floats) -> None:
         """Replay with utilities that only Python can evaluate: one update at a time."""
