@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import json
+import re
 import subprocess
 import sys
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -18,6 +20,7 @@ from huc_monitor.errors import InvalidInputError
 from huc_monitor.opening import open_monitor
 
 pytest.importorskip("evidently", reason="needs evidently")
+README = Path(__file__).parents[2] / "README.md"
 
 
 def project(folder, *, moved, columns=("bytes", "port"), **settings):
@@ -123,3 +126,11 @@ def test_evidently_is_loaded_by_nothing_but_an_alert(tmp_path):
     )
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     assert json.loads(done.stdout) == [False, True]
+
+
+def test_the_recipe_of_the_readme_is_a_setting(tmp_path):
+    text = README.read_text("utf-8").split("### Evidently\n", 1)[1]
+    block = re.search(r"```yaml\n# add to huc.yaml\n(.*?)```", text, re.DOTALL)
+    config = write_project(tmp_path, *make_log(1, 100), more=block.group(1))
+    monitor = open_monitor(config)
+    assert set(monitor._parts.attachments) == {"drift"}
