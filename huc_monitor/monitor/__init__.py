@@ -23,6 +23,8 @@ What it does in the cases that go wrong elsewhere; each has a test of that name.
   recorded as failed, people are told, and the others are audited.
 * **A changed subgroup value**: cut points and values are frozen from the reference.
 * **A message that cannot be sent**, or a retraining that fails, is kept and tried again.
+* **An exporter that fails** gets all it missed the next time; **an attachment that fails** leaves
+  its error beside the window.
 """
 
 from __future__ import annotations

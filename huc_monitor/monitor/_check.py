@@ -433,10 +433,11 @@ class Check:
     def _files(self, record: WindowRecord) -> dict[str, bytes] | None:
         """Files that go with a record."""
         made = None if self.parts.artifacts is None else self.parts.artifacts(record)
-        frozen = self.state.reference or {}
-        span = frozen.get("start"), frozen.get("end")
-        reference = None if None in span else tuple(map(datetime.fromisoformat, span))
-        files = attach(self.parts.attachments, record, reference)
+        frozen = self.state.reference
+        span = None
+        if frozen is not None and "start" in frozen:  # older states do not say when it was
+            span = datetime.fromisoformat(frozen["start"]), datetime.fromisoformat(frozen["end"])
+        files = attach(self.parts.attachments, record, span)
         return {**(made or {}), **files} if made is not None or files else None
 
     def _save(self) -> None:
