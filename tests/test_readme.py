@@ -10,9 +10,7 @@ import shlex
 import sqlite3
 import subprocess
 import sys
-from datetime import datetime
 from pathlib import Path
-from types import ModuleType
 
 import numpy as np
 import pandas as pd
@@ -215,36 +213,12 @@ def test_the_line_of_cron_is_whole():
     assert_valid(check)
 
 
-def test_the_airflow_graph_runs_a_valid_command(monkeypatch):
-    made = {}
-
-    class Graph:
-        def __init__(self, name, **options):
-            made["graph"] = (name, options)
-
-        def __enter__(self):
-            return self
-
-        def __exit__(self, *_):
-            return None
-
-    def operator(**options):
-        made["task"] = options
-
-    stand_ins = {
-        "airflow.sdk": {"DAG": Graph},
-        "airflow.providers.standard.operators.bash": {"BashOperator": operator},
-    }
-    for path, content in stand_ins.items():
-        parts = path.split(".")
-        for i in range(1, len(parts) + 1):
-            name = ".".join(parts[:i])
-            monkeypatch.setitem(sys.modules, name, ModuleType(name))
-        sys.modules[path].__dict__.update(content)
-    (text,) = blocks("py")
-    exec(compile(text, "README.md", "exec"), {})  # noqa: S102 - our own text
-    assert isinstance(made["graph"][1]["start_date"], datetime)
-    assert_valid(made["task"]["bash_command"])
+def test_the_channels_can_be_read(folder):
+    (text,) = [text for text in blocks("yaml") if "channels:\n" in text]
+    variables = dict.fromkeys(re.findall(r"\$\{(\w+)\}", text), "x")
+    config = parse_config(configurations()[0] + text, folder=folder, environ=variables)
+    assert set(config.settings.channels) == set(config.settings.alerts.channels)
+    assert len(variables) == 4
 
 
 def test_the_loop_over_several_models_checks_each(folder):

@@ -174,7 +174,7 @@ def test_a_check_that_dies_as_it_sends_tells_everything_once_by_key(tmp_path):
 
 @pytest.mark.slow
 def test_kills_and_outages_change_nothing_that_a_receiver_hears(tmp_path):
-    n = 60
+    n = 25
     found = disturb(tmp_path, n)
     print(found)
     assert found["wrong"] == found["forged"] == 0

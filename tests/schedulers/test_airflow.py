@@ -1,0 +1,195 @@
+"""A real Airflow, in an environment of its own, runs the graph on the data of the demo.
+
+``HUC_AIRFLOW=/path/to/environment`` uses one that has apache-airflow already.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import os
+import shutil
+import signal
+import socket
+import subprocess
+import sys
+import time
+import venv
+from pathlib import Path
+from urllib.error import URLError
+from urllib.request import Request, urlopen
+
+import pytest
+import yaml
+
+from huc_monitor.cli import main
+
+pytestmark = pytest.mark.airflow
+GRAPH = Path(__file__).parents[2] / "examples" / "schedulers" / "airflow_dag.py"
+AIRFLOW = "apache-airflow>=3.1,<4"
+CALM_DAYS, DRIFTED_DAYS = 5, 8
+
+
+@pytest.fixture(scope="module")
+def environment(tmp_path_factory):
+    """The bin folder of a virtual environment with Airflow in it."""
+    given = os.environ.get("HUC_AIRFLOW")
+    if given:
+        return Path(given) / "bin"
+    folder = tmp_path_factory.mktemp("airflow") / "venv"
+    venv.create(folder, with_pip=True)
+    command = [folder / "bin" / "python", "-m", "pip", "install", "--quiet", AIRFLOW]
+    done = subprocess.run(command, capture_output=True, text=True, check=False)
+    if done.returncode:
+        pytest.skip(f"apache-airflow cannot be installed: {done.stderr[-300:]}")
+    return folder / "bin"
+
+
+@pytest.fixture(scope="module")
+def projects(tmp_path_factory):
+    """The demo's log up to the end of its calm days, and up to the end of the drift."""
+    folder = tmp_path_factory.mktemp("demo")
+    demo = folder / "demo"
+    assert main(["demo", "--fast", "--dir", str(demo)]) == 0
+    settings = yaml.safe_load((demo / "huc.yaml").read_text("utf-8"))
+    settings = {**settings, "tracker": "files", "retraining": {"enabled": False}}
+    found = {}
+    for name, n_days in (("calm", CALM_DAYS), ("drifted", DRIFTED_DAYS)):
+        found[name] = folder / name
+        for day in sorted((demo / "log").iterdir())[:n_days]:
+            shutil.copytree(day, found[name] / "log" / day.name)
+        for file in ("labels.parquet", "tree.json"):
+            shutil.copy(demo / file, found[name])
+        (found[name] / "huc.yaml").write_text(yaml.safe_dump(settings), "utf-8")
+        (found[name] / "venv" / "bin").mkdir(parents=True)
+        command = Path(sys.executable).parent / "huc-monitor"
+        (found[name] / "venv" / "bin" / "huc-monitor").symlink_to(command)
+    return found
+
+
+class Airflow:
+    """Airflow's public API over loopback."""
+
+    def __init__(self, port):
+        self.url = f"http://127.0.0.1:{port}/api/v2"
+
+    def ask(self, path, content=None):
+        data = None if content is None else json.dumps(content).encode()
+        headers = {"Content-Type": "application/json", "Accept": "application/json"}
+        with urlopen(Request(self.url + path, data, headers), timeout=20) as answer:  # noqa: S310
+            return json.load(answer)
+
+    def wait(self, what, seconds=240):
+        until = time.monotonic() + seconds
+        while time.monotonic() < until:
+            with contextlib.suppress(URLError, ConnectionError, TimeoutError):
+                found = what()
+                if found:
+                    return found
+            time.sleep(0.5)
+        pytest.fail(f"nothing came of it within {seconds} s")
+
+    def is_up(self):
+        health = self.ask("/monitor/health")
+        parts = ("metadatabase", "scheduler", "dag_processor")
+        return all(health[part]["status"] == "healthy" for part in parts)
+
+    def runs(self):
+        return self.ask("/dags/huc_monitor/dagRuns")["dag_runs"]
+
+    def trigger(self, **conf):
+        content = {"logical_date": None, "conf": conf}
+        return self.ask("/dags/huc_monitor/dagRuns", content)["dag_run_id"]
+
+    def outcome(self, run_id):
+        def ended():
+            (run,) = [run for run in self.runs() if run["dag_run_id"] == run_id]
+            return run["state"] in {"success", "failed"} and run["state"]
+
+        return self.wait(ended)
+
+    def log(self, run_id):
+        path = f"/dags/huc_monitor/dagRuns/{run_id.replace('+', '%2B')}/taskInstances/check/logs/1"
+        return json.dumps(self.ask(f"{path}?full_content=true"))
+
+
+@pytest.fixture(scope="module")
+def airflow(environment, projects, tmp_path_factory):
+    """``airflow standalone`` with the local executor; `served` is what it checks."""
+    home = tmp_path_factory.mktemp("home")
+    (home / "dags").mkdir()
+    shutil.copy(GRAPH, home / "dags")
+    served = home / "triage"
+    served.symlink_to(projects["calm"])
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        port = probe.getsockname()[1]
+    settings = {
+        "AIRFLOW_HOME": str(home),
+        "AIRFLOW__API__HOST": "127.0.0.1",
+        "AIRFLOW__API__PORT": str(port),
+        "AIRFLOW__API__WORKERS": "1",
+        "AIRFLOW__CORE__DAGS_ARE_PAUSED_AT_CREATION": "False",
+        "AIRFLOW__CORE__DAGS_FOLDER": str(home / "dags"),
+        "AIRFLOW__CORE__EXECUTION_API_SERVER_URL": f"http://127.0.0.1:{port}/execution/",
+        "AIRFLOW__CORE__EXECUTOR": "LocalExecutor",
+        "AIRFLOW__CORE__LOAD_EXAMPLES": "False",
+        "AIRFLOW__CORE__PARALLELISM": "2",
+        "AIRFLOW__CORE__SIMPLE_AUTH_MANAGER_ALL_ADMINS": "True",
+        "AIRFLOW__USAGE_DATA_COLLECTION__ENABLED": "False",
+        "DO_NOT_TRACK": "1",
+        "HUC_FOLDER": str(served),
+        "PATH": f"{environment}{os.pathsep}{os.environ['PATH']}",
+        "SCARF_ANALYTICS": "false",
+    }
+    inherited = {k: v for k, v in os.environ.items() if not k.startswith(("AIRFLOW", "PYTHON"))}
+    with (home / "standalone.log").open("w") as log:
+        process = subprocess.Popen(
+            [environment / "airflow", "standalone"],
+            env={**inherited, **settings},
+            stdout=log,
+            stderr=log,
+            start_new_session=True,
+        )
+    found = Airflow(port)
+    found.served = served
+    try:
+        found.wait(lambda: process.poll() is None and found.is_up())
+        yield found
+    finally:
+        stop(process)
+
+
+def stop(process):
+    """End Airflow with all its children; they are one session."""
+    for number in (signal.SIGTERM, signal.SIGKILL):
+        with contextlib.suppress(ProcessLookupError):
+            os.killpg(process.pid, number)
+        with contextlib.suppress(subprocess.TimeoutExpired):
+            process.wait(15)
+
+
+def test_a_run_turns_red_on_an_alert_if_it_is_asked_to(airflow, projects):
+    airflow.wait(lambda: airflow.ask("/dags")["dags"])
+    assert airflow.ask("/importErrors")["import_errors"] == []
+    (first, *_) = airflow.wait(airflow.runs)
+    assert first["run_type"] == "scheduled"
+    assert airflow.outcome(first["dag_run_id"]) == "success", airflow.log(first["dag_run_id"])
+
+    airflow.served.unlink()
+    airflow.served.symlink_to(projects["drifted"])
+    red = airflow.trigger()
+    assert airflow.outcome(red) == "failed"
+    log = airflow.log(red)
+    assert "CRITICAL" in log
+    assert "login" in log
+    assert "exit code 1" in log
+
+    calm = airflow.trigger(fail_on="never")
+    assert airflow.outcome(calm) == "success", "the alert is open, and this run did not ask"
+    assert airflow.outcome(airflow.trigger(fail_on="warning")) == "failed"
+
+
+def test_a_level_that_there_is_not_is_refused_before_anything_runs(airflow):
+    with pytest.raises(URLError, match=r"400|422"):
+        airflow.trigger(fail_on="never; rm -rf /")
