@@ -1,0 +1,299 @@
+"""The audit of a Spark DataFrame: rows stay where they are, summaries come to the driver."""
+
+from __future__ import annotations
+
+import functools
+import operator
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from huc_monitor._packing import Packing
+from huc_monitor._pieces import PieceAudit, RunSummary, merge_runs
+from huc_monitor.errors import InvalidInputError, UnknownNameError, did_you_mean
+from huc_monitor.sources._rows import ProbabilityColumns
+from huc_spark import _worker
+from huc_spark._worker import Job
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+
+    from pyspark.sql import DataFrame
+
+    from huc_monitor import AuditResult, LabelTree, Subgroups, Utility
+    from huc_monitor._pieces import Facts
+    from huc_monitor._program import Floats, Ints
+
+_ROWS_PER_RUN = 500_000
+_FAN_IN = 32
+_WHOLE = ("tinyint", "smallint", "int", "bigint")
+
+
+def audit(
+    df: DataFrame,
+    *,
+    tree: LabelTree,
+    utilities: Sequence[Utility] | Utility,
+    probabilities: str | Mapping[str, str] = "{leaf}",
+    labels: str = "label",
+    classes: Sequence[str] | None = None,
+    subgroups: Subgroups | None = None,
+    weights: str | None = None,
+    row_id: str | None = None,
+    bounds: str | None = "bootstrap",
+    confidence_level: float = 0.95,
+    n_draws: int = 1000,
+    rng: Any = 0,
+    n_partitions: int | None = None,
+) -> AuditResult:
+    """Measure how far predicted utility is from realised utility, on rows that Spark holds.
+
+    The result is that of `huc_monitor.audit` on the same rows: exact, whatever the partitions.
+
+    Parameters
+    ----------
+    df : DataFrame
+        One row per labelled prediction. It is read three times; persist it where making it again
+        is expensive, or does not give the same rows again.
+    tree, utilities, subgroups, bounds, confidence_level, n_draws, rng
+        As in `huc_monitor.audit`. Subgroups read their columns from `df`.
+    probabilities : str or mapping, default "{leaf}"
+        A pattern for one column per leaf, such as "p_{leaf}"; a mapping of leaf to column; or the
+        name of one array column.
+    labels : str, default "label"
+        Column of leaf names or codes, without nulls.
+    classes : sequence of str, optional
+        The order of an array column; that of ``tree.leaves`` when left out.
+    weights : str, optional
+        Column of non-negative numbers: how often each row counts.
+    row_id : str, optional
+        Column that tells rows apart; the bootstrap needs it, because its multipliers are functions
+        of (seed, row, draw). A whole number counts as it is, so that 0, 1, 2, ... in the order of
+        a local window gives that window's draws; text is hashed.
+    n_partitions : int, optional
+        Ranges of score that are scanned apart. By default one per 500,000 rows, and at least as
+        many as Spark runs tasks at a time. It does not change the result.
+
+    Returns
+    -------
+    AuditResult
+
+    Notes
+    -----
+    Bounds "theorem" and "sharp" equal those of the local audit to the last bits; those of
+    "bootstrap" to about six digits, since the local one adds draws in single precision.
+    """
+    check = PieceAudit.of(
+        tree=tree,
+        utilities=utilities,
+        subgroups=subgroups,
+        bounds=bounds,
+        confidence_level=confidence_level,
+        n_draws=n_draws,
+        rng=rng,
+    )
+    prepared, columns = _columns(
+        df, check, probabilities, labels, classes=classes, weights=weights, row_id=row_id
+    )
+    return SparkAudit(prepared, check, Job.of(check, columns), n_partitions).run()
+
+
+def shuffle_bytes_per_row(
+    tree: LabelTree,
+    utilities: Sequence[Utility] | Utility,
+    *,
+    subgroups: Subgroups | None = None,
+    bounds: str | None = "bootstrap",
+    weighted: bool = False,
+) -> int:
+    """Bytes that an audit moves between executors for each row, before compression.
+
+    Examples
+    --------
+    >>> import huc_monitor as hm
+    >>> tree = hm.LabelTree.from_nested({"cat": ["lion", "lynx"], "dog": None})
+    >>> shuffle_bytes_per_row(tree, [hm.LevelCorrectness(level=2)], bounds="sharp")
+    25
+    """
+    check = PieceAudit.of(
+        tree=tree,
+        utilities=utilities,
+        subgroups=subgroups,
+        bounds=bounds,
+        confidence_level=0.95,
+        n_draws=1000,
+        rng=0,
+    )
+    packings = [Packing.of(check, u, weighted=weighted) for u in range(len(check.utilities))]
+    return sum(packing.bytes_per_row for packing in packings)
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class SparkAudit:
+    """One audit: facts of all rows, one shuffle by score, and the sums that results show."""
+
+    df: DataFrame
+    audit: PieceAudit
+    job: Job
+    n_partitions: int | None = None
+
+    def run(self) -> AuditResult:
+        """Audit all rows."""
+        facts, scores = self._facts()
+        if not facts.n_rows:
+            msg = "`df` must have at least one row; got none. Check the filter before the audit."
+            raise InvalidInputError(msg)
+        known = _worker.pack_facts(facts)
+        merged = self._summaries(known, self._cuts(facts, scores))
+        within = self._within(known, merged)
+        for run in merged:
+            self._same_rows(facts.n_rows, run.scan.n_rows)
+        return self.audit.result(facts, merged, within)
+
+    def _facts(self) -> tuple[Facts, list[tuple[Floats, int]]]:
+        found = (
+            self.df.mapInArrow(_worker.find_facts(self.job), _worker.FACTS).toArrow().to_pylist()
+        )
+        errors = [row["error"] for row in found if row["error"] is not None]
+        if errors:
+            msg = f"{errors[0]} Rows are counted within a batch of one of Spark's partitions."
+            raise InvalidInputError(msg)
+        parts = [_worker.unpack_facts(row["facts"]) for row in found]
+        facts = functools.reduce(operator.add, parts, self.audit.no_facts)
+        n_utilities = len(self.audit.utilities)
+        samples = [
+            (np.frombuffer(row["sample"]).reshape(n_utilities, -1), int(row["stride"]))
+            for row in found
+            if row["sample"]
+        ]
+        return facts, samples
+
+    def _cuts(self, facts: Facts, samples: list[tuple[Floats, int]]) -> list[Floats]:
+        """Scores at which runs end, so that runs hold about equally many rows."""
+        wanted = self.n_partitions
+        if wanted is None:
+            at_once = self.df.sparkSession.sparkContext.defaultParallelism
+            wanted = max(at_once, -(-facts.n_rows // _ROWS_PER_RUN))
+        scores = np.concatenate([sample for sample, _ in samples], axis=1)
+        rows = np.concatenate([np.full(sample.shape[1], stride) for sample, stride in samples])
+        cuts = []
+        for values in scores:
+            order = np.argsort(values)
+            before = np.cumsum(rows[order])
+            places = np.searchsorted(before, before[-1] * np.arange(1, wanted) / wanted)
+            cuts.append(np.unique(values[order][places]))
+        return cuts
+
+    def _summaries(self, known: bytes, cuts: list[Floats]) -> list[RunSummary]:
+        rows = self.df.mapInArrow(_worker.send_rows(self.job, known, cuts), _worker.RECORDS)
+        runs = rows.groupBy("utility", "run").applyInArrow(
+            _worker.summarise(self.job, known), _worker.SUMMARIES
+        )
+        n_runs = max(cut.size for cut in cuts) + 1
+        while n_runs > _FAN_IN:
+            # Neighbours merge where they are, until the driver can take the rest.
+            runs = runs.selectExpr("utility", f"run div {_FAN_IN} AS run", "scan", "draws")
+            runs = runs.selectExpr("utility", "cast(run AS int) AS run", "scan", "draws")
+            runs = runs.groupBy("utility", "run").applyInArrow(_worker.merge, _worker.SUMMARIES)
+            n_runs = -(-n_runs // _FAN_IN)
+        found: dict[int, list[RunSummary]] = {}
+        for row in runs.toArrow().to_pylist():
+            summary = RunSummary.from_bytes(row["scan"], row["draws"])
+            found.setdefault(row["utility"], []).append(summary)
+        return [merge_runs(found[u]) for u in range(len(self.audit.utilities))]
+
+    def _within(self, known: bytes, merged: list[RunSummary]) -> list[Ints]:
+        shown = [run.scan.shown for run in merged]
+        step = _worker.sum_within(self.job, known, shown)
+        found = self.df.mapInArrow(step, _worker.SUMS).toArrow().to_pylist()
+        sums = []
+        for u, run in enumerate(merged):
+            shape = (len(self.audit.subgroups), 2, run.scan.squares.shape[1])
+            mine = [row for row in found if row["utility"] == u]
+            self._same_rows(run.scan.n_rows, sum(row["n_rows"] for row in mine))
+            parts = [np.frombuffer(row["sums"], dtype=np.int64).reshape(shape) for row in mine]
+            sums.append(functools.reduce(operator.add, parts))
+        return sums
+
+    def _same_rows(self, before: int, after: int) -> None:
+        if before != after:
+            msg = (
+                f"`df` must give the same rows each time it is read; got {before:,} rows, then "
+                f"{after:,}. Persist it, or write it to a table first."
+            )
+            raise InvalidInputError(msg)
+
+
+def _columns(
+    df: DataFrame,
+    check: PieceAudit,
+    probabilities: str | Mapping[str, str],
+    labels: str,
+    *,
+    classes: Sequence[str] | None,
+    weights: str | None,
+    row_id: str | None,
+) -> tuple[DataFrame, dict[str, Any]]:
+    """Check that the columns are there; return only these, and what they are for."""
+    types = dict(df.dtypes)
+    is_list = isinstance(probabilities, str) and "{leaf}" not in probabilities
+    columns: dict[str, Any] = {
+        "template": None if is_list else probabilities,
+        "list_column": probabilities if is_list else None,
+        "classes": None if classes is None else list(classes),
+        "labels": labels,
+        "weights": weights,
+        "row_id": row_id if check.draws else None,
+    }
+    if check.draws and row_id is None:
+        msg = (
+            "`row_id` must name a column that tells rows apart, because bounds='bootstrap' draws "
+            "by row; got None. Name one, or choose bounds='sharp'."
+        )
+        raise InvalidInputError(msg)
+    where = ProbabilityColumns.of(
+        check.tree,
+        template=columns["template"],
+        list_column=columns["list_column"],
+        classes=columns["classes"],
+    )
+    needed = dict.fromkeys(where.names, "probabilities") | {labels: "labels"}
+    needed |= dict.fromkeys(check.subgroups.columns, "subgroups")
+    needed |= {weights: "weights"} if weights else {}
+    needed |= {columns["row_id"]: "row_id"} if columns["row_id"] else {}
+    for name, purpose in needed.items():
+        if name not in types:
+            hint = did_you_mean(name, list(types))
+            msg = f"`{purpose}` must name columns of `df`; got {name!r}. {hint}"
+            raise UnknownNameError(msg)
+    return _select(df, types, where, columns, list(needed)), columns
+
+
+def _select(
+    df: DataFrame,
+    types: dict[str, str],
+    where: ProbabilityColumns,
+    columns: dict[str, Any],
+    needed: list[str],
+) -> DataFrame:
+    from pyspark.sql import functions as f
+
+    numbers = "double" if where.positions is None else "array<double>"
+    chosen = []
+    for name in needed:
+        column = f.col(_quote(name))
+        if name in where.names and types[name] != numbers:
+            column = column.cast(numbers)
+        if name == columns["row_id"] and types[name] not in _WHOLE:
+            column = f.xxhash64(column)
+        elif name == columns["row_id"]:
+            column = column.cast("bigint")
+        elif name == columns["weights"] and types[name].startswith("decimal"):
+            column = column.cast("double")
+        chosen.append(column.alias(name))
+    return df.select(*chosen)
+
+
+def _quote(name: str) -> str:
+    return "`" + name.replace("`", "``") + "`"

@@ -1,0 +1,352 @@
+"""What runs on executors: the steps of `huc_monitor._pieces`, on Arrow batches.
+
+A step travels as plain data (JSON of tree, utilities and subgroups, names of columns), and each
+Python worker builds its objects from that once.
+"""
+
+from __future__ import annotations
+
+import functools
+import io
+import json
+import os
+from dataclasses import dataclass, field
+from functools import lru_cache
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import pyarrow as pa
+
+from huc_monitor._packing import Packing
+from huc_monitor._pieces import Facts, PieceAudit, RunSummary, merge_runs
+from huc_monitor.errors import HUCError, InvalidInputError
+from huc_monitor.hierarchy import LabelTree
+from huc_monitor.sources._rows import ProbabilityColumns
+from huc_monitor.sources._table import Chunk
+from huc_monitor.subgroups import Subgroups
+from huc_monitor.utilities import CustomUtility, Utility
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable, Iterator, Mapping
+
+    from huc_monitor._pieces import Piece
+    from huc_monitor._program import Floats, Ints
+
+# Rows taken at a time: enough to make calls cheap, few enough to stay small.
+_ROWS_AT_A_TIME = 1 << 16
+_ROWS_BEFORE_SENDING = 1 << 18
+_SAMPLE = 512
+
+FACTS = "error string, facts binary, sample binary, stride long"
+RECORDS = "utility int, run int, records binary"
+SUMMARIES = "utility int, run int, scan binary, draws binary"
+SUMS = "utility int, n_rows long, sums binary"
+
+
+@dataclass(frozen=True)
+class Job:
+    """An audit as plain data, and which columns it reads."""
+
+    text: str
+    functions: Mapping[str, Any] = field(default_factory=dict)
+
+    @classmethod
+    def of(cls, audit: PieceAudit, columns: Mapping[str, Any]) -> Job:
+        """Write an audit down; only a user's own functions travel as code."""
+        plain = {
+            "tree": audit.tree.to_dict(),
+            "utilities": [utility.to_dict() for utility in audit.utilities],
+            "subgroups": audit.subgroups.to_dict(),
+            "method": audit.method,
+            "confidence_level": audit.confidence_level,
+            "n_draws": audit.n_draws,
+            "rng": audit.rng,
+            "mix_each": audit.mix_each,
+            "columns": dict(columns),
+        }
+        own = {u.name: u.function for u in audit.utilities if isinstance(u, CustomUtility)}
+        return cls(json.dumps(plain), own)
+
+    def open(self) -> Worker:
+        """Build the audit, once per process."""
+        # Spark runs one task per core; threads of our own would compete with them.
+        os.environ.setdefault("HUC_NUM_THREADS", "1")
+        for name, function in self.functions.items():
+            CustomUtility.register(name, function)
+        return _worker(self.text)
+
+
+@lru_cache(maxsize=8)
+def _worker(text: str) -> Worker:
+    plain = json.loads(text)
+    columns = plain.pop("columns")
+    audit = PieceAudit(
+        LabelTree.from_dict(plain["tree"]),
+        tuple(Utility.from_dict(item) for item in plain["utilities"]),
+        Subgroups.from_dict(plain["subgroups"]),
+        *(plain[n] for n in ("method", "confidence_level", "n_draws", "rng", "mix_each")),
+    )
+    return Worker(audit, columns)
+
+
+@dataclass(frozen=True)
+class Worker:
+    """An audit and the columns it reads, on an executor."""
+
+    audit: PieceAudit
+    columns: Mapping[str, Any]
+
+    @functools.cached_property
+    def probabilities(self) -> ProbabilityColumns:
+        """Where the probabilities are."""
+        given = self.columns
+        return ProbabilityColumns.of(
+            self.audit.tree,
+            template=given["template"],
+            list_column=given["list_column"],
+            classes=given["classes"],
+        )
+
+    def packing(self, utility: int) -> Packing:
+        """Layout of a utility's rows."""
+        return Packing.of(self.audit, utility, weighted=self.columns["weights"] is not None)
+
+    def read(self, table: pa.Table) -> Piece:
+        """Check some rows, as the local audit checks a window."""
+        given = self.columns
+        arrays = {name: _one(table.column(name)) for name in self.probabilities.names}
+        matrix, lengths = self.probabilities.read(Chunk(_Rows(table.num_rows), arrays))  # type: ignore[arg-type]
+        if lengths is not None and (lengths != matrix.shape[1]).any():
+            row = int(np.flatnonzero(lengths != matrix.shape[1])[0])
+            msg = (
+                f"`probabilities` must hold lists of {matrix.shape[1]} numbers, one per leaf; got "
+                f"{'none' if lengths[row] < 0 else lengths[row]} (row {row}). Repair the row."
+            )
+            raise InvalidInputError(msg)
+        features = None
+        if self.audit.subgroups.columns:
+            features = table.select(list(self.audit.subgroups.columns)).to_pandas()
+        weights = given["weights"] and _one(table.column(given["weights"])).to_numpy(
+            zero_copy_only=False
+        )
+        ids = given["row_id"] and _one(table.column(given["row_id"])).to_numpy(zero_copy_only=False)
+        labels = _one(table.column(given["labels"]))
+        if labels.null_count:
+            msg = (
+                f"`labels` must have a leaf in every row; got none in {labels.null_count} rows "
+                f"(column {given['labels']!r}). Filter the rows without a label."
+            )
+            raise InvalidInputError(msg)
+        return self.audit.check(
+            matrix,
+            labels.to_pandas().to_numpy(),
+            features,
+            weights if given["weights"] else None,
+            ids,
+        )
+
+
+class _Rows:
+    """Stands in for a frame without columns; only its length is asked."""
+
+    def __init__(self, n: int) -> None:
+        self._n = n
+
+    def __len__(self) -> int:
+        return self._n
+
+
+def _one(column: Any) -> Any:
+    found = column.combine_chunks()
+    return pa.concat_arrays(found.chunks) if isinstance(found, pa.ChunkedArray) else found
+
+
+def tables(batches: Iterable[pa.RecordBatch], at_least: int) -> Iterator[pa.Table]:
+    """Put batches together until there are enough rows."""
+    kept: list[pa.RecordBatch] = []
+    n = 0
+    for batch in batches:
+        if batch.num_rows:
+            kept.append(batch)
+            n += batch.num_rows
+        if n >= at_least:
+            yield pa.Table.from_batches(kept)
+            kept, n = [], 0
+    if kept:
+        yield pa.Table.from_batches(kept)
+
+
+def find_facts(job: Job) -> Callable[[Iterable[pa.RecordBatch]], Iterator[pa.RecordBatch]]:
+    """Check every row, count, and sample scores; one row per task."""
+
+    def step(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        worker = job.open()
+        facts, sample, stride = worker.audit.no_facts, _Sample(), 1
+        error = None
+        try:
+            for table in tables(batches, _ROWS_AT_A_TIME):
+                piece = worker.read(table)
+                if piece.labels.size:
+                    facts += worker.audit.facts(piece)
+                    sample.add(np.asarray(piece.predictions.matrix, dtype=np.float64))
+            stride = sample.stride
+        except HUCError as problem:
+            error = str(problem)
+        scores = sample.scores(worker.audit) if error is None else b""
+        yield _batch(FACTS, [error], [_pack_facts(facts)], [scores], [stride])
+
+    return step
+
+
+class _Sample:
+    """Every so many rows of a task, never more than twice `_SAMPLE` of them."""
+
+    def __init__(self) -> None:
+        self.stride, self._skip = 1, 0
+        self._kept: list[Floats] = []
+
+    def add(self, matrix: Floats) -> None:
+        chosen = matrix[self._skip :: self.stride]
+        self._skip = (self._skip - len(matrix)) % self.stride
+        self._kept += list(chosen)
+        while len(self._kept) > 2 * _SAMPLE:
+            self._kept = self._kept[::2]
+            self.stride *= 2
+
+    def scores(self, audit: PieceAudit) -> bytes:
+        """Scores of the sampled rows, utility by utility."""
+        from huc_monitor._inputs import INTERIOR_MIX, Predictions
+        from huc_monitor.decomposition import iter_decomposed
+
+        if not self._kept:
+            return b""
+        # Mixed in any case: these scores only say where to cut.
+        predictions = Predictions(np.array(self._kept), INTERIOR_MIX)
+        labels = np.zeros(len(self._kept), dtype=np.int64)
+        found = iter_decomposed(audit.utilities, predictions, labels, tree=audit.tree)
+        return np.array([rows.scores for rows in found]).tobytes()
+
+
+def send_rows(
+    job: Job, facts: bytes, cuts: list[Floats]
+) -> Callable[[Iterable[pa.RecordBatch]], Iterator[pa.RecordBatch]]:
+    """Score rows, and hand them over by utility and range of score, many rows to a record."""
+
+    def step(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        worker, known = job.open(), _unpack_facts(facts)
+        n_utilities = len(worker.audit.utilities)
+        waiting: list[list[Any]] = [[] for _ in range(n_utilities)]
+        n = 0
+        for table in tables(batches, _ROWS_AT_A_TIME):
+            piece = worker.read(table)
+            if not piece.labels.size:
+                continue
+            for u, rows in enumerate(worker.audit.rows(piece, known)):
+                waiting[u].append(worker.packing(u).pack(rows))
+            n += piece.labels.size
+            if n >= _ROWS_BEFORE_SENDING:
+                yield from _cut(waiting, cuts)
+                waiting, n = [[] for _ in range(n_utilities)], 0
+        if n:
+            yield from _cut(waiting, cuts)
+
+    return step
+
+
+def _cut(waiting: list[list[Any]], cuts: list[Floats]) -> Iterator[pa.RecordBatch]:
+    for u, parts in enumerate(waiting):
+        records = np.concatenate(parts)
+        # Equal scores have one place among the cuts, whatever the batch: ties stay together.
+        run = np.searchsorted(cuts[u], records["score"])
+        order = np.argsort(run, kind="stable")
+        edges = np.searchsorted(run[order], np.arange(cuts[u].size + 2))
+        found = [k for k in range(cuts[u].size + 1) if edges[k] < edges[k + 1]]
+        data = [records[order[edges[k] : edges[k + 1]]].tobytes() for k in found]
+        yield _batch(RECORDS, [u] * len(found), found, data)
+
+
+def summarise(job: Job, facts: bytes) -> Callable[..., pa.Table]:
+    """Summarise all rows of a utility in one range of score."""
+
+    def step(key: tuple[Any, ...], table: pa.Table) -> pa.Table:
+        worker, known = job.open(), _unpack_facts(facts)
+        u, run = (int(item.as_py()) for item in key)
+        packing = worker.packing(u)
+        column = table.column("records")
+        parts = [np.frombuffer(item.as_buffer(), dtype=packing.dtype) for item in column]
+        rows = packing.unpack(np.concatenate(parts))
+        found = worker.audit.summarise(u, rows, known)
+        return pa.Table.from_batches([_summary_batch(u, run, found)])
+
+    return step
+
+
+def merge(key: tuple[Any, ...], table: pa.Table) -> pa.Table:
+    """Merge the summaries of neighbouring ranges of score."""
+    u, run = (int(item.as_py()) for item in key)
+    runs = [
+        RunSummary.from_bytes(scan.as_py(), draws.as_py())
+        for scan, draws in zip(table.column("scan"), table.column("draws"), strict=True)
+    ]
+    return pa.Table.from_batches([_summary_batch(u, run, merge_runs(runs))])
+
+
+def sum_within(
+    job: Job, facts: bytes, shown: list[Floats]
+) -> Callable[[Iterable[pa.RecordBatch]], Iterator[pa.RecordBatch]]:
+    """Add up all branches on the intervals that were found; one row per task and utility."""
+
+    def step(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        worker, known = job.open(), _unpack_facts(facts)
+        sums: list[Ints] = []
+        n = 0
+        for table in tables(batches, _ROWS_AT_A_TIME):
+            piece = worker.read(table)
+            n += piece.labels.size
+            if not piece.labels.size:
+                continue
+            found = [
+                worker.audit.within(u, rows, known, shown[u])
+                for u, rows in enumerate(worker.audit.rows(piece, known))
+            ]
+            sums = [a + b for a, b in zip(sums, found, strict=True)] if sums else found
+        if sums:
+            data = [item.tobytes() for item in sums]
+            yield _batch(SUMS, list(range(len(sums))), [n] * len(sums), data)
+
+    return step
+
+
+def _summary_batch(utility: int, run: int, found: RunSummary) -> pa.RecordBatch:
+    scan, draws = found.to_bytes()
+    return _batch(SUMMARIES, [utility], [run], [scan], [draws])
+
+
+_TYPES = {
+    "string": pa.string(),
+    "binary": pa.binary(),
+    "int": pa.int32(),
+    "long": pa.int64(),
+}
+
+
+def _batch(schema: str, *columns: list[Any]) -> pa.RecordBatch:
+    fields = [part.split() for part in schema.split(", ")]
+    arrays = [pa.array(c, _TYPES[kind]) for c, (_, kind) in zip(columns, fields, strict=True)]
+    return pa.RecordBatch.from_arrays(arrays, names=[name for name, _ in fields])
+
+
+def _pack_facts(facts: Facts) -> bytes:
+    file = io.BytesIO()
+    head = np.array([facts.n_rows, facts.total, facts.any_zero], dtype=np.float64)
+    np.savez(file, head=head, shares=facts.shares, draws=facts.draws)
+    return file.getvalue()
+
+
+def _unpack_facts(data: bytes) -> Facts:
+    with np.load(io.BytesIO(data), allow_pickle=False) as found:
+        n, total, zero = found["head"]
+        return Facts(int(n), float(total), bool(zero), found["shares"], found["draws"])
+
+
+pack_facts, unpack_facts = _pack_facts, _unpack_facts

@@ -1,0 +1,156 @@
+"""Windows larger than a memory limit against the audit in memory."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+
+import numpy as np
+import pandas as pd
+import pytest
+
+import huc_monitor as hm
+from huc_monitor.errors import InvalidInputError
+from huc_monitor.large import Rows, audit_pieces, bytes_of
+
+TREE = hm.LabelTree.from_nested({"left": {"a": None, "b": None, "e": None}, "right": ["c", "d"]})
+UTILITIES = [
+    hm.Payoff("pay", {"a": -1, "b": 1, "c": 0.5, "d": 0.25}),
+    hm.LevelCorrectness(level=1),
+]
+
+
+def window(n, *, seed=0, distinct=None):
+    rng = np.random.default_rng(seed)
+    p = rng.dirichlet(np.full(5, 1.5), n)[rng.integers(0, distinct or n, n)]
+    frame = pd.DataFrame({"g": rng.choice(["x", "y"], n), "w": rng.uniform(-1, 1, n)})
+    return p, rng.integers(0, 5, n), frame
+
+
+def reader(p, labels, frame, weights=None, *, size=997):
+    def read():
+        for lo in range(0, len(p), size):
+            part = slice(lo, lo + size)
+            features = frame.iloc[part].reset_index(drop=True)
+            yield Rows(p[part], labels[part], features, None if weights is None else weights[part])
+
+    return read
+
+
+def groups_of(frame):
+    return hm.Subgroups.from_reference(frame, {"g": "each"}, weights={"tilt": "w"})
+
+
+@pytest.mark.parametrize("distinct", [None, 500, 3])
+@pytest.mark.parametrize("bounds", ["sharp", "bootstrap"])
+def test_a_window_from_disk_gives_the_audit_in_memory(bounds, distinct):
+    p, labels, frame = window(20_000, distinct=distinct)
+    options = {"tree": TREE, "utilities": UTILITIES, "subgroups": groups_of(frame), "n_draws": 64}
+    # Runs of a thousand rows: the least that the limit can ask for.
+    found = audit_pieces(reader(p, labels, frame), bounds=bounds, memory_limit="1MB", **options)
+    expected = hm.audit(p, labels, features=frame, bounds=bounds, **options)
+    # The local bootstrap adds in single precision.
+    tolerance = (
+        {"rtol": 1e-5, "atol": 1e-6} if bounds == "bootstrap" else {"rtol": 0, "atol": 1e-14}
+    )
+    pd.testing.assert_frame_equal(found.to_frame(), expected.to_frame(), **tolerance)
+    np.testing.assert_array_equal(found.candidates.moment, expected.candidates.moment)
+    pd.testing.assert_frame_equal(found.uc_frame(), expected.uc_frame(), rtol=0, atol=0)
+
+
+def test_weights_and_zero_probabilities_are_those_of_the_audit_in_memory():
+    p, labels, frame = window(3_000)
+    p[-1] = [0, 0, 0, 0, 1]
+    weights = np.random.default_rng(1).integers(0, 3, len(p))
+    weights[997:1994] = 0  # a whole piece that does not count
+    options = {"tree": TREE, "utilities": UTILITIES, "subgroups": groups_of(frame), "n_draws": 64}
+    found = audit_pieces(reader(p, labels, frame, weights), memory_limit="1MB", **options)
+    expected = hm.audit(p, labels, features=frame, weights=weights, **options)
+    assert found.interiorized
+    assert expected.interiorized
+    pd.testing.assert_frame_equal(found.to_frame(), expected.to_frame(), rtol=1e-5, atol=1e-6)
+
+
+def test_nothing_is_left_on_disk(tmp_path):
+    p, labels, frame = window(100)
+    read = reader(p, labels, frame)
+    audit_pieces(read, tree=TREE, utilities=UTILITIES, bounds=None, folder=tmp_path)
+    bad = [Rows(p, labels), Rows(-p, labels)]
+    with pytest.raises(InvalidInputError, match="must be at least 0"):
+        audit_pieces(lambda: bad, tree=TREE, utilities=UTILITIES, folder=tmp_path)
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_a_reader_that_changes_its_mind_is_refused():
+    p, labels, _ = window(100)
+    turns = iter([[Rows(p, labels)], [Rows(p[:90], labels[:90])]])
+    with pytest.raises(InvalidInputError, match="same rows each time; got 100 rows, then 90"):
+        audit_pieces(lambda: next(turns), tree=TREE, utilities=UTILITIES, bounds=None)
+
+
+def test_a_window_without_rows_is_refused():
+    with pytest.raises(InvalidInputError, match="at least one row of positive weight"):
+        audit_pieces(list, tree=TREE, utilities=UTILITIES)
+
+
+@pytest.mark.parametrize("size", ["", "12 apples", "-1GB", "0"])
+def test_a_limit_that_is_no_size_is_refused(size):
+    with pytest.raises(InvalidInputError, match="must be a size such as '512MB'"):
+        bytes_of(size)
+
+
+LARGE = """
+import json, resource, sys
+import numpy as np
+import huc_monitor as hm
+from huc_monitor.large import Rows, audit_pieces
+
+tree = hm.LabelTree.from_nested({f"g{i}": [f"l{i}{j}" for j in range(4)] for i in range(4)})
+utilities = [hm.LevelCorrectness(level=1), hm.TopK(3)]
+n_pieces, size = int(sys.argv[1]), 40_000
+
+def read():
+    for k in range(n_pieces):
+        rng = np.random.default_rng(k)
+        p = rng.standard_exponential((size, 16), dtype=np.float32).astype(np.float64) ** 2
+        p /= p.sum(axis=1, keepdims=True)
+        yield Rows(p, (rng.random(size)[:, None] > p.cumsum(axis=1)).sum(axis=1).clip(0, 15))
+
+options = {"tree": tree, "utilities": utilities, "bounds": "sharp"}
+warm = [next(read())]
+audit_pieces(lambda: warm, memory_limit="128MB", **options)
+del warm
+before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024
+if sys.argv[2] == "pieces":
+    result = audit_pieces(read, memory_limit="128MB", **options)
+else:
+    pieces = list(read())
+    p = np.concatenate([rows.probabilities for rows in pieces])
+    y = np.concatenate([rows.labels for rows in pieces])
+    result = hm.audit(p, y, **options)
+after = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024
+print(json.dumps({"grown": after - before, "result": result.to_dict()}))
+"""
+
+
+@pytest.mark.slow
+def test_a_window_four_times_the_limit_stays_within_it():
+    """512 MB of probabilities, a limit of 128 MB, each in a process of its own."""
+    n_pieces = 100
+    assert n_pieces * 40_000 * 16 * 8 == 4 * 128_000_000
+    found, expected = (
+        json.loads(
+            subprocess.run(
+                [sys.executable, "-c", LARGE, str(n_pieces), how],
+                check=True,
+                capture_output=True,
+                text=True,
+            ).stdout
+        )
+        for how in ("pieces", "memory")
+    )
+    assert found["result"] == expected["result"]
+    assert found["grown"] < 128_000_000
+    assert expected["grown"] > 512_000_000
+    print(f"grown by {found['grown'] / 1e6:.0f} MB; in memory by {expected['grown'] / 1e6:.0f} MB")

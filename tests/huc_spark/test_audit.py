@@ -1,0 +1,115 @@
+"""The audit on real Spark against the audit in memory."""
+
+from __future__ import annotations
+
+import huc_spark
+import numpy as np
+import pandas as pd
+import pytest
+from cases import DOUBLE, TREE, UTILITIES, assert_same, window
+from sessions import shuffled_bytes
+
+import huc_monitor as hm
+from huc_monitor.errors import InvalidInputError, UnknownNameError
+
+
+@pytest.mark.parametrize("seed", range(1, 5))
+def test_an_audit_on_spark_is_the_local_audit(spark, seed):
+    rows = window(seed, skewed=seed % 2 == 0)
+    found = rows.spark(rows.on(spark, 3), n_partitions=5 * seed)
+    assert_same(found, rows.local())
+
+
+def test_the_number_of_partitions_and_their_order_change_nothing(spark):
+    rows = window(2, n=700)
+    one = rows.spark(rows.on(spark, 1), n_partitions=1)
+    shuffled = rows.on(spark, 4).orderBy("w")
+    # More than 32 runs are merged on executors before the driver merges the rest.
+    many = rows.spark(shuffled, n_partitions=64)
+    np.testing.assert_array_equal(one.candidates.moment, many.candidates.moment)
+    np.testing.assert_array_equal(one.radii, many.radii)
+    pd.testing.assert_frame_equal(one.to_frame(), many.to_frame(), **DOUBLE)
+
+
+def test_an_array_column_in_another_order_and_codes_as_labels_do_as_well(spark):
+    rows = window(2, n=200)
+    classes = list(reversed(TREE.leaves))
+    frame = pd.DataFrame({"p": list(rows.frame[[f"p_{c}" for c in classes]].to_numpy())})
+    frame["y"] = [TREE.leaf_index(leaf) for leaf in rows.frame["label"]]
+    found = huc_spark.audit(
+        spark.createDataFrame(frame),
+        tree=TREE,
+        utilities=UTILITIES,
+        probabilities="p",
+        classes=classes,
+        labels="y",
+        bounds="sharp",
+    )
+    assert_same(found, rows.local(subgroups=None, bounds="sharp", confidence_level=0.95))
+
+
+def test_a_utility_of_the_users_own_travels_to_executors(spark):
+    rows = window(2, n=100)
+    mine = [hm.CustomUtility("half", lambda p: 2 * p**2 - 1)]
+    found = rows.spark(rows.on(spark, 2), utilities=mine)
+    assert_same(found, rows.local(utilities=mine))
+
+
+def test_text_ids_draw_as_well_and_the_same_each_time(spark):
+    rows = window(3, n=100)
+    df = rows.on(spark, 2).selectExpr("*", "concat('row ', row) AS name")
+    audit = {"probabilities": "p_{leaf}", **rows.options, "row_id": "name"}
+    one, two = huc_spark.audit(df, **audit), huc_spark.audit(df.orderBy("w"), **audit)
+    np.testing.assert_allclose(one.radii, two.radii, rtol=1e-12)
+    # Other multipliers, the same law.
+    np.testing.assert_allclose(one.radii, rows.local(weights=None).radii, rtol=0.5)
+
+
+def test_a_row_that_is_no_distribution_is_named_before_anything_is_moved(spark):
+    rows = window(2, n=50)
+    broken = rows.frame.copy()
+    broken.loc[7, "p_a"] = -0.5
+    with pytest.raises(InvalidInputError, match=r"must be at least 0; got -0.5 \(row \d+, column"):
+        rows.spark(spark.createDataFrame(broken))
+
+
+def test_a_label_that_is_missing_or_unknown_is_named(spark):
+    rows = window(2, n=50)
+    df = rows.on(spark, 1)
+    with pytest.raises(InvalidInputError, match="none in 50 rows"):
+        rows.spark(
+            df.selectExpr("*", "cast(NULL AS string) AS y")
+            .drop("label")
+            .withColumnRenamed("y", "label")
+        )
+    with pytest.raises(InvalidInputError, match="'zebra'"):
+        rows.spark(df.selectExpr("*", "'zebra' AS y").drop("label").withColumnRenamed("y", "label"))
+
+
+def test_what_cannot_be_audited_is_refused_with_a_remedy(spark):
+    rows = window(2, n=20)
+    df = rows.on(spark, 1)
+    with pytest.raises(InvalidInputError, match="Name one, or choose bounds='sharp'"):
+        huc_spark.audit(df, probabilities="p_{leaf}", **{**rows.options, "bounds": "bootstrap"})
+    with pytest.raises(
+        UnknownNameError, match=r"`labels` must name columns of `df`; got 'labl'\. Did"
+    ):
+        huc_spark.audit(df, probabilities="p_{leaf}", labels="labl", **rows.options)
+    with pytest.raises(InvalidInputError, match="`df` must have at least one row"):
+        rows.spark(df.where("false"))
+
+
+def test_the_shuffle_is_what_the_calculation_says(spark):
+    rows = window(2, n=20_000, ties=False)
+    df = rows.on(spark, 2).persist()
+    df.count()
+    before = shuffled_bytes(spark)
+    rows.spark(df, n_partitions=4)
+    moved = (shuffled_bytes(spark) - before) / 20_000
+    calculated = huc_spark.shuffle_bytes_per_row(
+        TREE, UTILITIES, subgroups=rows.options["subgroups"], bounds="sharp"
+    )
+    # A score, a label, contributions along the path; a byte of indicators, a real weight.
+    assert calculated == (8 + 1 + 2 * 8 + 1 + 8) + (8 + 1 + 1 * 8 + 1 + 8)
+    assert 0.5 * calculated < moved < 1.02 * calculated
+    df.unpersist()
