@@ -73,7 +73,7 @@ class PrometheusExporter:
         self._info = info
         self._address = None if listen is None else _address(listen)
         self._folder = None if textfile is None else Path(textfile)
-        self._gateway = pushgateway
+        self._gateway = None if pushgateway is None else _url(pushgateway)
         self._handler = _handler(username, password)
         self._max_series = check_limit(max_series)
         self._check: list[Family] = []
@@ -96,9 +96,9 @@ class PrometheusExporter:
                 raise InvalidInputError(msg)
             found.append(f"writes to {exporter._folder}")
         if exporter._gateway is not None:
-            address = _url(exporter._gateway)
-            with urllib.request.urlopen(f"{address}/-/ready", timeout=5):  # noqa: S310 - the user's
-                found.append(f"pushes to {address}")
+            ready = f"{exporter._gateway}/-/ready"
+            with urllib.request.urlopen(ready, timeout=5):  # noqa: S310 - the user's choice
+                found.append(f"pushes to {exporter._gateway}")
         return ", ".join(found)
 
     # What a monitor calls.
@@ -177,7 +177,7 @@ class PrometheusExporter:
         registry = CollectorRegistry(auto_describe=False)
         registry.register(_Fixed(families))
         push(
-            _url(self._gateway),
+            self._gateway,
             JOB,
             registry,
             grouping_key={"monitor": self._info.name},
@@ -258,4 +258,8 @@ def _url(gateway: str) -> str:
     >>> _url("gateway:9091"), _url("https://push.example/")
     ('http://gateway:9091', 'https://push.example')
     """
+    if "@" in gateway:
+        # An address is written to logs and shown by doctor.
+        msg = "`pushgateway` must not hold a password. Use `username`, and `password` as a secret."
+        raise InvalidInputError(msg)
     return (gateway if "://" in gateway else f"http://{gateway}").rstrip("/")

@@ -96,6 +96,13 @@ def test_without_columns_those_of_the_subgroups_are_compared(tmp_path):
     assert set(found["columns"]) == {"protocol"}
 
 
+def test_the_report_leaves_the_output_of_a_check_as_it_is(tmp_path):
+    config = project(tmp_path, moved=True)
+    done = CliRunner().invoke(app, ["check", "--json", "--config", str(config)])
+    assert json.loads(done.stdout)["status"] == "critical"
+    assert list(tmp_path.glob("huc-state/*/artifacts/*/evidently-drift.html"))
+
+
 def doctor(config):
     done = CliRunner().invoke(app, ["doctor", "--json", "--config", str(config)])
     return {item["check"]: item for item in json.loads(done.stdout)["findings"]}

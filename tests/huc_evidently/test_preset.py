@@ -187,6 +187,14 @@ def test_nodes_whose_names_look_like_numbers_are_tested_too():
     assert plain(run)["metric_results"]
 
 
+def test_leaves_that_are_numbers_are_found_where_a_missing_label_made_floats_of_them():
+    digits = hm.LabelTree.from_nested({"even": ["0", "2"], "odd": ["1", "3"]})
+    rows = pd.DataFrame(np.full((400, 4), 0.25), columns=["0", "1", "2", "3"])
+    rows["target"] = [0, 0, 1, None] * 100
+    run = Report([HUCPreset(tree=digits, utilities=[hm.LevelCorrectness(level=2)])]).run(rows)
+    assert run._widgets[0].params["counters"][0]["value"] == "300"
+
+
 def test_two_presets_in_one_report_are_kept_apart_by_name(days):
     strict, lax = preset(name="strict", tolerance=0.01), preset(name="lax", tolerance=0.9)
     run = Report([strict, lax]).run(days[2])

@@ -64,6 +64,20 @@ def test_an_exporter_that_fails_fails_no_check_and_gets_everything_the_next_time
     assert [ordinals(standing) for standing in shelf.shown] == [[1, 2]]
 
 
+def test_a_check_that_dies_while_exporting_exports_the_next_time(log):
+    class Deadly(Shelf):
+        def export(self, standing):
+            super().export(standing)
+            raise KeyboardInterrupt
+
+    tracker = MemoryTracker()
+    with pytest.raises(KeyboardInterrupt):
+        make(*log, exporters={"shelf": Deadly()}, tracker=tracker).check(now=after(3))
+    shelf = Shelf()
+    make(*log, exporters={"shelf": shelf}, tracker=tracker).check(now=after(3))
+    assert [ordinals(standing) for standing in shelf.shown] == [[1, 2]]
+
+
 def test_an_exporter_that_comes_later_gets_what_was_recorded_before(log):
     tracker = MemoryTracker()
     make(*log, tracker=tracker).check(now=after(3))

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shutil
 import socket
 import subprocess
 import sys
@@ -63,6 +64,19 @@ def test_a_check_writes_two_files_that_name_the_guilty_branch(log, tmp_path):
     assert window["huc_window_ordinal",] == 4
     assert window["huc_rest_candidates",] == 0
     assert read((tmp_path / "huc_intrusion_check.prom").read_text("utf-8"))["huc_status",] == 2
+
+
+@pytest.mark.skipif(shutil.which("promtool") is None, reason="needs promtool on PATH")
+def test_promtool_has_nothing_against_what_is_written(log, tmp_path):
+    check(log, PrometheusExporter(INFO, textfile=tmp_path), MemoryTracker(), 4.6)
+    for path in tmp_path.iterdir():
+        done = subprocess.run(
+            ["promtool", "check", "metrics"],
+            input=path.read_bytes(),
+            capture_output=True,
+            check=False,
+        )
+        assert (done.returncode, done.stdout, done.stderr) == (0, b"", b"")
 
 
 def test_a_check_without_new_windows_renews_only_that_there_was_one(log, tmp_path):
@@ -155,6 +169,7 @@ def test_names_that_would_break_the_format_are_escaped(tmp_path, log):
         ({"listen": "9464x"}, "`listen` must be an address and a port.*; got '9464x'"),
         ({"listen": "127.0.0.1:70000"}, "`listen` must be an address and a port"),
         ({"listen": 9464, "max_series": 3}, "`max_series` must be a whole number of at least"),
+        ({"pushgateway": "http://me:secret@host:9091"}, "`pushgateway` must not hold a password"),
     ],
 )
 def test_settings_that_cannot_work_are_refused(options, message):
