@@ -8,14 +8,12 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from huc_monitor.recalibration._boost import HUCBoost, UCBoost
     from huc_monitor.recalibration._classifier import HUCCalibratedClassifier
-    from huc_monitor.recalibration._contract import Scaling
+    from huc_monitor.recalibration._contract import Scaling, affordable_scaling
     from huc_monitor.recalibration._history import Checks
     from huc_monitor.recalibration._scalings import (
         DirichletScaling,
         TemperatureScaling,
         VectorScaling,
-        best_scaling,
-        simplest_good,
     )
     from huc_monitor.recalibration._updates import Update
 
@@ -29,8 +27,7 @@ __all__ = [
     "UCBoost",
     "Update",
     "VectorScaling",
-    "best_scaling",
-    "simplest_good",
+    "affordable_scaling",
 ]
 
 _HOME = {
@@ -43,8 +40,7 @@ _HOME = {
     "UCBoost": "_boost",
     "Update": "_updates",
     "VectorScaling": "_scalings",
-    "best_scaling": "_scalings",
-    "simplest_good": "_scalings",
+    "affordable_scaling": "_contract",
 }
 
 if not TYPE_CHECKING:  # loaded on first use, as in the package above

@@ -38,8 +38,7 @@ class HUCBoost(Boost):
         The whole population when left out.
     initial : {None, "auto", "temperature", "vector", "dirichlet"} or fitted scaling, default None
         Map of the whole distribution to start from; a name is fitted on the calibration rows, and
-        "auto" takes the simplest one whose log loss on the validation rows, or over five folds, is
-        within a standard error of the best.
+        "auto" is the richest one with ten rows for each of its parameters.
     mode : {"noise_aware", "paper"}, default "noise_aware"
         ``"noise_aware"`` corrects a branch only when its moment exceeds the tolerance by more than
         noise explains, at ``confidence_level`` for all candidates together, and shortens the step

@@ -27,7 +27,7 @@ from huc_monitor.recalibration._log_loss import (
 )
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
+    from collections.abc import Mapping
 
     from huc_monitor._program import Floats
 
@@ -35,8 +35,6 @@ __all__ = [
     "DirichletScaling",
     "TemperatureScaling",
     "VectorScaling",
-    "best_scaling",
-    "simplest_good",
 ]
 
 _SCHEMA_VERSION = 1
@@ -343,69 +341,6 @@ class DirichletScaling(_LogLossScaling):
 
     def _map(self, n_leaves: int) -> LogitMap:
         return DirichletMap(n_leaves)
-
-
-def best_scaling(
-    probabilities: Any,
-    labels: Any,
-    *,
-    tree: LabelTree | None = None,
-    weights: Any = None,
-    validation: tuple[Any, ...] | None = None,
-    q_min: float = 1e-12,
-) -> Scaling:
-    """Fit the simplest scaling that predicts held-out labels as well as the best one.
-
-    Temperature, vector and Dirichlet scaling, each with its best regularisation, are compared by
-    `simplest_good`. Parameters are those of a scaling's ``fit``.
-
-    Examples
-    --------
-    >>> p = [[0.9, 0.1]] * 40 + [[0.1, 0.9]] * 40
-    >>> best_scaling(p, ([0, 0, 0, 1] * 10) + ([1, 1, 1, 0] * 10)).kind
-    'temperature'
-    """
-    kinds: tuple[type[_LogLossScaling], ...] = (
-        TemperatureScaling,
-        VectorScaling,
-        DirichletScaling,
-    )
-    fitted = [
-        kind(q_min=q_min).fit(
-            probabilities, labels, tree=tree, weights=weights, validation=validation
-        )
-        for kind in kinds
-    ]
-    return simplest_good(fitted)
-
-
-def simplest_good(fitted: Sequence[_LogLossScaling]) -> _LogLossScaling:
-    """Return the first scaling whose held-out log loss is within one standard error of the best.
-
-    Scalings come in order of their number of parameters and were fitted with the same data, so
-    that their losses are compared row by row. What a larger map gains by less than its standard
-    error is as likely noise, and noise is what boosting would then have to correct.
-    """
-    best = min(fitted, key=lambda scaling: _rows(scaling).log_loss)
-    for scaling in fitted:
-        gap = _rows(scaling).losses - _rows(best).losses
-        share = _rows(best).share
-        mean = float(share @ gap)
-        error = math.sqrt(float(share**2 @ (gap - mean) ** 2))
-        if mean <= error:
-            return scaling
-    return best
-
-
-def _rows(scaling: _LogLossScaling) -> Choice:
-    choice: Choice | None = getattr(scaling, "_choice", None)
-    if choice is None:
-        msg = (
-            f"`fitted` must hold scalings that chose their regularisation on held-out rows; got "
-            f"{scaling!r}. Fit it with regularization='auto'."
-        )
-        raise InvalidInputError(msg)
-    return choice
 
 
 def _check_q_min(q_min: Any) -> None:

@@ -8,7 +8,7 @@ import numpy as np
 import pandas as pd
 
 import huc_monitor as hm
-from huc_monitor.recalibration import simplest_good
+from huc_monitor.recalibration import affordable_scaling
 
 from .predictors import INTERIOR_MIX
 from .problem import MASTER_SEED
@@ -53,8 +53,8 @@ class Stage:
         """Attributes that subgroups read."""
         return self.problem.attributes.iloc[getattr(self.split, part)]
 
-    def scaled(self, name: str, seed: list[int]) -> tuple[Stage, Any]:
-        """Fit a scaling, perturb it once, and apply it everywhere; return it as well."""
+    def scaled(self, name: str, seed: list[int]) -> Stage:
+        """Fit a scaling, perturb it once, and apply it everywhere."""
         n_leaves = self.problem.tree.n_leaves
         scaling = SCALINGS[name](q_min=INTERIOR_MIX / n_leaves).fit(
             self.parts["initial"],
@@ -64,7 +64,7 @@ class Stage:
         )
         moved = scaling.perturbed(NOISE, rng=np.random.default_rng(seed))
         parts = {part: moved.predict_proba(p) for part, p in self.parts.items()}
-        return Stage(self.problem, self.split, self.subgroups, parts), scaling
+        return Stage(self.problem, self.split, self.subgroups, parts)
 
     def boosted(self, booster: Callable[..., Any], **settings: Any) -> tuple[Any, int]:
         """Boost on the correction rows; return test predictions and the number of updates.
@@ -131,18 +131,15 @@ def run_method(name: str, stage: Stage, stages: dict[str, Stage]) -> tuple[Any, 
 
 
 def scaled_stages(stage: Stage, methods: list[str], k: int) -> dict[str, Stage]:
-    """Every scaling that the methods need, fitted once: alone and as a first stage.
-
-    Auto is the simplest one that is as good as the best on the rows that select the penalty.
-    """
+    """Every scaling that the methods need, fitted once: alone and as a first stage."""
+    kind = affordable_scaling(*stage.parts["initial"].shape)
+    auto = next(name for name, scaling in SCALINGS.items() if scaling.kind == kind)
     firsts = {method.partition("->")[0] for method in methods}
-    found = {
+    stages = {
         name: stage.scaled(name, [MASTER_SEED, k, place])
         for place, name in enumerate(SCALINGS)
-        if firsts & {name, "Auto"}
+        if name in firsts or (name == auto and "Auto" in firsts)
     }
-    stages = {name: scaled for name, (scaled, _) in found.items()}
     if "Auto" in firsts:
-        kept = simplest_good([scaling for _, scaling in found.values()])
-        stages["Auto"] = next(scaled for scaled, scaling in found.values() if scaling is kept)
+        stages["Auto"] = stages[auto]
     return stages
