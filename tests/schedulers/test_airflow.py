@@ -10,7 +10,6 @@ import json
 import os
 import shutil
 import signal
-import socket
 import subprocess
 import sys
 import time
@@ -21,6 +20,7 @@ from urllib.request import Request, urlopen
 
 import pytest
 import yaml
+from receiver import free_port
 
 from huc_monitor.cli import main
 
@@ -73,10 +73,11 @@ class Airflow:
     def __init__(self, port):
         self.url = f"http://127.0.0.1:{port}/api/v2"
 
-    def ask(self, path, content=None):
+    def ask(self, path, content=None, method=None):
         data = None if content is None else json.dumps(content).encode()
         headers = {"Content-Type": "application/json", "Accept": "application/json"}
-        with urlopen(Request(self.url + path, data, headers), timeout=20) as answer:  # noqa: S310
+        request = Request(self.url + path, data, headers, method=method)  # noqa: S310
+        with urlopen(request, timeout=20) as answer:  # noqa: S310
             return json.load(answer)
 
     def wait(self, what, seconds=240):
@@ -121,21 +122,20 @@ def airflow(environment, projects, tmp_path_factory):
     shutil.copy(GRAPH, home / "dags")
     served = home / "triage"
     served.symlink_to(projects["calm"])
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        port = probe.getsockname()[1]
+    port = free_port()
     settings = {
         "AIRFLOW_HOME": str(home),
         "AIRFLOW__API__HOST": "127.0.0.1",
         "AIRFLOW__API__PORT": str(port),
         "AIRFLOW__API__WORKERS": "1",
-        "AIRFLOW__CORE__DAGS_ARE_PAUSED_AT_CREATION": "False",
         "AIRFLOW__CORE__DAGS_FOLDER": str(home / "dags"),
         "AIRFLOW__CORE__EXECUTION_API_SERVER_URL": f"http://127.0.0.1:{port}/execution/",
         "AIRFLOW__CORE__EXECUTOR": "LocalExecutor",
         "AIRFLOW__CORE__LOAD_EXAMPLES": "False",
         "AIRFLOW__CORE__PARALLELISM": "2",
         "AIRFLOW__CORE__SIMPLE_AUTH_MANAGER_ALL_ADMINS": "True",
+        "AIRFLOW__LOGGING__TRIGGER_LOG_SERVER_PORT": str(free_port()),
+        "AIRFLOW__LOGGING__WORKER_LOG_SERVER_PORT": str(free_port()),
         "AIRFLOW__USAGE_DATA_COLLECTION__ENABLED": "False",
         "DO_NOT_TRACK": "1",
         "HUC_FOLDER": str(served),
@@ -172,6 +172,8 @@ def stop(process):
 def test_a_run_turns_red_on_an_alert_if_it_is_asked_to(airflow, projects):
     airflow.wait(lambda: airflow.ask("/dags")["dags"])
     assert airflow.ask("/importErrors")["import_errors"] == []
+    # Only now: the scheduler of `standalone` may be up before the server that its tasks report to.
+    airflow.ask("/dags/huc_monitor", {"is_paused": False}, "PATCH")
     (first, *_) = airflow.wait(airflow.runs)
     assert first["run_type"] == "scheduled"
     assert airflow.outcome(first["dag_run_id"]) == "success", airflow.log(first["dag_run_id"])
