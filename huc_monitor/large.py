@@ -7,11 +7,12 @@ to disk, and runs of rows are summarised as they come back.
 
 from __future__ import annotations
 
+import dataclasses
 import functools
 import operator
 import re
 import tempfile
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -20,9 +21,11 @@ import numpy as np
 from huc_monitor._packing import Packing
 from huc_monitor._pieces import PieceAudit, merge_runs
 from huc_monitor.errors import InvalidInputError
+from huc_monitor.sources import SampledTable, Streaming, Table, TableSource
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Sequence
+    from datetime import datetime
 
     import duckdb
 
@@ -31,10 +34,11 @@ if TYPE_CHECKING:
     from huc_monitor._program import Ints
     from huc_monitor.hierarchy import LabelTree
     from huc_monitor.result import AuditResult
+    from huc_monitor.sources import WindowData
     from huc_monitor.subgroups import Subgroups
     from huc_monitor.utilities import Utility
 
-__all__ = ["Rows", "audit_pieces", "bytes_of"]
+__all__ = ["LargeSource", "Rows", "audit_pieces", "bytes_of"]
 
 _UNITS = {"": 1, "K": 10**3, "M": 10**6, "G": 10**9, "T": 10**12}
 # Of the limit: for DuckDB, and for a run of rows with what is made of it. The rest is slack.
@@ -271,3 +275,92 @@ def _open(folder: Path, limit: int) -> duckdb.DuckDBPyConnection:
     connection = duckdb.connect(str(folder / "rows.duckdb"), config=settings)
     connection.execute("SET enable_progress_bar = false")
     return connection
+
+
+@dataclass(frozen=True, slots=True, eq=False, repr=False)
+class LargeSource(TableSource):
+    """A prediction log whose windows may be too large to hold.
+
+    A window of at most `most_rows` labelled rows is read as by `TableSource`. Of a larger one,
+    `labelled` returns a sample of about that many rows, the same each time and chosen without
+    regard to labels, and `audit` audits all rows without holding them.
+
+    Parameters
+    ----------
+    most_rows : int
+        Labelled rows that are held.
+    memory_limit : str or int, default "1GB"
+        As in `audit_pieces`.
+    """
+
+    most_rows: int = field(kw_only=True)
+    memory_limit: str | int = field(default="1GB", kw_only=True)
+
+    def __post_init__(self) -> None:
+        TableSource.__post_init__(self)
+        if self.most_rows < 1:
+            msg = f"`most_rows` must be at least 1; got {self.most_rows!r}."
+            raise InvalidInputError(msg)
+
+    def labelled(
+        self, start: datetime, end: datetime, *, as_of: datetime | None = None
+    ) -> WindowData:
+        """Read the labelled rows, or a sample of them where they are too many."""
+        counts = self.counts(start, end, as_of=as_of)
+        n = counts.n_labelled
+        if n <= self.most_rows:
+            return TableSource.labelled(self, start, end, as_of=as_of)
+        data = self._sampled(self.most_rows / n).labelled(start, end, as_of=as_of)
+        return dataclasses.replace(
+            data,
+            n_predictions=counts.n_predictions,
+            n_labelled=n,
+            n_quarantined=round(data.n_quarantined * n / max(1, data.n_labelled)),
+            latest_label=counts.latest_label,
+            sampled_from=n,
+        )
+
+    def audit(
+        self,
+        start: datetime,
+        end: datetime,
+        *,
+        as_of: datetime | None,
+        utilities: Sequence[Utility],
+        subgroups: Subgroups,
+        bounds: str | None = "bootstrap",
+        confidence_level: float = 0.95,
+        n_draws: int = 1000,
+        rng: int = 0,
+    ) -> AuditResult:
+        """Audit all usable labelled rows of a range, as a monitor does that can hold them."""
+
+        def read() -> Iterator[Rows]:
+            stream = Streaming(self, start, end, as_of, None, with_labels=True)
+            for probabilities, labels, features in stream.pieces():
+                yield Rows(probabilities, labels, features)
+
+        return audit_pieces(
+            read,
+            tree=self.tree,
+            utilities=utilities,
+            subgroups=subgroups,
+            bounds=bounds,
+            confidence_level=confidence_level,
+            n_draws=n_draws,
+            rng=rng,
+            memory_limit=self.memory_limit,
+            mix_each=True,
+        )
+
+    def _sampled(self, share: float) -> TableSource:
+        """Return the source of a share of all rows."""
+        table: Table = SampledTable(self.log, share, self.columns.id)
+        return TableSource(
+            table,
+            tree=self.tree,
+            columns=self.columns,
+            labels=self.labels,
+            max_bad_share=self.max_bad_share,
+            sum_tolerance=self.sum_tolerance,
+        )

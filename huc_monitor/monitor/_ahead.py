@@ -15,6 +15,7 @@ if TYPE_CHECKING:
     from types import TracebackType
 
     from huc_monitor.monitor._rows import Decomposed, RowCache
+    from huc_monitor.result import AuditResult
     from huc_monitor.sources import (
         PredictionData,
         PredictionSource,
@@ -47,6 +48,17 @@ class OneAtATime:
         """As the source."""
         with self._lock:
             return self._source.labelled(start, end, as_of=as_of)
+
+    @property
+    def may_sample(self) -> bool:
+        """Whether large windows are sampled, and audited where their rows are."""
+        return hasattr(self._source, "audit")
+
+    def audit(self, start: datetime, end: datetime, **options: Any) -> AuditResult:
+        """Audit all rows of a range, of which `labelled` gave a sample."""
+        with self._lock:
+            found: AuditResult = self._source.audit(start, end, **options)  # type: ignore[attr-defined]
+        return found
 
     def predictions(self, start: datetime, end: datetime) -> PredictionData:
         """As the source."""

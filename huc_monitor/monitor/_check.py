@@ -250,7 +250,7 @@ class Check:
         }
         step = self._feed(visited, found, as_of)
         ready = readiness(self.parts.windows, data.counts)
-        if ready == "ready" and data.n < max(1, self.parts.windows.min_labelled):
+        if ready == "ready" and data.n_usable < max(1, self.parts.windows.min_labelled):
             ready = "few labels"
         if ready != "ready":
             status = "empty" if ready == "empty" else "thin"
@@ -307,6 +307,11 @@ class Check:
             notes.append("A newer window was judged already: this revision changes no alert.")
         early = [DriftFinding.from_dict(x) for x in state.early_drift.pop(window.id, [])]
         notes += reconcile(early, judgements)
+        if found.data.sampled_from is not None:
+            notes.append(
+                f"The audit is of all rows; causes, drift, pictures and the e-detector are of a "
+                f"sample of {found.data.n:,} of {found.data.sampled_from:,} labelled rows."
+            )
         record = self._base(
             visited,
             "audited",

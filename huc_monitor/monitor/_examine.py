@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 from dataclasses import dataclass
 from time import perf_counter
 from typing import TYPE_CHECKING, Any
@@ -87,17 +88,7 @@ class Examination:
     ) -> Examination:
         """Audit the window's rows and measure their drift."""
         started = perf_counter()
-        options = parts.options
-        result = audit_rows(
-            found.rows,
-            found.groups(),
-            subgroups=subgroups,
-            bounds=options.bounds,
-            confidence_level=options.confidence_level,
-            n_draws=options.n_draws,
-            rng=options.rng,
-            interiorized=found.interiorized,
-        )
+        result = _audit(parts, subgroups, found)
         seconds = perf_counter() - started
         values = parts.tolerance.values(parts.tree, parts.utilities, subgroups)
         frame = result.to_frame()
@@ -255,6 +246,28 @@ class Examination:
 
     def _utility(self, name: str) -> int:
         return [utility.name for utility in self.parts.utilities].index(name)
+
+
+def _audit(parts: Parts, subgroups: Subgroups, found: Decomposed) -> AuditResult:
+    """Audit the rows in hand, or where these are a sample, all rows of the window."""
+    options = dataclasses.asdict(parts.options)
+    data = found.data
+    if data.sampled_from is None:
+        return audit_rows(
+            found.rows,
+            found.groups(),
+            subgroups=subgroups,
+            interiorized=found.interiorized,
+            **options,
+        )
+    return parts.source.audit(
+        data.start,
+        data.end,
+        as_of=data.as_of,
+        utilities=parts.utilities,
+        subgroups=subgroups,
+        **options,
+    )
 
 
 def reconcile(early: Sequence[DriftFinding], judgements: Sequence[Judgement]) -> list[str]:

@@ -19,10 +19,10 @@ if TYPE_CHECKING:
     from huc_monitor.drift import DriftPolicy
     from huc_monitor.exporting import Exporter
     from huc_monitor.hierarchy import LabelTree
+    from huc_monitor.monitor._ahead import OneAtATime
     from huc_monitor.notifying import Notifier
     from huc_monitor.records import WindowRecord
     from huc_monitor.retraining import Retrainer, RetrainingPolicy
-    from huc_monitor.sources import PredictionSource
     from huc_monitor.subgroups import Subgroups
     from huc_monitor.tolerance import Tolerance
     from huc_monitor.utilities import Utility
@@ -46,7 +46,7 @@ class Parts:
     name: str
     identity: str
     model: str | None
-    source: PredictionSource
+    source: OneAtATime
     windows: WindowSpec
     tree: LabelTree
     utilities: tuple[Utility, ...]

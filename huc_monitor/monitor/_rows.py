@@ -80,6 +80,8 @@ class RowCache:
 
     def plan(self, windows: Sequence[Window]) -> None:
         """Say which windows will be asked for, so that pieces can be shared."""
+        if getattr(self._source, "may_sample", False):
+            return  # samples of pieces would not add up to a sample of the window
         self._cuts = sorted({time for window in windows for time in (window.start, window.end)})
 
     def window(self, start: datetime, end: datetime, as_of: datetime | None) -> Decomposed:

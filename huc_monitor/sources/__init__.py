@@ -15,6 +15,7 @@ from huc_monitor.sources._data import (
 from huc_monitor.sources._duck import DuckTable
 from huc_monitor.sources._frame import FrameTable
 from huc_monitor.sources._partition import Partition, ScanProfile
+from huc_monitor.sources._sampled import SampledTable, Streaming
 from huc_monitor.sources._source import TableSource
 from huc_monitor.sources._spec import Columns, LabelTable
 from huc_monitor.sources._sql import SQLTable
@@ -31,7 +32,9 @@ __all__ = [
     "PredictionSource",
     "RowCounts",
     "SQLTable",
+    "SampledTable",
     "ScanProfile",
+    "Streaming",
     "Table",
     "TableSource",
     "TimeRange",

@@ -172,6 +172,9 @@ class WindowData(PredictionData):
         When the latest label of the window became known, that of a quarantined row included.
     n_duplicate_labels : int
         Label rows that a later label of the same id replaced.
+    sampled_from : int or None
+        Labelled rows of the window, where it was too large to hold and these are a sample of it;
+        counts speak of the whole window then. None: these are all rows.
     """
 
     labels: NDArray[np.int64]
@@ -180,6 +183,12 @@ class WindowData(PredictionData):
     n_labelled: int
     latest_label: datetime | None = None
     n_duplicate_labels: int = 0
+    sampled_from: int | None = None
+
+    @property
+    def n_usable(self) -> int:
+        """Labelled rows of the window that can be audited, in hand or not."""
+        return self.n if self.sampled_from is None else self.sampled_from - self.n_quarantined
 
     @property
     def counts(self) -> RowCounts:
@@ -272,4 +281,11 @@ def concatenate(parts: Sequence[WindowData]) -> WindowData:
         n_labelled=sum(part.n_labelled for part in parts),
         latest_label=max(latest, default=None),
         n_duplicate_labels=sum(part.n_duplicate_labels for part in parts),
+        sampled_from=_sampled_from(parts),
     )
+
+
+def _sampled_from(parts: Sequence[WindowData]) -> int | None:
+    if all(part.sampled_from is None for part in parts):
+        return None
+    return sum(part.n_labelled for part in parts)

@@ -18,6 +18,7 @@ from huc_monitor.sources._rows import (
 )
 
 if TYPE_CHECKING:
+    from collections.abc import Iterator
     from datetime import datetime
 
     from numpy.typing import NDArray
@@ -46,9 +47,15 @@ class Reading:
         self.n_predictions = self.n_labelled = 0
         self.matrices: list[NDArray[np.float64]] = []
         self.frames: list[pd.DataFrame] = []
-        needed = source.needed_columns(with_labels=with_labels)
-        for chunk in source.log.scan(needed, source.time, start, end):
+        self._read()
+
+    def _read(self) -> None:
+        for chunk in self._chunks():
             self._add(chunk)
+
+    def _chunks(self) -> Iterator[Chunk]:
+        needed = self.source.needed_columns(with_labels=self.with_labels)
+        return self.source.log.scan(needed, self.source.time, self.start, self.end)
 
     def _add(self, chunk: Chunk) -> None:
         source, given = self.source, self.source.columns

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import subprocess
 import sys
+from datetime import UTC, datetime
 
 import numpy as np
 import pandas as pd
@@ -12,7 +13,10 @@ import pytest
 
 import huc_monitor as hm
 from huc_monitor.errors import InvalidInputError
-from huc_monitor.large import Rows, audit_pieces, bytes_of
+from huc_monitor.large import LargeSource, Rows, audit_pieces, bytes_of
+from huc_monitor.monitor import Monitor
+from huc_monitor.sources import Columns, FrameTable, LabelTable, TableSource
+from huc_monitor.windows import TimeWindows
 
 TREE = hm.LabelTree.from_nested({"left": {"a": None, "b": None, "e": None}, "right": ["c", "d"]})
 UTILITIES = [
@@ -154,3 +158,86 @@ def test_a_window_four_times_the_limit_stays_within_it():
     assert found["grown"] < 128_000_000
     assert expected["grown"] > 512_000_000
     print(f"grown by {found['grown'] / 1e6:.0f} MB; in memory by {expected['grown'] / 1e6:.0f} MB")
+
+
+def production_log(n=4_000):
+    rng = np.random.default_rng(3)
+    p = rng.dirichlet(np.full(5, 1.5), n)
+    log = pd.DataFrame(p, columns=[f"p_{leaf}" for leaf in TREE.leaves])
+    log["at"] = pd.date_range("2024-01-01", periods=n, freq="1min", tz="UTC")
+    log["id"], log["sex"] = np.arange(n), rng.choice(["f", "m"], n)
+    log["y"] = np.array(TREE.leaves)[rng.integers(0, 5, n)]
+    log.loc[5, "p_a"] = -1.0  # set aside in either case
+    return log
+
+
+@pytest.mark.parametrize("late", [False, True])
+@pytest.mark.parametrize("by_id", [False, True])
+def test_a_monitor_that_cannot_hold_a_window_audits_it_all_the_same(late, by_id):
+    log = production_log()
+    columns = {"time": "at", "probabilities": "p_{leaf}", "features": ("sex",)}
+    labels = None
+    if late:
+        columns["id"] = "id"
+        table = FrameTable(log[["id", "y"]].iloc[::-1])
+        labels = LabelTable(table=table, id="id", label="y")
+    else:
+        columns |= {"label": "y", "id": "id" if by_id else None}
+    given = {"tree": TREE, "columns": Columns(**columns), "labels": labels}
+    held = TableSource(FrameTable(log), **given)
+    large = LargeSource(FrameTable(log), most_rows=300, memory_limit="1MB", **given)
+    checks = [
+        Monitor(
+            source=source,
+            windows=TimeWindows(length="1d"),
+            tree=TREE,
+            utilities=UTILITIES,
+            subgroups=lambda frame: hm.Subgroups.from_reference(frame, {"sex": "each"}),
+            bounds="sharp",
+            average_run_length=None,  # the e-detector gets a sample, which is less evidence
+        ).check(now="2024-01-04T00:00Z")
+        for source in (held, large)
+    ]
+    assert [len(check) for check in checks] == [3, 3]
+    for one, other in zip(*checks, strict=True):
+        assert one.audit == other.audit
+        assert one.levels == other.levels
+        assert (one.n_labelled, one.n_predictions) == (other.n_labelled, other.n_predictions)
+        assert any("a sample of" in note for note in other.notes)
+        assert not any("a sample of" in note for note in one.notes)
+
+
+def test_a_sample_is_the_same_each_time_and_speaks_of_the_whole_window():
+    log = production_log()
+    columns = Columns(time="at", probabilities="p_{leaf}", label="y")
+    source = LargeSource(FrameTable(log), most_rows=500, tree=TREE, columns=columns)
+    day = (datetime(2024, 1, 1, tzinfo=UTC), datetime(2024, 1, 2, tzinfo=UTC))
+    one, two = source.labelled(*day), source.labelled(*day)
+    np.testing.assert_array_equal(one.times, two.times)
+    assert one.sampled_from == one.n_labelled == 1440
+    assert abs(one.n - 500) < 5 * np.sqrt(500)
+    few = LargeSource(FrameTable(log), most_rows=1440, tree=TREE, columns=columns).labelled(*day)
+    assert (few.sampled_from, few.n) == (None, 1439)
+
+
+def test_a_sample_ignores_labels():
+    log = production_log()
+    columns = Columns(time="at", probabilities="p_{leaf}", label="y", id="id")
+    day = (datetime(2024, 1, 1, tzinfo=UTC), datetime(2024, 1, 2, tzinfo=UTC))
+    other = log.assign(y="a")
+    one, two = (
+        LargeSource(FrameTable(rows), most_rows=500, tree=TREE, columns=columns).labelled(*day)
+        for rows in (log, other)
+    )
+    np.testing.assert_array_equal(one.ids, two.ids)
+
+
+def test_at_least_one_row_must_be_held():
+    log = production_log(10)
+    with pytest.raises(InvalidInputError, match="`most_rows` must be at least 1"):
+        LargeSource(
+            FrameTable(log),
+            most_rows=0,
+            tree=TREE,
+            columns=Columns(time="at", probabilities="p_{leaf}", label="y"),
+        )

@@ -71,5 +71,5 @@ def stop(session) -> None:
 
 def shuffled_bytes(session) -> int:
     """Bytes that tasks so far have written for other tasks, as Spark counts them."""
-    executors = session.sparkContext._jsc.sc().statusStore().executorList(False)
+    executors = session.sparkContext._jsc.sc().statusStore().executorList(False)  # noqa: FBT003 - of Scala
     return sum(executors.apply(i).totalShuffleWrite() for i in range(executors.length()))

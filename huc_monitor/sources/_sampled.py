@@ -1,0 +1,125 @@
+"""Reading a part of a log: rows chosen by a hash, or all rows some at a time."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import pandas as pd
+
+from huc_monitor.sources._labels import latest_labels
+from huc_monitor.sources._reading import Reading
+from huc_monitor.sources._table import Chunk, ColumnKind, Table, TimeColumn
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Mapping
+    from datetime import datetime
+
+    from numpy.typing import NDArray
+
+    from huc_monitor.sources._data import TimeRange
+
+
+@dataclass(frozen=True, slots=True, eq=False, repr=False)
+class SampledTable:
+    """Some rows of another table: those whose hash falls into a share of all hashes.
+
+    The same rows each time, and chosen without regard to their labels: by id, or where there is
+    none by time and probabilities.
+    """
+
+    table: Table
+    share: float
+    id: str | None = None
+
+    @property
+    def name(self) -> str:
+        """As the table."""
+        return self.table.name
+
+    def columns(self) -> Mapping[str, str]:
+        """As the table."""
+        return self.table.columns()
+
+    def time_range(self, time: TimeColumn) -> TimeRange | None:
+        """As the table."""
+        return self.table.time_range(time)
+
+    def count(
+        self, time: TimeColumn, start: datetime, end: datetime, column: str | None = None
+    ) -> tuple[int, int]:
+        """As the table: of all rows."""
+        return self.table.count(time, start, end, column)
+
+    def advance(self, time: TimeColumn, start: datetime, n_rows: int) -> datetime | None:
+        """As the table: of all rows."""
+        return self.table.advance(time, start, n_rows)
+
+    def scan(
+        self, columns: Mapping[str, ColumnKind], time: TimeColumn, start: datetime, end: datetime
+    ) -> Iterator[Chunk]:
+        """Read columns of the chosen rows in a range."""
+        limit = np.uint64(min(self.share, 1.0) * (2.0**64 - 2**11))
+        for chunk in self.table.scan(columns, time, start, end):
+            chosen = np.flatnonzero(self._hashes(chunk, columns, time) <= limit)
+            frame = chunk.frame.iloc[chosen]
+            yield Chunk(frame, {name: array.take(chosen) for name, array in chunk.arrays.items()})
+
+    def lookup(
+        self,
+        key: str,
+        values: NDArray[Any],
+        columns: Mapping[str, ColumnKind],
+        time: TimeColumn | None,
+        until: datetime | None,
+    ) -> pd.DataFrame:
+        """As the table."""
+        return self.table.lookup(key, values, columns, time, until)
+
+    def _hashes(
+        self, chunk: Chunk, columns: Mapping[str, ColumnKind], time: TimeColumn
+    ) -> NDArray[np.uint64]:
+        if self.id is not None:
+            return pd.util.hash_array(chunk.frame[self.id].to_numpy(dtype=object))
+        moments = time.read(chunk.frame[time.name]).astype(np.int64)
+        found = pd.util.hash_array(moments)
+        for name in [name for name, kind in columns.items() if kind in {"number", "numbers"}][:8]:
+            values = chunk.arrays[name] if name in chunk.arrays else chunk.frame[name]
+            found = pd.util.hash_array(found ^ pd.util.hash_array(_plain(values)))
+        return found
+
+
+def _plain(values: Any) -> NDArray[Any]:
+    if hasattr(values, "value_lengths"):  # an Arrow array of lists
+        return np.array([str(value) for value in values.to_pylist()], dtype=object)
+    if isinstance(values, pd.Series):
+        return values.astype(str).to_numpy(dtype=object)
+    return np.asarray(values.to_numpy(zero_copy_only=False))
+
+
+class Streaming(Reading):
+    """One pass over a range that keeps nothing: usable rows are handed on as they come.
+
+    Labels in a table of their own are looked up for some rows at a time.
+    """
+
+    def _read(self) -> None:
+        """Wait for `pieces`."""
+
+    def pieces(self) -> Iterator[tuple[NDArray[np.float64], NDArray[np.int64], pd.DataFrame]]:
+        """Yield probabilities, leaf codes and features of usable rows."""
+        source = self.source
+        for chunk in self._chunks():
+            if source.labels is not None:
+                ids = chunk.frame[str(source.columns.id)]
+                self.labels = latest_labels(source.labels, ids, self.as_of)
+            self._add(chunk)
+            matrix, kept = self.matrices.pop(), self.frames.pop()
+            if len(kept):
+                features = {
+                    name: kept[f"feature {i}"].array
+                    for i, name in enumerate(source.columns.features)
+                }
+                codes = kept["code"].to_numpy(dtype=np.int64)
+                yield matrix, codes, pd.DataFrame(features, index=range(len(kept)))
