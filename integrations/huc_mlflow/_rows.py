@@ -163,6 +163,8 @@ class RowReader:
                     )
                     raise InvalidInputError(msg)
             self._stages[number] = [Stage(data) for data in found.stages]
+            for stage in self._stages[number]:
+                stage.compiled.compile()  # an audit has loaded the kernels anyway
         return self._stages[number]
 
     def _base(self, version: ModelVersion) -> tuple[Base, dict[str, Any]]:

@@ -11,9 +11,10 @@ import huc_mlflow
 import numpy as np
 import pandas as pd
 import pytest
+from huc_mlflow._huc_runtime_1 import compiled
 from huc_mlflow._huc_runtime_1.model import Stage
 from huc_mlflow._huc_runtime_1.rules import Rules
-from huc_mlflow._payload import stage_of
+from huc_mlflow._payload import _groups, stage_of
 
 import huc_monitor as hm
 from huc_monitor.recalibration import (
@@ -99,10 +100,27 @@ def people(n, rng):
 def numpy_stage(recalibrator):
     """The stage as a process without huc-monitor would run it."""
     stage = Stage(json.loads(json.dumps(stage_of(recalibrator))))
-    stage.compiled = lambda: None
+    stage.compiled.ready = lambda _: False
     return stage
 
 
+PREDICATES = {
+    "old or missing": {
+        "or": [
+            {"column": "age", "op": ">=", "value": 79},
+            {"column": "age", "op": "is missing"},
+        ]
+    },
+    "not a woman": {"not": {"column": "sex", "op": "in", "value": ["f"]}},
+    "neither": {
+        "not": {
+            "and": [
+                {"column": "age", "op": "<", "value": 70},
+                {"column": "sex", "op": "!=", "value": "m"},
+            ]
+        }
+    },
+}
 FAMILY = hm.Subgroups.from_reference(
     PEOPLE, {"age": [65, 80], "sex": "each", "vip": "each"}, weights={"lean": "lean"}
 )
@@ -118,6 +136,57 @@ def test_numpy_gives_the_compiled_answer_for_every_utility(utility):
     np.testing.assert_array_equal(stage.apply(p, frame), expected)
     by_row = [stage.apply(p[i : i + 1], frame.iloc[i : i + 1])[0] for i in range(12)]
     np.testing.assert_array_equal(by_row, expected[:12])
+
+
+def test_few_rows_get_the_same_bits_without_asking_for_columns():
+    rng = np.random.default_rng(11)
+    indicators = hm.Subgroups.from_reference(PEOPLE, {"age": [65, 80], "sex": "each"})
+    for family in (indicators, FAMILY):  # weights that are no indicators go the long way
+        boost = random_boost(rng, UTILITIES, TemperatureScaling, family)
+        p, frame = predictions(40, rng), people(40, rng)
+        expected = boost.predict_proba(p, features=frame)
+        stage = Stage(json.loads(json.dumps(stage_of(boost))))
+        assert stage.compiled.compile()
+        by_row = [stage.apply(p[i : i + 1], frame.iloc[i : i + 1])[0] for i in range(40)]
+        np.testing.assert_array_equal(by_row, expected)
+        np.testing.assert_array_equal(stage.apply(p[:5], frame[:5]), expected[:5])
+
+
+def test_a_model_compiles_beside_its_requests_once_it_is_busy():
+    rng = np.random.default_rng(12)
+    boost = random_boost(rng, UTILITIES[:2], None, FAMILY)
+    stage = Stage(json.loads(json.dumps(stage_of(boost))))
+    p, frame = predictions(60, rng), people(60, rng)
+    expected = boost.predict_proba(p, features=frame)
+    for i in range(compiled.BUSY_REQUESTS - 1):
+        np.testing.assert_array_equal(
+            stage.apply(p[i : i + 1], frame.iloc[i : i + 1]), expected[i : i + 1]
+        )
+    assert stage.compiled._thread is None
+    np.testing.assert_array_equal(stage.apply(p[:1], frame[:1]), expected[:1])
+    stage.compiled._thread.join(300)
+    assert stage.compiled.ready(1)
+    np.testing.assert_array_equal(stage.apply(p, frame), expected)
+
+
+def test_a_large_request_waits_for_the_compiled_form():
+    rng = np.random.default_rng(13)
+    stage = Stage(json.loads(json.dumps(stage_of(random_boost(rng, UTILITIES[:1], None, FAMILY)))))
+    assert not stage.compiled.ready(100)
+    assert stage.compiled.ready(compiled.LARGE_ROWS)
+
+
+def test_one_row_is_weighed_as_in_a_table():
+    for family in (FAMILY, hm.Subgroups.from_reference(PEOPLE, {}, predicates=PREDICATES)):
+        names = list(family.names)
+        rules = Rules(_groups(family, names))
+        many = rules.weights(PEOPLE, len(PEOPLE))
+        for i in range(len(PEOPLE)):
+            one = rules.weights(PEOPLE.iloc[i : i + 1], 1)
+            np.testing.assert_array_equal(one[:, 0], many[:, i])
+    outside = PEOPLE.head(1).assign(lean=2.0)
+    with pytest.raises(ValueError, match=r"The column 'lean' must be in \[-1, 1\]"):
+        Rules(_groups(FAMILY, list(FAMILY.names))).weights(outside, 1)
 
 
 @pytest.mark.parametrize("initial", [TemperatureScaling, VectorScaling, DirichletScaling])

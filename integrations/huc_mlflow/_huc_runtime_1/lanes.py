@@ -16,7 +16,7 @@ _SHIFTER = 6755399441055744.0  # 1.5 * 2**52: adding it rounds to a whole number
 _LOG2_E = 1.4426950408889634
 _LN2_HIGH = 0.6931471803691238
 _LN2_LOW = 1.9082149292705877e-10
-_TAYLOR = tuple(1.0 / math.factorial(k) for k in range(13, 2, -1))
+_TAYLOR = tuple(1.0 / math.factorial(k) for k in range(13, -1, -1))
 
 
 class One:
@@ -95,9 +95,12 @@ def _exp(x: Any) -> tuple[Any, Any]:
     """
     power = (x * _LOG2_E + _SHIFTER) - _SHIFTER
     r = (x - power * _LN2_HIGH) - power * _LN2_LOW
-    s = _TAYLOR[0]
-    for coefficient in _TAYLOR[1:]:
-        s = s * r + coefficient
-    s = s * r + 0.5
-    s = s * r + 1.0
-    return power, s * r + 1.0
+    c13, c12, c11, c10, c9, c8, c7, c6, c5, c4, c3, c2, c1, c0 = _TAYLOR
+    # Pairs of terms first, then pairs of pairs, in the order of the kernels.
+    square = r * r
+    fourth = square * square
+    high = (r * c13 + c12) * fourth + ((r * c11 + c10) * square + (r * c9 + c8))
+    low = ((r * c7 + c6) * square + (r * c5 + c4)) * fourth + (
+        (r * c3 + c2) * square + (r * c1 + c0)
+    )
+    return power, high * (fourth * fourth) + low

@@ -10,8 +10,9 @@ import numpy as np
 import pandas as pd
 
 from .base import Base
+from .compiled import Compiled
 from .lanes import Many
-from .replay import PAYOFF, RANK, SELECTIVE, Replay, assess, scale
+from .replay import FEW_ROWS, PAYOFF, RANK, SELECTIVE, Replay, assess, scale
 from .rules import Rules
 
 PAYLOAD = "recalibration.json"
@@ -40,40 +41,22 @@ class Stage:
         self.scaling = data["scaling"]
         self.replay = Replay(data)
         self.rules = Rules(data["groups"])
-        self._data: dict[str, Any] | None = data
-        self._compiled: Any = None
+        self.compiled = Compiled(data["recalibrator"], self.rules.names)
 
     def apply(self, probabilities: Any, features: Any) -> Any:
         """Recalibrate rows whose columns follow the tree's leaves."""
-        if self.replay.updates and self.compiled() is not None:
+        n = len(probabilities)
+        fast = bool(self.replay.updates) and self.compiled.ready(n)
+        if fast and n > FEW_ROWS:
             self.rules.check(features)
-            return self._compiled(probabilities, features=features)
+            return self.compiled.predict(probabilities, features)
+        weights = self.rules.weights(features, n) if self.replay.updates else None
+        if fast:
+            found = self.compiled.predict_few(probabilities, weights)
+            if found is not None:
+                return found
         p = scale(mix(probabilities, self.interior), self.scaling)
-        if not self.replay.updates:
-            return p
-        return self.replay.apply(p, self.rules.weights(features, len(p)))
-
-    def compiled(self) -> Any:
-        """Return ``predict_proba`` of the compiled recalibrator, None without huc-monitor."""
-        if self._data is not None:
-            self._compiled = _compiled(self._data["recalibrator"], self.rules.names)
-            self._data = None
-        return self._compiled
-
-
-def _compiled(plain: dict[str, Any], used: list[str]) -> Any:
-    """Read the recalibrator with huc-monitor, if it is there and knows this format."""
-    # Only the subgroups that updates name: a request need not have the columns of the others.
-    family = plain["subgroups"]
-    kept = [entry for entry in family["subgroups"] if entry["name"] in used]
-    try:
-        from huc_monitor import recalibration
-
-        kind = getattr(recalibration, plain["type"])
-        boost = kind.from_dict({**plain, "subgroups": {**family, "subgroups": kept}})
-    except Exception:  # noqa: BLE001 - none, or another version of it: numpy gives the same answer
-        return None
-    return boost.predict_proba
+        return p if weights is None else self.replay.apply(p, weights)
 
 
 def mix(probabilities: Any, share: float) -> Any:

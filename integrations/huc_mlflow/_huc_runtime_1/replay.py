@@ -15,7 +15,7 @@ from .lanes import Many, One
 
 TINY = 1e-300
 _LOWEST_LOGIT = -700.0
-_FEW_ROWS = 8  # from here on arrays are faster than plain numbers
+FEW_ROWS = 8  # from here on arrays are faster than plain numbers
 _CHUNK_CELLS = 1 << 16
 PAYOFF, LEVEL, GREEDY, SELECTIVE, RANK = range(5)
 
@@ -91,7 +91,8 @@ class Report:
         self.outside, self.between, self.inside, self.inner_mass = 0.0, 1.0, 0.0, 0.0
         if utility["kind"] == SELECTIVE:
             self._select(utility["floats"], p)
-        self.score = self.mean(0, tree.n_leaves, pi[0])
+        level = utility["kind"] == LEVEL
+        self.score = self.mass if level else self.mean(0, tree.n_leaves, pi[0])
 
     def _select(self, floats: list[float], p: Any) -> None:
         ops = self.ops
@@ -237,7 +238,16 @@ def _moves(h: list[Any], ops: Any) -> Any:
 
 
 def tilt(parts: list[Any], h: list[Any], step: float, ops: Any) -> list[Any]:
-    """Multiply parts by e^(step h) and normalise."""
+    """Multiply parts by e^(step h) and normalise; of two, one keeps its value until then."""
+    if len(parts) == 2:
+        left, right = parts
+        ahead = h[0] * step - h[1] * step
+        behind = ahead < 0.0
+        small = ops.exp(ops.where(behind, ahead, ahead * -1.0))
+        left = ops.where(behind, left * small, left)
+        right = ops.where(behind, right, right * small)
+        share = 1.0 / (left + right)
+        return [ops.maximum(left * share, TINY), ops.maximum(right * share, TINY)]
     moved = [x * step for x in h]
     top = moved[0]
     for x in moved[1:]:
@@ -268,11 +278,11 @@ class Replay:
         """Return updated probabilities; `weights` (G, n) are the groups that updates name."""
         out = np.empty_like(probabilities)
         n = len(probabilities)
-        if n <= _FEW_ROWS:
+        if n <= FEW_ROWS:
             for i in range(n):
                 out[i] = self._one(probabilities[i].tolist(), weights[:, i].tolist())
             return out
-        size = max(_FEW_ROWS + 1, _CHUNK_CELLS // self.tree.n_leaves)
+        size = max(FEW_ROWS + 1, _CHUNK_CELLS // self.tree.n_leaves)
         for lo in range(0, n, size):
             rows = slice(lo, lo + size)
             out[rows] = self._many(probabilities[rows].T.copy(), weights[:, rows]).T
@@ -340,8 +350,7 @@ class Replay:
         if node < 0:
             self._update_leaves(seen, step, weight, p, pi, q, ops)
             return
-        own = seen.score if node == 0 else seen.node_mean(node, tree, p, pi)
-        h = [weight * (seen.node_mean(code, tree, p, pi) - own) for code in tree.codes(node)]
+        h = [seen.node_mean(code, tree, p, pi) * weight for code in tree.codes(node)]
         first, last = tree.child_ptr[node], tree.child_ptr[node + 1]
         moves = _moves(h, ops)
         new = tilt(list(q[first:last]), h, step, ops)
@@ -353,10 +362,7 @@ class Replay:
         self, seen: Report | Values, step: float, weight: Any, p: Any, pi: Any, q: Any, ops: Any
     ) -> None:
         tree = self.tree
-        h = [
-            weight * (seen.node_mean(-1 - k, tree, p, pi) - seen.score)
-            for k in range(tree.n_leaves)
-        ]
+        h = [seen.node_mean(-1 - k, tree, p, pi) * weight for k in range(tree.n_leaves)]
         moves = _moves(h, ops)
         new = tilt(list(p), h, step, ops)
         reach = tree.reach(new, ops)

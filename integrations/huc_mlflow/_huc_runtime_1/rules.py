@@ -5,6 +5,7 @@ A comparison with a missing value is neither true nor false, and neither is its 
 
 from __future__ import annotations
 
+import math
 import operator
 from typing import Any
 
@@ -39,6 +40,10 @@ class Rules:
 
     def weights(self, frame: Any, n: int) -> Any:
         """Weight of every row in every subgroup, shape (G, n)."""
+        if n == 1 and self.columns and isinstance(frame, pd.DataFrame):
+            found = self._of_one(frame)
+            if found is not None:
+                return np.array(found)[:, None]
         out = np.ones((len(self.rules), n))
         if not self.columns:
             return out
@@ -51,6 +56,30 @@ class Rules:
             else:
                 out[place] = _holds(rule, columns, truth=True)
         return out
+
+    def _of_one(self, frame: Any) -> list[float] | None:
+        """Weigh a single row without the cost of columns; None where it is not plain enough."""
+        row: dict[str, Any] = {}
+        for name in self.columns:
+            if name not in frame:
+                return None
+            value = frame[name].array[0]
+            plain = _plain(value, self.kinds.get(name))
+            if plain is _NOT_PLAIN:
+                return None
+            row[name] = plain
+        found: list[float] = []
+        for rule in self.rules:
+            if rule is None:
+                found.append(1.0)
+            elif "weight" in rule:
+                value = row[rule["weight"]]
+                if value is not None and not -1.0 <= value <= 1.0:
+                    return None  # the long way says which
+                found.append(0.0 if value is None else float(value))
+            else:
+                found.append(float(_is(rule, row, truth=True)))
+        return found
 
     def missing_from(self, names: Any) -> list[str]:
         """Columns that are needed and not there."""
@@ -92,6 +121,51 @@ class Rules:
             )
             raise ValueError(msg)
         return values
+
+
+_NOT_PLAIN = object()
+
+
+def _plain(value: Any, kind: str | None) -> Any:
+    """Return a number, text or truth value as Python's own, None if missing."""
+    if kind == "text":
+        if isinstance(value, str):
+            return value
+    elif kind == "boolean":
+        if isinstance(value, bool | np.bool_):
+            return bool(value)
+    elif kind in {"number", None}:
+        if isinstance(value, float | np.floating):
+            return None if math.isnan(value) else float(value)
+        if isinstance(value, int | np.integer) and not isinstance(value, bool):
+            return int(value)
+        if kind is None:
+            return _NOT_PLAIN
+    else:
+        return _NOT_PLAIN
+    missing = value is None or value is pd.NA or (isinstance(value, float) and math.isnan(value))
+    return None if missing else _NOT_PLAIN
+
+
+def _is(rule: Any, row: dict[str, Any], *, truth: bool) -> bool:
+    """Say whether a rule is known to have that truth value for one row."""
+    if "not" in rule:
+        return _is(rule["not"], row, truth=not truth)
+    if "column" not in rule:
+        parts = rule.get("and", rule.get("or"))
+        combine = all if ("and" in rule) == truth else any
+        return combine(_is(part, row, truth=truth) for part in parts)
+    op = rule["op"] if truth else _COMPLEMENT[rule["op"]]
+    value = row[rule["column"]]
+    if op in {"is missing", "is present"}:
+        return (value is None) == (op == "is missing")
+    if value is None:
+        return False
+    wanted = rule.get("value")
+    items = wanted if isinstance(wanted, list) else [wanted]
+    if op in _ORDER:
+        return bool(_ORDER[op](value, items[0]))
+    return (value in items) == (op in {"==", "in"})
 
 
 class _Column:
