@@ -323,6 +323,10 @@ class Registry:
             if held is not None and held["ticket"] == ticket:
                 self.client.delete_registered_model_tag(self.model, _LEASE_TAG)
 
+    def confirm(self, owner: str) -> None:
+        """Refuse to go on if another process took the lease since: two may have begun at once."""
+        self._refuse_if_taken(owner)
+
     def release(self, owner: str) -> None:
         """End a lease that a process left when it died after its work was done."""
         held = self._lease()

@@ -167,7 +167,6 @@ class MLflowRetrainer:
         run_id = str(run.info.run_id)
         with self.registry.lease(trigger.id):
             outcome = self._act(trigger, run_id, patient=patient)
-            self._remember(trigger)
             client = self.registry.client
             client.set_tag(run_id, "huc.gate", _gate_tag(outcome))
             client.set_tag(run_id, "huc.reasons", "; ".join(outcome.reasons)[:1000])
@@ -182,6 +181,7 @@ class MLflowRetrainer:
             version = registry.register(
                 None, recalibration_id=trigger.id, base=registry.root(made[0]), run_id=run_id
             )
+            self._remember(trigger)
             return self._promote(trigger, version, run_id)
         if patient and (too_soon := self._too_soon(trigger) or self._on_trial()):
             return RetrainingOutcome(trigger.id, "refused", reasons=(too_soon,))
@@ -195,7 +195,12 @@ class MLflowRetrainer:
         repair = self._find(rows, champion, state)
         self._log(run_id, repair)
         if not repair.passed:
+            self._remember(trigger)
             return RetrainingOutcome(trigger.id, "refused", reasons=repair.reasons)
+        # Fitting takes a while. Whoever was too slow to see this lease has had time to show up.
+        registry.confirm(trigger.id)
+        if patient and (too_soon := self._too_soon(trigger)):
+            return RetrainingOutcome(trigger.id, "refused", reasons=(too_soon,))
         window = (f"{rows.start:%Y-%m-%d %H:%M}", f"{rows.end:%Y-%m-%d %H:%M} UTC")
         version = registry.register(
             repair.recalibrator,
@@ -220,6 +225,7 @@ class MLflowRetrainer:
             tree=self.config.tree,
             classes=self.reader.classes,
         )
+        self._remember(trigger)
         return self._promote(trigger, version, run_id)
 
     def _promote(

@@ -226,8 +226,8 @@ class MLflowTracker:
         self._log_dataset(child_id, record)
         self._client.log_text(child_id, record.to_json(), "record.json")
         self._log_files(child_id, self._pages(record) | dict(artifacts or {}))
-        for key, value in {**tags, "huc.complete": "1"}.items():
-            self._client.set_tag(child_id, key, value)
+        done = [RunTag(key, value) for key, value in {**tags, "huc.complete": "1"}.items()]
+        self._client.log_batch(child_id, tags=done)
         self._client.set_terminated(child_id)
 
     def _note_version(self, version: str | None) -> None:

@@ -55,7 +55,11 @@ class World:
                 "promotion": promotion,
                 "cool_down": "5d",
                 "on_sequential_alarm": False,
-                "gate": {"min_improvement": 0.1, "max_accuracy_drop": 0.1},
+                "gate": {
+                    "min_improvement": 0.3,
+                    "max_log_loss_increase": 0.0,
+                    "max_accuracy_drop": 0.0,
+                },
             },
             "tracker": {"name": "mlflow", "settings": {"tracking_uri": uri}},
         }
@@ -66,6 +70,7 @@ class World:
         self.config = folder / "huc.yaml"
         self.configure()
         self.day = 0
+        self.loaded = {}
 
     def configure(self, **retraining):
         self.settings["retraining"].update(retraining)
@@ -79,9 +84,11 @@ class World:
         self.day += 1
         version = self.champion()
         frame, labels = make_rows(ROWS, 100 + self.day, self.story.tree, drift=drift)
-        model = mlflow.pyfunc.load_model(f"models:/{self.name}/{version.version}")
         if version.tags.get("huc.base_version"):
-            p = model.predict(frame, {"predict_method": "predict_proba"})
+            uri = f"models:/{self.name}/{version.version}"
+            if uri not in self.loaded:
+                self.loaded[uri] = mlflow.pyfunc.load_model(uri)
+            p = self.loaded[uri].predict(frame, {"predict_method": "predict_proba"})
         else:
             p = self.base(frame)
         start = DAY + timedelta(days=self.day - 1)

@@ -10,13 +10,27 @@ import mlflow
 import pytest
 from conftest import log_forest
 from huc_mlflow import _retrainer
-from test_fault_points import Faults, KilledError
+from mortal_check import Faults
 from test_loop import World
 from test_registry import a_trigger, champion
 
 import huc_monitor as hm
 from huc_monitor.cli import main
 from huc_monitor.repair import find_repair
+
+
+@pytest.fixture(autouse=True)
+def _no_kept_connections(monkeypatch):
+    """The database is put back by copying its file, and a kept connection would not notice."""
+    monkeypatch.setenv("MLFLOW_SQLALCHEMYSTORE_POOLCLASS", "NullPool")
+
+
+class KilledError(BaseException):
+    """Not an Exception: nothing may catch it, as nothing catches a kill."""
+
+
+def die():
+    raise KilledError
 
 
 @pytest.fixture
@@ -146,7 +160,7 @@ def test_a_trial_survives_a_kill_at_any_write(world, store, monkeypatch):
     monkeypatch.chdir(store)
     clean = store.parent / f"{store.name}-clean"
     shutil.copytree(store, clean)
-    faults = Faults(monkeypatch)
+    faults = Faults(monkeypatch.setattr, die)
 
     def follow():
         fresh, _ = a_trigger(world)
