@@ -1,8 +1,9 @@
 """How kernels are compiled: once per signature, kept on disk, the interpreter lock released.
 
-An `entry` may allocate. It hands its arrays to a `loop`, which may not: numba counts references to
-every row of an array that code mentions, with atomic instructions, and in short inner loops these
-took a third of the time. Without an allocator there is nothing to count.
+A `loop` may not allocate: Python hands it the arrays it works in. numba counts references to every
+row of an array that code mentions, with atomic instructions, and in short inner loops these took a
+third of the time; without an allocator there is nothing to count. An `entry` may allocate, and is
+for loops that mention no rows.
 """
 
 from __future__ import annotations

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from huc_monitor._kernels._compile import entry, loop
+from huc_monitor._kernels._compile import loop
 from huc_monitor._kernels.boost_scan import LABEL_MASK, VALUES, WHO
 from huc_monitor._kernels.branches import (
     assess,
@@ -43,7 +43,6 @@ def _place(i, n_edges):
     return np.uintp(i * n_edges)
 
 
-@entry
 def start_state(block, mix, tree, state, at):
     """Branch probabilities of a block of rows, written as rows at.. of the state."""
     n_leaves = block.shape[1]
@@ -82,7 +81,6 @@ def _gather(state, rows, lo, tree, branches, at, q):
                 q[e, b] = state[at[b] + shift]
 
 
-@entry
 def leaf_rows(state, rows, tree, branches, out):
     """Leaf probabilities of some rows, shape (len(rows), K)."""
     n_leaves = out.shape[1]
@@ -124,7 +122,6 @@ def _report_mean_at(start, stop, mass, places, amounts, b):
     return outside if apart else mean
 
 
-@entry
 def refresh_rows(
     state, rows, dense, tree, program, branches, paths, scale, who, scores, reported, records
 ):
@@ -135,7 +132,7 @@ def refresh_rows(
     """
     n_leaves = tree.stop[0]
     n_branches = tree.start.shape[0]
-    reports = reports_node(program.kind)
+    reports = reports_node.py_func(program.kind)
     p = np.ones((n_leaves, LANES))
     pi = np.ones((n_branches, LANES))
     q = np.empty((tree.child_code.shape[0], LANES))
@@ -260,7 +257,6 @@ def affected_rows(scores, reported, weights, low, high, start, stop, out):
     return kept
 
 
-@entry
 def directions(state, rows, dense, weights, tree, program, branches, node, out):
     """Logit directions of some rows at a branch, or of all leaves when node is -1.
 
@@ -269,7 +265,7 @@ def directions(state, rows, dense, weights, tree, program, branches, node, out):
     """
     n_leaves = tree.stop[0]
     n_branches = tree.start.shape[0]
-    reports = reports_node(program.kind)
+    reports = reports_node.py_func(program.kind)
     p = np.ones((n_leaves, LANES))
     pi = np.ones((n_branches, LANES))
     q = np.empty((tree.child_code.shape[0], LANES))
@@ -379,7 +375,6 @@ def curvature(h, rows, labels, repeats, start, stop, scale):
     return total
 
 
-@entry
 def apply_step(state, rows, h, tree, branches, node, step):
     """Tilt some rows by step times their directions, at a branch or (node -1) at all leaves."""
     n_parts = h.shape[1]

@@ -49,7 +49,6 @@ def merge_rows(old, moved, rows, fresh, fresh_scores, fresh_records, new):
     return ties
 
 
-@entry
 def deal(rows, ties, paths, slot_ptr, plain, entries, ends):
     """Give every branch its rows' contributions in sorted order, and the last column their sum.
 

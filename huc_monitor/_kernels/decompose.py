@@ -8,14 +8,13 @@ from __future__ import annotations
 
 import numpy as np
 
-from huc_monitor._kernels._compile import entry, loop
+from huc_monitor._kernels._compile import loop
 from huc_monitor._program import DENSE, GREEDY, LEVEL, PAYOFF, RANK, SELECTIVE
 
 LANES = 16
 SUM_TOLERANCE = 1e-6
 
 
-@entry
 def first_bad_row(block):
     """Return (row, column, code, any_zero); code 0 fine, 1 not finite, 2 negative, 3 bad sum."""
     return _first_bad_row(block, np.empty(LANES), np.empty(LANES))
@@ -318,7 +317,6 @@ def _fill_values(program, dense, lo, tree, p, pi, values, chosen, amounts, place
                 values[k, b] = _report_mean(k, k + 1, p[k, b], places, amounts, b)
 
 
-@entry
 def utility_values(block, dense, tree, program, mix, out):
     """Fill out[i, y] = u(p_i, y)."""
     n_leaves = block.shape[1]
@@ -351,7 +349,6 @@ def load_rows(block, mix, tree, leaf_lanes, branch_lanes):
         reach(leaf_lanes[g], tree, branch_lanes[g])
 
 
-@entry
 def decompose_rows(
     leaf_lanes, branch_lanes, dense, labels, tree, program, paths, scores, contributions
 ):

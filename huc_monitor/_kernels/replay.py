@@ -6,7 +6,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from huc_monitor._kernels._compile import entry, loop
+from huc_monitor._kernels._compile import loop
 from huc_monitor._kernels._lanes import keep_moved, keep_weighed, mark_inside
 from huc_monitor._kernels.branches import (
     assess,
@@ -79,7 +79,6 @@ def _step_down(v, q, tree, every, p, pi, stale):
             stale[tree.child_code[e]] = True
 
 
-@entry
 def replay_rows(block, mix, dense, weights, tree, pack, steps, out):
     """Write the recalibrated probabilities of a block of rows.
 
@@ -89,9 +88,7 @@ def replay_rows(block, mix, dense, weights, tree, pack, steps, out):
     n_leaves = block.shape[1]
     n_branches = tree.start.shape[0]
     n_utilities = pack.kind.shape[0]
-    plain = 0
-    for u in range(n_utilities):
-        plain = max(plain, 0 if reports_node(pack.kind[u]) else 1)
+    plain = not all(reports_node.py_func(kind) for kind in pack.kind)
     state = State(
         np.empty((n_leaves, LANES)),
         np.empty((n_branches, LANES)),

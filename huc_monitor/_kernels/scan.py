@@ -10,7 +10,7 @@ from __future__ import annotations
 import numpy as np
 from numba import njit
 
-from huc_monitor._kernels._compile import entry, loop
+from huc_monitor._kernels._compile import loop
 
 # One row of state per branch. AT fields name a tie block by the position of its first row.
 SUM, PENDING, PENDING_AT, LOW, HIGH, SIZE, LOW_AT, HIGH_AT, SIGN, BEST_FROM, BEST_TO = range(11)
@@ -72,7 +72,6 @@ def _block_end(scores, at):
     return hi
 
 
-@entry
 def scan_group(scores, labels, values, positions, paths, best, span):
     """Largest absolute interval sum of one subgroup, for every relevant branch and for UC.
 
