@@ -16,6 +16,7 @@ from huc_monitor.config._settings import Settings, TableSettings
 from huc_monitor.config._yaml import ConfigError, Document, read_document
 from huc_monitor.errors import HUCError, InvalidInputError, did_you_mean
 from huc_monitor.hierarchy import LabelTree
+from huc_monitor.large import LargeSource
 from huc_monitor.sources import (
     Columns,
     DuckTable,
@@ -24,6 +25,7 @@ from huc_monitor.sources import (
     SQLTable,
     Table,
     TableSource,
+    make_engine,
 )
 from huc_monitor.subgroups import Subgroups
 from huc_monitor.utilities import LevelCorrectness, Utility
@@ -35,12 +37,15 @@ if TYPE_CHECKING:
 
     import pandas as pd
 
+    from huc_monitor.sources import Engine
+
 __all__ = ["Config", "config_schema", "load_config", "parse_config"]
 
 # What changes a result. Places are not among them: a log that is moved is the same log.
 _IDENTITY: Final = ("model", "columns", "subgroups", "reference", "bounds")
 _IDENTITY_LABELS: Final = ("id", "label", "time", "time_zone", "time_unit")
 _IDENTITY_WINDOWS: Final = ("length", "rows", "stride", "label_lag", "time_zone")
+_SPARK_ROWS: Final = 200_000
 _POLICY: Final = ("tolerance", "sequential", "retraining")
 
 
@@ -130,7 +135,7 @@ class Config:
         if chosen is None:
             msg = "`base` needs `columns.base_probabilities` in the configuration; it has none."
             raise InvalidInputError(msg)
-        return TableSource(
+        return self._open(
             self._table(settings.log, ("source", "log")),
             tree=self.tree,
             columns=Columns(
@@ -185,8 +190,34 @@ class Config:
         """Return the settings as JSON-safe data; secrets are masked."""
         return self.settings.model_dump(mode="json", by_alias=True)
 
+    def _open(self, log: Table, **given: Any) -> TableSource:
+        """Open a source with the chosen engine, for windows of any size."""
+        large = self.settings.large
+        engine = self._engine()
+        if engine is not None:
+            return engine.source(log, most_rows=large.rows or _SPARK_ROWS, **given)
+        if large.rows is None:
+            return TableSource(log, **given)
+        return LargeSource(log, most_rows=large.rows, memory_limit=large.memory_limit, **given)
+
+    def _engine(self) -> Engine | None:
+        settings = self.settings
+        if settings.engine == "local":
+            return None
+        return make_engine(settings.engine, settings.spark.model_dump())
+
     def _table(self, given: TableSettings, path: tuple[str, ...]) -> Table:
+        engine = self._engine()
+        if engine is None and given.is_catalogued:
+            raise self.document.error(path, "must have a `path`, `database` or `url` as well")
+        if engine is not None and not given.is_catalogued and given.path is None:
+            raise self.document.error(path, "must be a `path` or a `table` with `engine: spark`")
+        if engine is None and given.format in {"delta", "orc"}:
+            raise self.document.error(path, "can have this `format` with `engine: spark` only")
         try:
+            if engine is not None:
+                place = None if given.path is None else self._path(given.path)
+                return engine.table(path=place, table=given.table, format=given.format)
             if given.url is not None:
                 return SQLTable(given.url.get_secret_value(), str(given.table), given.db_schema)
             if given.database is not None:

@@ -6,6 +6,7 @@ from typing import Annotated, Any, Literal
 
 from pydantic import BeforeValidator, ConfigDict, Field, SecretStr, field_validator, model_validator
 
+from huc_monitor.config._engines import LargeSettings, SparkSettings
 from huc_monitor.config._policies import (
     AlertSettings,
     BoundSettings,
@@ -52,8 +53,8 @@ class TableSettings(Section):
         default=None,
         description="A Parquet or CSV file, a folder of Parquet files, or a glob pattern.",
     )
-    format: Literal["auto", "parquet", "csv"] = Field(
-        default="auto", description="Of the files at `path`."
+    format: Literal["auto", "parquet", "csv", "delta", "orc"] = Field(
+        default="auto", description="Of the files at `path`; Delta and ORC with `engine: spark`."
     )
     partition: PartitionSettings | None = Field(
         default=None, description="Lets a window open only the files of its own folders."
@@ -65,14 +66,25 @@ class TableSettings(Section):
         description="SQLAlchemy URL of a database. ${NAME} is the environment variable NAME.",
         examples=["postgresql+psycopg://reader:${DB_PASSWORD}@host/predictions"],
     )
-    table: Name | None = Field(default=None, description="Table or view, with `database` or `url`.")
+    table: Name | None = Field(
+        default=None,
+        description="Table or view, with `database` or `url`; by itself, one that Spark knows.",
+    )
     db_schema: Name | None = Field(
         default=None, alias="schema", description="Schema of an SQL table."
     )
 
+    @property
+    def is_catalogued(self) -> bool:
+        """Whether this is a table that is found by its name alone, as Spark's are."""
+        elsewhere = (self.path, self.database, self.url, self.db_schema)
+        return self.table is not None and elsewhere == (None,) * 4
+
     @model_validator(mode="after")
     def _one_place(self) -> TableSettings:
         given = [name for name in ("path", "database", "url") if getattr(self, name) is not None]
+        if self.is_catalogued:
+            return self
         if len(given) != 1:
             msg = f"must have exactly one of path, database, url; got {', '.join(given) or 'none'}"
             raise ValueError(msg)
@@ -282,6 +294,8 @@ class Settings(Section):
     )
     state: PathText = Field(default="huc-state", description="Folder of the monitor's state.")
     engine: Literal["local", "spark"] = Field(default="local", description="Who computes an audit.")
+    large: LargeSettings = LargeSettings()
+    spark: SparkSettings = SparkSettings()
 
     @field_validator("channels")
     @classmethod

@@ -13,6 +13,7 @@ from huc_monitor.sources._data import (
     concatenate,
 )
 from huc_monitor.sources._duck import DuckTable
+from huc_monitor.sources._engine import Engine, make_engine
 from huc_monitor.sources._frame import FrameTable
 from huc_monitor.sources._partition import Partition, ScanProfile
 from huc_monitor.sources._sampled import SampledTable, Streaming
@@ -25,6 +26,7 @@ __all__ = [
     "BadRow",
     "Columns",
     "DuckTable",
+    "Engine",
     "FrameTable",
     "LabelTable",
     "Partition",
@@ -41,4 +43,5 @@ __all__ = [
     "TooManyBadRowsError",
     "WindowData",
     "concatenate",
+    "make_engine",
 ]

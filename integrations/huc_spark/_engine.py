@@ -1,0 +1,86 @@
+"""What `engine: spark` in a configuration opens."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from huc_monitor.errors import InvalidInputError, MissingExtraError
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from huc_monitor.sources import Table
+    from huc_spark._source import SparkSource
+    from huc_spark._table import SparkTable
+
+
+class SparkEngine:
+    """Opens tables of the running Spark session, or of one that it starts.
+
+    Parameters
+    ----------
+    master : str, optional
+        Where spark-submit or the environment does not say.
+    options : dict of str to str, optional
+        Spark's own settings, for a session that is not running yet.
+    partitions : int, optional
+        Ranges of score that are scanned apart.
+    """
+
+    def __init__(
+        self,
+        *,
+        master: str | None = None,
+        options: Mapping[str, str] | None = None,
+        partitions: int | None = None,
+    ) -> None:
+        try:
+            from pyspark.sql import SparkSession
+        except ImportError as error:
+            package, extra = "pyspark", "spark"
+            raise MissingExtraError.of(package, extra) from error
+        session = SparkSession.getActiveSession()
+        if session is None:
+            builder = SparkSession.builder.appName("huc-monitor")
+            builder = builder if master is None else builder.master(master)
+            for name, value in (options or {}).items():
+                builder = builder.config(name, value)
+            session = builder.getOrCreate()
+        self._session, self._partitions = session, partitions
+
+    def table(
+        self,
+        *,
+        path: str | None,
+        table: str | None,
+        format: str = "auto",  # noqa: A002 - the word people type
+    ) -> SparkTable:
+        """Open files or a folder of them, a Delta table by its path, or a table by its name."""
+        from py4j.protocol import Py4JJavaError
+        from pyspark.errors import PySparkException
+
+        from huc_spark._table import SparkTable
+
+        if (path is None) == (table is None):
+            msg = f"`path` or `table` must be given, and not both; got {path!r} and {table!r}."
+            raise InvalidInputError(msg)
+        try:
+            if table is not None:
+                return SparkTable(self._session.table(table), f"the Spark table {table!r}")
+            kind = "parquet" if format == "auto" else format
+            reader = self._session.read.format(kind)
+            if kind == "csv":
+                reader = reader.option("header", "true").option("inferSchema", "true")
+            return SparkTable(reader.load(str(path)), f"the {kind} log {path!r}")
+        except (PySparkException, Py4JJavaError) as error:
+            # A format whose package is missing fails in Java before Spark can say so.
+            plain = getattr(error, "java_exception", error)
+            reason = str(plain).strip().splitlines()[0]
+            msg = f"Spark could not open {(table or path)!r}: {reason}"
+            raise InvalidInputError(msg) from error
+
+    def source(self, log: Table, **settings: Any) -> SparkSource:
+        """Open a source whose larger windows are audited by Spark."""
+        from huc_spark._source import SparkSource
+
+        return SparkSource(log, n_partitions=self._partitions, **settings)

@@ -1,0 +1,256 @@
+"""A prediction log that Spark holds: counted, sampled and audited where it is."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any, cast
+
+import numpy as np
+import pyarrow as pa
+
+from huc_monitor._pieces import PieceAudit
+from huc_monitor._times import from_column, to_utc
+from huc_monitor.errors import InvalidInputError
+from huc_monitor.hierarchy import LabelTree
+from huc_monitor.large import LargeSource
+from huc_monitor.sources import RowCounts, TableSource
+from huc_monitor.sources._labels import label_time
+from huc_monitor.sources._rows import LabelReader, ProbabilityColumns, check_rows
+from huc_spark._audit import SparkAudit
+from huc_spark._table import SparkTable, as_chunk
+from huc_spark._worker import Job, tables
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable, Iterator, Sequence
+    from datetime import datetime
+
+    import pandas as pd
+    from pyspark.sql import DataFrame
+
+    from huc_monitor.result import AuditResult
+    from huc_monitor.sources import PredictionData
+    from huc_monitor.sources._table import ColumnKind
+    from huc_monitor.subgroups import Subgroups
+    from huc_monitor.utilities import Utility
+
+_LABEL, _KNOWN, _ROW = "huc_label", "huc_label_time", "huc_row"
+_P, _Y = "huc_probabilities", "huc_code"
+_ROWS_AT_A_TIME = 1 << 15
+
+
+@dataclass(frozen=True, slots=True, eq=False, repr=False)
+class SparkSource(LargeSource):
+    """Predictions and labels in Spark tables.
+
+    A window of at most `most_rows` labelled rows comes to the driver, and everything is as with
+    `TableSource`. Of a larger one only a sample of about that many rows comes; the audit of all
+    rows runs on the cluster.
+
+    Bootstrap multipliers go by the id of a row, or by a hash of its time and probabilities where
+    the log has no id; those of a window in hand by its place in order of time. Radii of the two
+    differ by the noise of the bootstrap.
+    """
+
+    n_partitions: int | None = field(default=None, kw_only=True)
+
+    def __post_init__(self) -> None:
+        LargeSource.__post_init__(self)
+        found = [self.log] if self.labels is None else [self.log, self.labels.table]
+        for table in found:
+            if not isinstance(table, SparkTable):
+                msg = f"`log` and `labels` must both be Spark tables; got {table.name}."
+                raise InvalidInputError(msg)
+
+    def counts(self, start: datetime, end: datetime, *, as_of: datetime | None = None) -> RowCounts:
+        """Count predictions and labels on the cluster."""
+        if self.labels is None:
+            return TableSource.counts(self, start, end, as_of=as_of)
+        from pyspark.sql import functions as f
+
+        columns: dict[str, ColumnKind] = {str(self.columns.id): "any"}
+        rows = self._joined(columns, start, end, as_of)
+        found = rows.agg(
+            f.count(f.lit(1)).alias("rows"),
+            f.count(_LABEL).alias("labelled"),
+            f.max(_KNOWN).alias("latest"),
+        ).toArrow()
+        latest = None
+        when = label_time(self.labels)
+        if when is not None:
+            known = when.read(found.column("latest").to_pandas())
+            latest = None if np.isnat(known[0]) else from_column(known[0])
+        counted = found.to_pylist()[0]
+        return RowCounts(int(counted["rows"]), int(counted["labelled"]), latest)
+
+    def predictions(self, start: datetime, end: datetime) -> PredictionData:
+        """Read all rows, or a sample of them where they are too many."""
+        n, _ = self._log.count(
+            self.time, to_utc(start, argument="start"), to_utc(end, argument="end")
+        )
+        if n <= self.most_rows:
+            return TableSource.predictions(self, start, end)
+        return self._sampled(self.most_rows / n).predictions(start, end)
+
+    def audit(
+        self,
+        start: datetime,
+        end: datetime,
+        *,
+        as_of: datetime | None,
+        utilities: Sequence[Utility],
+        subgroups: Subgroups,
+        bounds: str | None = "bootstrap",
+        confidence_level: float = 0.95,
+        n_draws: int = 1000,
+        rng: int = 0,
+    ) -> AuditResult:
+        """Audit all usable labelled rows of a range on the cluster."""
+        check = PieceAudit.of(
+            tree=self.tree,
+            utilities=utilities,
+            subgroups=subgroups,
+            bounds=bounds,
+            confidence_level=confidence_level,
+            n_draws=n_draws,
+            rng=rng,
+            mix_each=True,
+        )
+        columns = {
+            "template": None,
+            "list_column": _P,
+            "classes": None,
+            "labels": _Y,
+            "weights": None,
+            "row_id": _ROW if check.draws else None,
+        }
+        usable = self.usable(start, end, as_of=as_of).persist(_disk())
+        try:
+            return SparkAudit(usable, check, Job.of(check, columns), self.n_partitions).run()
+        finally:
+            usable.unpersist()
+
+    def usable(self, start: datetime, end: datetime, *, as_of: datetime | None = None) -> DataFrame:
+        """Return the labelled rows of a range that can be used, as they are audited.
+
+        Columns: ``huc_probabilities`` in the order of ``tree.leaves``, ``huc_code``, the features,
+        and ``huc_row``, by which a row is called.
+        """
+        from pyspark.sql import types as t
+
+        needed = self.needed_columns(with_labels=False)
+        needed.pop(str(self.columns.model_version), None)
+        rows = self._joined(needed, start, end, as_of).where(f"{_LABEL} IS NOT NULL")
+        kinds = {field.name: field for field in rows.schema.fields}
+        schema = t.StructType(
+            [
+                t.StructField(_P, t.ArrayType(t.DoubleType())),
+                t.StructField(_Y, t.LongType()),
+                t.StructField(_ROW, t.LongType()),
+                *(kinds[name] for name in self.columns.features),
+            ]
+        )
+        return rows.mapInArrow(_keep_usable(self), schema)
+
+    @property
+    def _log(self) -> SparkTable:
+        return cast(SparkTable, self.log)
+
+    def _joined(
+        self,
+        columns: dict[str, ColumnKind],
+        start: datetime,
+        end: datetime,
+        as_of: datetime | None,
+    ) -> DataFrame:
+        """Rows of a range with their latest label, and what they are called."""
+        from pyspark.sql import functions as f
+
+        given, log = self.columns, self._log
+        first, last = to_utc(start, argument="start"), to_utc(end, argument="end")
+        rows = log.between(self.time, first, last)
+        names = [log.column(name) for name in ([given.id] if given.id else self._keys())]
+        kind = log.columns()[given.id] if given.id else ""
+        whole = kind in {"tinyint", "smallint", "int", "bigint"}
+        called = names[0].cast("bigint") if whole else f.xxhash64(*names)
+        chosen = [*log.expressions(columns), called.alias(_ROW)]
+        if self.labels is None:
+            return rows.select(*chosen, log.column(str(given.label)).alias(_LABEL))
+        found = rows.select(*chosen, log.column(str(given.id)).cast("string").alias("huc_key"))
+        return found.join(self._latest(as_of), "huc_key", "left").drop("huc_key")
+
+    def _latest(self, as_of: datetime | None) -> DataFrame:
+        """Find the latest label of every id, of equal times the last by its text."""
+        from pyspark.sql import functions as f
+
+        labels = self.labels
+        assert labels is not None  # noqa: S101 - asked for by `_joined`
+        table, when = cast(SparkTable, labels.table), label_time(labels)
+        known = None if as_of is None else to_utc(as_of, argument="as_of")
+        label = table.column(labels.label)
+        moment = f.lit(None).cast("timestamp") if when is None else table.column(when.name)
+        rows = table.until(when, known).where(label.isNotNull())
+        latest = f.max(
+            f.struct(moment.alias("t"), label.cast("string").alias("x"), label.alias("y"))
+        )
+        found = rows.groupBy(table.column(labels.id).cast("string").alias("huc_key")).agg(
+            latest.alias("last")
+        )
+        return found.select("huc_key", f.col("last.y").alias(_LABEL), f.col("last.t").alias(_KNOWN))
+
+    def _keys(self) -> list[str]:
+        return [self.columns.time, *self.probabilities.names]
+
+    def _sampled(self, share: float) -> TableSource:
+        keys = [self.columns.id] if self.columns.id else self._keys()
+        return TableSource(
+            self._log.sampled(share, keys),
+            tree=self.tree,
+            columns=self.columns,
+            labels=self.labels,
+            max_bad_share=self.max_bad_share,
+            sum_tolerance=self.sum_tolerance,
+        )
+
+
+def _disk() -> Any:
+    from pyspark import StorageLevel
+
+    return StorageLevel.DISK_ONLY
+
+
+def _keep_usable(
+    source: SparkSource,
+) -> Callable[[Iterable[pa.RecordBatch]], Iterator[pa.RecordBatch]]:
+    """Read rows on executors as `TableSource` does, and leave out what cannot be used."""
+    tree, columns = source.tree.to_dict(), source.columns
+    template, list_column = columns.probabilities, columns.list_column
+    classes = None if columns.classes is None else tuple(columns.classes)
+    features, tolerance = tuple(columns.features), source.sum_tolerance
+
+    def step(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        known = LabelTree.from_dict(tree)
+        where = ProbabilityColumns.of(
+            known, template=template, list_column=list_column, classes=classes
+        )
+        order = classes if list_column and classes else known.leaves
+        reader = LabelReader(known, order)
+        for table in tables(batches, _ROWS_AT_A_TIME):
+            batch = table.combine_chunks().to_batches()[0]
+            matrix, _ = where.read(as_chunk(batch, where.kinds))
+            matrix = np.ascontiguousarray(matrix)
+            codes = reader.read(_labels(batch.column(_LABEL)))
+            usable = np.flatnonzero(check_rows(matrix, tolerance) & (codes >= 0))
+            flat = pa.array(matrix[usable].ravel())
+            ends = pa.array(np.arange(usable.size + 1, dtype=np.int32) * matrix.shape[1])
+            rest = [batch.column(name).take(usable) for name in (_ROW, *features)]
+            yield pa.RecordBatch.from_arrays(
+                [pa.ListArray.from_arrays(ends, flat), pa.array(codes[usable]), *rest],
+                names=[_P, _Y, _ROW, *features],
+            )
+
+    return step
+
+
+def _labels(column: pa.Array) -> pd.Series[Any]:
+    labels: pd.Series[Any] = column.to_pandas(integer_object_nulls=True).astype(object)
+    return labels

@@ -1,0 +1,189 @@
+"""Tables that Spark reads: files of any format it knows, and tables of its catalogue."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import pandas as pd
+
+from huc_monitor._times import epoch_bound, from_column, wall_bound
+from huc_monitor.errors import InvalidInputError
+from huc_monitor.sources import TimeRange
+from huc_monitor.sources._table import Chunk, ColumnKind, TimeColumn, chunk_rows
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Mapping
+    from datetime import datetime
+
+    from numpy.typing import NDArray
+    from pyspark.sql import Column, DataFrame
+
+_WHOLE = ("tinyint", "smallint", "int", "bigint")
+
+
+@dataclass(frozen=True, slots=True, eq=False, repr=False)
+class SparkTable:
+    """Rows of a Spark DataFrame. Filters and counts run on the cluster.
+
+    Only `scan`, `lookup` and `head` bring rows to the driver; `huc_spark.SparkSource` asks for no
+    more than it may hold.
+    """
+
+    df: DataFrame
+    name: str = "the Spark DataFrame"
+
+    def columns(self) -> Mapping[str, str]:
+        """Names of the columns, with Spark's types."""
+        return dict(self.df.dtypes)
+
+    def time_range(self, time: TimeColumn) -> TimeRange | None:
+        """First and last time; rows without a time belong to no window."""
+        from pyspark.sql import functions as f
+
+        column = self.column(time.name)
+        found = self.df.agg(f.min(column).alias("f"), f.max(column).alias("l")).toArrow()
+        first, last = (_moment(found.column(name), time) for name in ("f", "l"))
+        return None if first is None or last is None else TimeRange(first, last)
+
+    def count(
+        self, time: TimeColumn, start: datetime, end: datetime, column: str | None = None
+    ) -> tuple[int, int]:
+        """Count the rows, and those with a value in `column`."""
+        from pyspark.sql import functions as f
+
+        present = f.lit(1) if column is None else self.column(column)
+        rows = self.between(time, start, end)
+        found = rows.agg(f.count(f.lit(1)), f.count(present)).first()
+        return (0, 0) if found is None else (int(found[0]), int(found[1]))
+
+    def advance(self, time: TimeColumn, start: datetime, n_rows: int) -> datetime | None:
+        """Return the smallest time such that at least `n_rows` lie between `start` and it."""
+        from pyspark.sql import functions as f
+
+        column = self.column(time.name)
+        later = self.df.where(column >= self._bound(time, start))
+        counts = later.groupBy(column.alias("t")).count().orderBy("t")
+        done = 0
+        for row in counts.toLocalIterator():
+            if done >= n_rows:
+                moment = self.df.sparkSession.createDataFrame(
+                    [(row["t"],)], counts.select("t").schema
+                )
+                return _moment(moment.select(f.col("t")).toArrow().column("t"), time)
+            done += int(row["count"])
+        return None
+
+    def scan(
+        self, columns: Mapping[str, ColumnKind], time: TimeColumn, start: datetime, end: datetime
+    ) -> Iterator[Chunk]:
+        """Bring columns of the rows in a range to the driver, some rows at a time."""
+        rows = self.between(time, start, end).select(*self.expressions(columns))
+        for batch in rows.toArrow().to_batches(max_chunksize=chunk_rows(len(columns))):
+            yield as_chunk(batch, columns)
+
+    def lookup(
+        self,
+        key: str,
+        values: NDArray[Any],
+        columns: Mapping[str, ColumnKind],
+        time: TimeColumn | None,
+        until: datetime | None,
+    ) -> pd.DataFrame:
+        """Read columns of the rows whose `key` is among `values`, up to a time, inclusive."""
+        rows = self.until(time, until)
+        wanted = pd.DataFrame({"huc_wanted": pd.Series(values)})
+        if wanted.empty:
+            found = rows.limit(0)
+        else:
+            ids = self.df.sparkSession.createDataFrame(wanted)
+            found = rows.join(ids, self.column(key) == ids["huc_wanted"], "leftsemi")
+        frame: pd.DataFrame = (
+            found.select(*self.expressions(columns)).toArrow().to_pandas(integer_object_nulls=True)
+        )
+        return frame
+
+    def head(self, n_rows: int) -> pd.DataFrame:
+        """Read the first rows, all columns."""
+        frame: pd.DataFrame = self.df.limit(n_rows).toArrow().to_pandas(integer_object_nulls=True)
+        return frame
+
+    def sampled(self, share: float, keys: list[str]) -> SparkTable:
+        """Return the table of a share of the rows, chosen by a hash of some columns."""
+        from pyspark.sql import functions as f
+
+        limit = int(min(share, 1.0) * (2**64 - 1)) - 2**63
+        chosen = f.xxhash64(*(self.column(name) for name in keys)) <= f.lit(limit)
+        return SparkTable(self.df.where(chosen), self.name)
+
+    def between(self, time: TimeColumn, start: datetime, end: datetime) -> DataFrame:
+        """Rows in a range of time."""
+        column = self.column(time.name)
+        return self.df.where(
+            (column >= self._bound(time, start)) & (column < self._bound(time, end))
+        )
+
+    def until(self, time: TimeColumn | None, until: datetime | None) -> DataFrame:
+        """Rows up to a time, inclusive."""
+        from datetime import timedelta
+
+        if time is None or until is None:
+            return self.df
+        bound = self._bound(time, until + timedelta(microseconds=1))
+        return self.df.where(self.column(time.name) < bound)
+
+    def expressions(self, columns: Mapping[str, ColumnKind]) -> list[Column]:
+        """Columns as the audit reads them: probabilities as doubles."""
+        casts = {"number": "double", "numbers": "array<double>"}
+        types = self.columns()
+        return [
+            self.column(name).cast(casts[kind]).alias(name)
+            if kind in casts and not types[name].startswith("string")
+            else self.column(name).alias(name)
+            for name, kind in columns.items()
+        ]
+
+    def column(self, name: str) -> Column:
+        """Return a column by its name, whatever characters that has."""
+        return self.df["`" + name.replace("`", "``") + "`"]
+
+    def _bound(self, time: TimeColumn, moment: datetime) -> Any:
+        from pyspark.sql import functions as f
+
+        kind = self.columns()[time.name]
+        if kind == "timestamp":
+            micros = int((moment - _EPOCH).total_seconds() * 1_000_000)
+            return f.timestamp_micros(f.lit(micros))
+        if kind in {"timestamp_ntz", "date"}:
+            return f.lit(wall_bound(moment, time.zone)).cast("timestamp_ntz")
+        if kind in _WHOLE:
+            if time.unit is None:
+                raise time.no_unit(self.name)
+            return f.lit(epoch_bound(moment, time.unit))
+        msg = (
+            f"`time` must be a column of times; got {time.name!r} of type {kind} in {self.name}. "
+            "Cast it to a timestamp in a view."
+        )
+        raise InvalidInputError(msg)
+
+
+_EPOCH = pd.Timestamp(0, tz="UTC").to_pydatetime()
+
+
+def as_chunk(batch: Any, columns: Mapping[str, ColumnKind]) -> Chunk:
+    """Keep probabilities as Arrow arrays; the rest becomes a frame."""
+    import pyarrow as pa
+
+    arrays = {
+        name: batch.column(name)
+        for name, kind in columns.items()
+        if kind in {"number", "numbers"} and not pa.types.is_string(batch.schema.field(name).type)
+    }
+    others = [name for name in batch.schema.names if name not in arrays]
+    return Chunk(batch.select(others).to_pandas(integer_object_nulls=True), arrays)
+
+
+def _moment(column: Any, time: TimeColumn) -> datetime | None:
+    values = time.read(column.to_pandas())
+    return None if not len(values) or np.isnat(values[0]) else from_column(values[0])

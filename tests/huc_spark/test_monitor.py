@@ -1,0 +1,172 @@
+"""The monitor on Spark tables, by its configuration file, against the local one."""
+
+from __future__ import annotations
+
+import numpy as np
+import pandas as pd
+import pytest
+from cases import DOUBLE, TREE
+
+import huc_monitor as hm
+from huc_monitor.config import load_config
+from huc_monitor.errors import InvalidInputError
+from huc_monitor.opening import open_monitor
+
+CONFIG = """
+model: triage
+tree: tree.yaml
+source:
+  log: {log}
+  labels: {labels}
+columns: {{time: at, id: id, probabilities: "p_{{leaf}}", model_version: version}}
+subgroups: {{by: {{sex: each}}}}
+windows: {{length: 1d}}
+tolerance: 0.02
+bounds: {{method: sharp}}
+sequential: {{enabled: false}}
+engine: {engine}
+{more}
+"""
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory, spark):
+    """A log and its labels, some of them corrected later, as files and as Spark tables."""
+    place = tmp_path_factory.mktemp("log")
+    rng = np.random.default_rng(5)
+    n = 3_000
+    log = pd.DataFrame(rng.dirichlet(np.full(5, 1.5), n), columns=[f"p_{x}" for x in TREE.leaves])
+    log["at"] = pd.date_range("2024-01-01", periods=n, freq="1min", tz="UTC").as_unit("us")
+    log["id"] = [f"r{i}" for i in range(n)]
+    log["sex"], log["version"] = rng.choice(["f", "m"], n), "3"
+    log.loc[7, "p_a"] = -1.0
+    labels = pd.DataFrame({"id": log["id"], "y": np.array(TREE.leaves)[rng.integers(0, 5, n)]})
+    labels.loc[11, "y"] = "zebra"
+    labels["known"] = log["at"] + pd.Timedelta("1h")
+    labels = labels[rng.random(n) < 0.9]
+    again = labels.iloc[::10].assign(y="a", known=labels["known"].iloc[::10] + pd.Timedelta("1h"))
+    labels = pd.concat([labels, again]).reset_index(drop=True)
+    labels["known"] = labels["known"].astype("datetime64[us, UTC]")
+    log.to_parquet(place / "log.parquet")
+    labels.to_parquet(place / "labels.parquet")
+    (place / "tree.yaml").write_text(
+        "left: {a: null, b: null, e: null}\nright: {c: null, d: null}\n"
+    )
+    spark.read.parquet(str(place / "log.parquet")).createOrReplaceTempView("served")
+    spark.read.parquet(str(place / "labels.parquet")).createOrReplaceTempView("outcomes")
+    return place
+
+
+def check(folder, engine, log, labels, more=""):
+    columns = "id: id, label: y, time: known"
+    text = CONFIG.format(
+        engine=engine, log=f"{{{log}}}", labels=f"{{{labels}, {columns}}}", more=more
+    )
+    file = folder / f"{engine}.yaml"
+    file.write_text(text + f"state: state-{abs(hash(text))}\n")
+    return open_monitor(file).check(now="2024-01-03T00:00Z")
+
+
+@pytest.fixture(scope="module")
+def local(folder):
+    return check(folder, "local", "path: log.parquet", "path: labels.parquet")
+
+
+def test_windows_that_fit_are_those_of_the_local_engine(folder, local):
+    found = check(folder, "spark", "path: log.parquet", "path: labels.parquet")
+    assert [record.status for record in found] == ["audited", "audited"]
+    for one, other in zip(local, found, strict=True):
+        assert one.audit == other.audit
+        assert one.quarantine == other.quarantine
+        assert one.latest_label == other.latest_label
+        assert one.model_versions == other.model_versions
+        assert one.levels == other.levels
+
+
+def test_larger_windows_are_audited_on_the_cluster_with_the_same_answer(folder, local):
+    tables = ("table: served", "table: outcomes")
+    found = check(folder, "spark", *tables, more="large: {rows: 400}\nspark: {partitions: 5}\n")
+    for one, other in zip(local, found, strict=True):
+        columns = pd.DataFrame(one.audit["candidates"]), pd.DataFrame(other.audit["candidates"])
+        pd.testing.assert_frame_equal(*columns, **DOUBLE)
+        assert (one.n_predictions, one.n_labelled) == (other.n_predictions, other.n_labelled)
+        assert one.latest_label == other.latest_label
+        assert one.levels == other.levels
+        assert any("of a sample of" in note for note in other.notes)
+
+
+@pytest.mark.usefixtures("folder")
+def test_a_log_without_ids_draws_by_what_its_rows_hold(spark):
+    from huc_spark import SparkSource, SparkTable
+
+    columns = hm.sources.Columns(time="at", probabilities="p_{leaf}", label="y")
+    df = spark.sql("SELECT served.*, y FROM served JOIN outcomes USING (id) WHERE y != 'zebra'")
+    source = SparkSource(SparkTable(df), tree=TREE, columns=columns, most_rows=100)
+    span = source.time_range()
+    one, two = (
+        source.audit(
+            span.first,
+            span.last,
+            as_of=None,
+            utilities=[hm.LevelCorrectness(level=1)],
+            subgroups=hm.Subgroups.whole(),
+            n_draws=64,
+        )
+        for _ in range(2)
+    )
+    np.testing.assert_array_equal(one.radii, two.radii)
+    sample = source.labelled(span.first, span.last)
+    assert sample.sampled_from > 2_000
+    assert abs(sample.n - 100) < 50
+    assert source.predictions(span.first, span.last).n < 200
+
+
+def test_the_table_answers_as_a_local_one(spark, folder):
+    from huc_spark import SparkTable
+
+    from huc_monitor.sources import DuckTable
+    from huc_monitor.sources._table import TimeColumn
+
+    there, here = SparkTable(spark.table("served")), DuckTable.files(folder / "log.parquet")
+    time = TimeColumn("at")
+    span = here.time_range(time)
+    assert there.time_range(time) == span
+    assert there.count(time, span.first, span.last) == here.count(time, span.first, span.last)
+    assert there.advance(time, span.first, 1_000) == here.advance(time, span.first, 1_000)
+    assert there.advance(time, span.first, 10_000) is None
+    found = there.lookup("id", np.array(["r1", "r5"], dtype=object), {"p_b": "number"}, None, None)
+    assert len(found) == 2
+    assert there.lookup("id", np.array([], dtype=object), {"p_b": "number"}, None, None).empty
+    with pytest.raises(InvalidInputError, match="got 'sex' of type string"):
+        there.count(TimeColumn("sex"), span.first, span.last)
+
+
+@pytest.mark.parametrize(
+    ("log", "message"),
+    [
+        ("path: nowhere.parquet", "Spark could not open"),
+        ("table: nowhere", "Spark could not open 'nowhere'"),
+        ("database: log.parquet, table: x", "must be a `path` or a `table` with"),
+        ("path: log.parquet, format: delta", "Spark could not open"),
+    ],
+)
+def test_a_place_that_spark_cannot_open_names_its_line(folder, log, message):
+    with pytest.raises(hm.InvalidInputError, match=message) as caught:
+        check(folder, "spark", log, "table: outcomes")
+    assert "spark.yaml:5" in str(caught.value)
+
+
+def test_spark_tables_and_formats_need_the_engine(folder):
+    for log, message in (
+        ("table: served", "`path`"),
+        ("path: a, format: delta", "`engine: spark`"),
+    ):
+        with pytest.raises(hm.InvalidInputError, match=message):
+            check(folder, "local", log, "path: labels.parquet")
+
+
+def test_the_engine_is_no_part_of_the_identity(folder, local):
+    del local
+    check(folder, "spark", "table: served", "table: outcomes")
+    one, other = (load_config(folder / f"{engine}.yaml") for engine in ("local", "spark"))
+    assert one.identity == other.identity
