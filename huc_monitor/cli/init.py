@@ -31,6 +31,16 @@ def run(
     labels_table: Annotated[
         str | None, typer.Option(help="Table, where the labels are in a database.")
     ] = None,
+    time: Annotated[
+        str | None, typer.Option(help="Column of times, if it is not the obvious one.")
+    ] = None,
+    key: Annotated[str | None, typer.Option("--id", help="Column of ids in the log.")] = None,
+    label: Annotated[
+        str | None, typer.Option(help="Column of labels, in the log or where --labels points.")
+    ] = None,
+    labels_key: Annotated[
+        str | None, typer.Option("--labels-id", help="Column of ids where --labels points.")
+    ] = None,
     model: Annotated[str | None, typer.Option(help="Name of the model.")] = None,
     out: Annotated[Path, typer.Option(help="File to write.")] = Path("huc.yaml"),
     force: Annotated[bool, typer.Option("--force", help="Replace the file if it exists.")] = False,
@@ -57,6 +67,10 @@ def run(
         missing = "LOG" if log is None else "--tree"
         msg = f"`{missing}` must be given: huc-monitor init LOG --tree TREE"
         raise InvalidInputError(msg)
+    if labels_key is not None and labels is None:
+        msg = "`--labels-id` must come with --labels, the table it is a column of."
+        raise InvalidInputError(msg)
+    named = {"time": time, "id": key, "label": label, "labels_id": labels_key}
     _refuse_existing(out, force=force)
     text = init_config(
         log,
@@ -65,6 +79,7 @@ def run(
         table=table,
         labels_table=labels_table,
         model=model,
+        columns={name: column for name, column in named.items() if column is not None},
         folder=out.parent,
     )
     _refuse_existing(out, force=force)

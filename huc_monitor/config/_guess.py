@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, Final
 import numpy as np
 import pandas as pd
 
-from huc_monitor.errors import InvalidInputError
+from huc_monitor.errors import InvalidInputError, UnknownNameError, did_you_mean
 from huc_monitor.sources._rows import LEAF, LabelReader, ProbabilityColumns
 from huc_monitor.sources._table import as_matrix, as_numbers
 
@@ -41,6 +41,16 @@ class Sample:
         shown = [f"{name} ({kind})" for name, kind in list(self.types.items())[:30]]
         rest = len(self.types) - len(shown)
         return ", ".join(shown) + (f" and {rest} more" if rest > 0 else "")
+
+    def check(self, option: str, column: str) -> str:
+        """Return a column that a user named with an option, if it is there."""
+        if column in self.types:
+            return column
+        msg = (
+            f"`--{option.replace('_', '-')}` must be a column of {self.name}; got {column!r}. "
+            f"{did_you_mean(column, list(self.types))}"
+        )
+        raise UnknownNameError(msg)
 
 
 @dataclass(slots=True, eq=False)
@@ -81,15 +91,22 @@ class Guess:
         return {name for name in (*names, *given.get("all", ())) if name}
 
 
-def guess_log(sample: Sample, tree: LabelTree) -> Guess:
-    """Guess everything about a log; what cannot be found is an error that lists what is there."""
-    guess = Guess()
+def guess_log(sample: Sample, tree: LabelTree, named: Mapping[str, str] | None = None) -> Guess:
+    """Guess everything about a log; what cannot be found is an error that lists what is there.
+
+    `named` are columns that the user named: "time", "label" and "id".
+    """
+    given = {key: sample.check(key, column) for key, column in (named or {}).items()}
+    guess = Guess(label=given.get("label"), id=given.get("id"), time=given.get("time", ""))
     matrix = _probabilities(guess, sample, tree)
-    guess.label = find_label(sample, tree, guess, matrix)
+    guess.label = guess.label or find_label(sample, tree, guess, matrix)
     if guess.probabilities.get("list"):
         matrix = _class_order(guess, sample, tree, matrix)
-    guess.time = find_time(sample, guess)
-    guess.id = find_id(sample, guess.used)
+    if guess.time:
+        guess.time_unit = _epoch_unit(sample.frame[guess.time])
+    else:
+        guess.time = find_time(sample, guess)
+    guess.id = guess.id or find_id(sample, guess.used)
     guess.model_version = _best(
         sample.types,
         _VERSION,
@@ -268,7 +285,7 @@ def find_time(sample: Sample, guess: Guess) -> str:
     found = f"several: {', '.join(own)}" if own else "none"
     msg = (
         f"`log` must have a column of times; found {found} in {sample.name}. Its columns: "
-        f"{sample.listed()}. Call it 'timestamp', or write the file by hand."
+        f"{sample.listed()}. Say which with --time."
     )
     raise InvalidInputError(msg)
 
@@ -296,14 +313,22 @@ def _epoch_unit(values: pd.Series[Any]) -> str | None:
 
 def find_id(sample: Sample, used: set[str]) -> str | None:
     """Return a column called an id whose values are all different."""
+    return _best(sample.types, _ID, lambda name: _may_be_id(sample, name, used))
 
-    def unique(name: str) -> bool:
-        values = sample.frame[name]
-        if name in used or pd.api.types.is_float_dtype(values.dtype):
-            return False
-        return bool(values.notna().all()) and _distinct(values) >= 0.99 * len(values)
 
-    return _best(sample.types, _ID, unique)
+def possible_ids(sample: Sample, used: set[str], share: float = 0.99) -> list[str]:
+    """Return the columns with so large a share of distinct values, those called an id first."""
+    names = [name for name in sample.types if _may_be_id(sample, name, used, share)]
+    return sorted(names, key=lambda name: -_scored(name, _ID))
+
+
+def _may_be_id(sample: Sample, name: str, used: set[str], share: float = 0.99) -> bool:
+    values = sample.frame[name]
+    if name in used or pd.api.types.is_float_dtype(values.dtype):
+        return False
+    if _is_time(sample.types[name], values):
+        return False
+    return bool(values.notna().all()) and _distinct(values) >= share * len(values)
 
 
 def _subgroups(guess: Guess, sample: Sample, reader: LabelReader) -> None:

@@ -30,6 +30,7 @@ from huc_monitor.sources._table import TimeColumn
 from huc_monitor.windows import TimeWindows
 
 if TYPE_CHECKING:
+    from collections.abc import Mapping
     from datetime import datetime
 
 __all__ = ["init_config"]
@@ -39,6 +40,7 @@ _ENOUGH: Final = 500  # labels that show moments of a few hundredths
 _FEWEST: Final = 50  # labels that an audit is worth
 _PILOT_ROWS: Final = 20_000
 _LEAST: Final = 0.01  # a tolerance below this is a matter of taste, not of noise
+_OF_LABELS: Final[tuple[str, ...]] = ("label", "labels_id")
 _GENERIC: Final = {"log", "logs", "prediction", "predictions", "data", "parquet", ".", ".."}
 
 
@@ -50,6 +52,7 @@ def init_config(
     table: str | None = None,
     labels_table: str | None = None,
     model: str | None = None,
+    columns: Mapping[str, str] | None = None,
     folder: str | Path = ".",
 ) -> str:
     """Inspect a log and return the text of a commented, working configuration file.
@@ -65,6 +68,9 @@ def init_config(
         Where the labels are, if not in the log.
     model : str, optional
         Its name; that of the log's file or table when left out.
+    columns : dict, optional
+        Columns to take instead of guessing: "time" and "id" of the log, "label" of wherever the
+        labels are, "labels_id" of their own table.
     folder : str or Path, default "."
         Where the file will be: paths in it are relative to this folder.
 
@@ -87,12 +93,14 @@ def init_config(
     if not len(sample.frame):
         msg = f"`log` must have rows to look at; {sample.name} is empty."
         raise InvalidInputError(msg)
-    guess = guess_log(sample, label_tree)
+    named = dict(columns or {})
+    elsewhere = {key: named.pop(key) for key in _OF_LABELS if labels is not None and key in named}
+    guess = guess_log(sample, label_tree, named)
     time = TimeColumn(guess.time, unit=guess.time_unit)  # type: ignore[arg-type]
     found_labels, late, lag = None, None, "0s"
     if labels is not None:
         other = open_place(str(labels), labels_table, home, argument="labels")
-        found_labels = guess_labels(other, take_sample(other), guess, label_tree)
+        found_labels = guess_labels(other, take_sample(other), guess, sample, label_tree, elsewhere)
         names = {key: found_labels.get(key) for key in ("id", "label", "time")}
         late = LabelTable(table=other.table, **names)  # type: ignore[arg-type]
         waited = label_lag(sample.frame, guess, late)
@@ -101,8 +109,8 @@ def init_config(
     elif guess.label is None:
         msg = (
             f"`log` must have a column of labels, whose values are leaves of the tree; found none "
-            f"in {sample.name}. Its columns: {sample.listed()}. If the labels are elsewhere, say "
-            "where with --labels."
+            f"in {sample.name}. Its columns: {sample.listed()}. Say which with --label, or, if the "
+            "labels are elsewhere, where with --labels."
         )
         raise InvalidInputError(msg)
     volume = measure(place.table, time, guess.label, late, guess.id)
@@ -188,7 +196,7 @@ def _relative_tree(tree: str | Path, folder: Path) -> str:
 
 def _with_tolerance(found: Found, folder: Path) -> str:
     """Write the file, audit its reference window by it, and put the tolerance in."""
-    config = parse_config(write(found, tolerance=0.1, why=[]), folder=folder)
+    config = parse_config(write(found, tolerance=0.1, patient=0.1, why=[]), folder=folder)
     pilot = _pilot(config, found)
     value = _round_up(max(_LEAST, pilot.chance))
     accepted = pilot.lower <= value
@@ -205,7 +213,9 @@ def _with_tolerance(found: Found, folder: Path) -> str:
             " That is real and above the tolerance, and checks will say so. To accept it, and be "
             "told of changes only: `tolerance: {value: ..., relative_to: reference}`."
         )
-    text = write(found, tolerance=value, why=[chance, normal])
+    # Evidence adds up over windows, so what the reference shows is the limit, not its noise.
+    patient = min(value, _round_up(max(_LEAST, pilot.lower if accepted else 0.0)))
+    text = write(found, tolerance=value, patient=patient, why=[chance, normal])
     parse_config(text, folder=folder)
     return text
 

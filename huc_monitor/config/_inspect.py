@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 import numpy as np
 
-from huc_monitor.config._guess import Guess, Sample, find_id, find_label
+from huc_monitor.config._guess import Guess, Sample, find_label, possible_ids
 from huc_monitor.errors import InvalidInputError
 from huc_monitor.sources import DuckTable, LabelTable, SQLTable, Table, TimeRange
 from huc_monitor.sources._labels import latest_labels
@@ -25,6 +25,8 @@ if TYPE_CHECKING:
     from huc_monitor.hierarchy import LabelTree
 
 SAMPLE_ROWS: Final = 20_000
+_TRIED_IDS: Final = 2_000
+_SHARE_OF_IDS: Final = 0.2  # a table of labels may hold several of one id
 _PARTS: Final = (
     ({"date": r"\d{4}-\d\d-\d\d"}, "%Y-%m-%d"),
     ({"compact": r"\d{8}"}, "%Y%m%d"),
@@ -144,26 +146,60 @@ def _late_coverage(
     return float((latest_labels(labels, column, None).find(column) >= 0).mean())
 
 
-def guess_labels(place: Place, sample: Sample, guess: Guess, tree: LabelTree) -> dict[str, Any]:
-    """Guess the columns of a table of labels: id, label, and when the label became known."""
-    blank = Guess()
-    label = find_label(sample, tree, blank, None)
-    shared = guess.id if guess.id in sample.types else None
-    key = shared or find_id(sample, {label or ""})
-    key = key or next((n for n in sample.types if n.lower().endswith("id") and n != label), None)
-    if label is None or key is None or guess.id is None:
-        missing = "labels" if label is None else "ids"
-        where = sample.name if label is None or key is None else "the log"
+def guess_labels(
+    place: Place,
+    sample: Sample,
+    guess: Guess,
+    log: Sample,
+    tree: LabelTree,
+    named: Mapping[str, str],
+) -> dict[str, Any]:
+    """Guess the columns of a table of labels: id, label, and when the label became known.
+
+    Where names do not tell which columns hold the ids, the pair whose values meet does; it also
+    settles ``guess.id``. `named` are columns that the user named: "label" and "labels_id".
+    """
+    given = {key: sample.check(key, column) for key, column in named.items()}
+    label = given.get("label") or find_label(sample, tree, Guess(), None)
+    if label is None:
         msg = (
-            f"`labels` must hold an id that the log has too, and labels of the tree; found no "
-            f"{missing} in {where}. The columns of the labels: {sample.listed()}."
+            f"`labels` must hold a column whose values are leaves of the tree; found none in "
+            f"{sample.name}. Its columns: {sample.listed()}. Say which with --label."
         )
         raise InvalidInputError(msg)
+    key = given.get("labels_id") or (guess.id if guess.id in sample.types else None)
+    if key is None or guess.id is None:
+        mine = [guess.id] if guess.id else possible_ids(log, guess.used)
+        theirs = [key] if key else possible_ids(sample, {label}, _SHARE_OF_IDS)
+        guess.id, key = _meeting(place, label, log, mine, sample, theirs)
     found: dict[str, Any] = {**place.settings, "id": key, "label": label}
-    times = [n for n, k in sample.types.items() if "TIMESTAMP" in k.upper() and n not in found]
+    times = [n for n, k in sample.types.items() if "TIMESTAMP" in k.upper()]
+    times = [name for name in times if name not in {key, label}]
     if times:
         found["time"] = times[0]
     return found
+
+
+def _meeting(
+    place: Place, label: str, log: Sample, mine: list[str], sample: Sample, theirs: list[str]
+) -> tuple[str, str]:
+    """Return the columns of the log and of the labels that share most values."""
+    best: tuple[float, str, str] | None = None
+    for theirs_name in theirs:
+        table = LabelTable(table=place.table, id=theirs_name, label=label)
+        for name in mine:
+            ids = log.frame[name].head(_TRIED_IDS)
+            share = float((latest_labels(table, ids, None).find(ids) >= 0).mean())
+            if share > (best[0] if best else 0.01):
+                best = (share, name, theirs_name)
+    if best is None:
+        msg = (
+            f"`labels` must hold ids that the log has too; no column of {sample.name} meets one of "
+            f"{log.name}. Columns of the labels: {sample.listed()}. Columns of the log: "
+            f"{log.listed()}. Say which with --id and --labels-id."
+        )
+        raise InvalidInputError(msg)
+    return best[1], best[2]
 
 
 def label_lag(sample: pd.DataFrame, guess: Guess, labels: LabelTable) -> timedelta | None:

@@ -20,6 +20,7 @@ if TYPE_CHECKING:
 _PLAIN: Final = re.compile(r"[A-Za-z_][A-Za-z0-9_./ -]*[A-Za-z0-9_]|[A-Za-z_]")
 _RESERVED: Final = {"true", "false", "null", "yes", "no", "on", "off", "y", "n", "none"}
 _MAX_GROUPS: Final = 3
+_RUN_LENGTH: Final = 100
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -40,12 +41,15 @@ class Found:
     levels: int
 
 
-def write(found: Found, *, tolerance: float, why: Sequence[str]) -> str:
-    """Return the text of the file; `why` are the reasons for the tolerance."""
+def write(found: Found, *, tolerance: float, patient: float, why: Sequence[str]) -> str:
+    """Return the text of the file; `why` are the reasons for the tolerance.
+
+    `patient` is the tolerance of the e-detector.
+    """
     sections = [_head(found), _source(found), _columns(found), _what(found), _windows(found)]
     comments = [_wrapped(line) for line in why]
     sections.append("\n".join([*comments, f"tolerance: {tolerance:g}"]))
-    sections.append(_rest())
+    sections.append(_rest(patient))
     return "\n\n".join(sections) + "\n"
 
 
@@ -152,10 +156,15 @@ def _windows(found: Found) -> str:
     return "\n".join(lines)
 
 
-def _rest() -> str:
+def _rest(patient: float) -> str:
     return (
         "bounds: {method: bootstrap, confidence_level: 0.95, draws: 1000}\n"
-        "sequential: {enabled: true, average_run_length: 100}  # windows between false alarms\n"
+        "# Evidence adds up over windows, so this finds moments that no single window shows, with\n"
+        f"# at most one false alarm in {_RUN_LENGTH} windows on average.\n"
+        "sequential:\n"
+        "  enabled: true\n"
+        f"  tolerance: {patient:g}\n"
+        f"  average_run_length: {_RUN_LENGTH}\n"
         "\n"
         "alerts:\n"
         "  cool_down: 7d  # before the same alert is sent again\n"

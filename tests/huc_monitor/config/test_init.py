@@ -104,7 +104,7 @@ def test_labels_in_a_late_table_are_found_with_the_time_they_take(folder):
     assert (found.id, found.label, found.time) == ("request_id", "true_label", "labelled_at")
     assert config.settings.windows.label_lag == "3d"
     assert source.labelled(extent.first, extent.last).n_labelled == 3_000
-    with pytest.raises(hm.InvalidInputError, match=r"column of labels.* say where with --labels"):
+    with pytest.raises(hm.InvalidInputError, match="labels are elsewhere, where with --labels"):
         init_config(folder / "log.parquet", folder / "tree.yaml", folder=folder)
 
 
@@ -287,3 +287,53 @@ def test_the_command_prints_the_schema_and_names_what_is_missing(capsys):
     assert "`LOG` must be given" in capsys.readouterr().err
     assert main(["init", "x.parquet"]) == 2
     assert "`--tree` must be given" in capsys.readouterr().err
+
+
+def test_ids_are_found_by_their_values_where_names_do_not_tell(folder):
+    log = make_log().drop(columns=["day", "model_version"])
+    labels = log[["request_id", "outcome"]].rename(columns={"request_id": "ticket"})
+    labels = pd.concat([labels, labels.head(100)]).assign(clerk="a")
+    renamed = log.drop(columns="outcome").rename(columns={"request_id": "reference"})
+    renamed.assign(line=range(len(log))).to_parquet(folder / "log.parquet")
+    labels.to_parquet(folder / "labels.parquet")
+    text = init_config(
+        folder / "log.parquet",
+        folder / "tree.yaml",
+        labels=folder / "labels.parquet",
+        folder=folder,
+    )
+    config, source, _ = read(text, folder)
+    assert config.settings.columns.id == "reference"
+    assert config.settings.source.labels.id == "ticket"
+    assert source.labelled(*config.reference).n > 500
+
+
+def test_labels_whose_ids_meet_nothing_are_refused_with_both_lists(folder):
+    log = make_log().drop(columns="day")
+    log.drop(columns="outcome").to_parquet(folder / "log.parquet")
+    labels = pd.DataFrame({"ticket": [f"t{i}" for i in range(99)], "outcome": log["outcome"][:99]})
+    labels.to_parquet(folder / "labels.parquet")
+    with pytest.raises(hm.InvalidInputError, match="Say which with --id and --labels-id"):
+        init_config(folder / "log.parquet", folder / "tree.yaml", labels=folder / "labels.parquet")
+
+
+def test_columns_can_be_named_on_the_command_line(folder, capsys):
+    log = make_log().drop(columns="day").assign(shown=make_log()["predicted_at"])
+    log = log.assign(second_opinion=log["outcome"].iloc[::-1].to_numpy())
+    log.to_parquet(folder / "log.parquet")
+    out = folder / "huc.yaml"
+    command = ["init", str(folder / "log.parquet"), "--tree", str(folder / "tree.yaml")]
+    options = ["--time", "shown", "--label", "second_opinion", "--id", "request_id"]
+    assert main([*command, *options, "--out", str(out)]) == 0
+    columns = load_config(out).settings.columns
+    assert (columns.time, columns.label, columns.id) == ("shown", "second_opinion", "request_id")
+    assert main([*command, "--time", "showm", "--out", str(out), "--force"]) == 2
+    assert "Did you mean 'shown'?" in capsys.readouterr().err
+    assert main([*command, "--labels-id", "x", "--out", str(out), "--force"]) == 2
+
+
+def test_the_detector_is_given_a_smaller_tolerance_than_a_noisy_window(folder):
+    make_log().drop(columns="day").to_parquet(folder / "log.parquet")
+    text = init_config(folder / "log.parquet", folder / "tree.yaml", folder=folder)
+    settings = parse_config(text, folder=folder).settings
+    assert settings.sequential.tolerance < settings.tolerance.value
