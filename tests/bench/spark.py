@@ -1,7 +1,7 @@
 """What an audit on Spark costs as rows grow. Prints one JSON line.
 
 Eight leaves in three levels, two utilities, five subgroups, sharp bounds, on `local[2]`, with
-Parquet files as input. Memory is that of the whole family of processes: driver, Java and Python workers.
+Parquet files as input. Memory is that of the whole family of processes: driver, Java, workers.
 
 Run: python tests/bench/spark.py [--rows 2000000 20000000] [--draws 0] [--folder /tmp]
 """
