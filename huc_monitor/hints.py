@@ -18,7 +18,14 @@ if TYPE_CHECKING:
     from huc_monitor.hierarchy import LabelTree
     from huc_monitor.records import DriftFinding
 
-__all__ = ["Cancellation", "branch_frequencies", "cancellation", "child_hints", "shift_hints"]
+__all__ = [
+    "Cancellation",
+    "branch_frequencies",
+    "cancellation",
+    "child_hints",
+    "preferred_hints",
+    "shift_hints",
+]
 
 _HIDDEN = 0.5
 _SHOWN_CHILDREN = 2
@@ -111,6 +118,42 @@ def child_hints(node: str, frequencies: Mapping[str, Mapping[str, float]]) -> li
     if not told:
         return []
     return [f"In this range, of the cases under *{node}*, {', '.join(told)}."]
+
+
+def preferred_hints(tree: LabelTree, branch: int, probabilities: Floats, labels: Ints) -> list[str]:
+    """Say which child is seen too rarely or too often where it is the likeliest one.
+
+    Children that are mistaken for each other have the right shares in sum; this tells them apart.
+
+    Examples
+    --------
+    >>> import huc_monitor as hm
+    >>> tree = hm.LabelTree.flat(["a", "b"])
+    >>> p = np.repeat([[0.9, 0.1], [0.1, 0.9]], 10, axis=0)
+    >>> print(*preferred_hints(tree, 0, p, np.arange(20) % 2))
+    Where *a* was the likeliest under *root*, it was predicted in 90.0% and seen in 50.0%.
+    """
+    names, slices = children(tree, branch)
+    mass = np.column_stack([probabilities[:, one].sum(axis=1) for one in slices])
+    code = np.full(labels.size, -1)
+    for j, one in enumerate(slices):
+        code[(labels >= one.start) & (labels < one.stop)] = j
+    mass, code = mass[code >= 0], code[code >= 0]
+    if not code.size:
+        return []
+    share, preferred = mass / mass.sum(axis=1, keepdims=True), mass.argmax(axis=1)
+    gaps = []
+    for j, name in enumerate(names):
+        mine = preferred == j
+        if mine.any():
+            predicted, observed = float(share[mine, j].mean()), float((code[mine] == j).mean())
+            gaps.append((abs(observed - predicted) * mine.mean(), name, predicted, observed))
+    size, name, predicted, observed = max(gaps, key=lambda gap: gap[0])
+    if size < _LEAST_GAP:
+        return []
+    node = tree.branches[branch]
+    told = f"it was predicted in {predicted:.1%} and seen in {observed:.1%}."
+    return [f"Where *{name}* was the likeliest under *{node}*, {told}"]
 
 
 def shift_hints(

@@ -18,6 +18,7 @@ from huc_monitor.hints import (
     branch_frequencies,
     cancellation,
     child_hints,
+    preferred_hints,
     rows_inside,
     shift_hints,
 )
@@ -202,13 +203,12 @@ class Examination:
         weights = self.found.weights[self.subgroups.names.index(row["subgroup"])]
         inside = rows_inside(rows, weights, row["interval_low"], row["interval_high"])
         hidden = cancellation(rows, weights, inside, row["node"], row["moment"])
-        shares = branch_frequencies(
-            tree,
-            tree.branch_index(row["node"]),
-            data.probabilities[inside].sum(axis=0),
-            np.bincount(data.labels[inside], minlength=tree.n_leaves),
-        )
+        branch = tree.branch_index(row["node"])
+        probabilities, labels = data.probabilities[inside], data.labels[inside]
+        counts = np.bincount(labels, minlength=tree.n_leaves)
+        shares = branch_frequencies(tree, branch, probabilities.sum(axis=0), counts)
         hints = child_hints(row["node"], shares)
+        hints = hints or preferred_hints(tree, branch, probabilities, labels)
         if row["lower"] is not None and not row["lower"] > 0:
             # What may be chance needs no cause.
             return hidden, hints

@@ -11,6 +11,7 @@ from huc_monitor.hints import (
     cancellation,
     child_hints,
     interval_moments,
+    preferred_hints,
     rows_inside,
     shift_hints,
 )
@@ -108,3 +109,23 @@ def test_where_nothing_moved_the_model_is_what_changed():
 def test_without_a_reference_nothing_is_said_about_movement():
     shifted = shift_hints([], tree=TREE, labels=np.array([0]), reference=None, policy=DriftPolicy())
     assert shifted == []
+
+
+def test_children_mistaken_for_each_other_are_told_apart_though_their_shares_agree():
+    tree = hm.LabelTree.from_nested({"cat": ["lion", "lynx"], "dog": None})
+    p = np.repeat([[0.72, 0.08, 0.2], [0.08, 0.72, 0.2]], 500, axis=0)
+    labels = np.concatenate([np.arange(500) % 10 < 6, np.arange(500) % 10 >= 6]).astype(int)
+    shares = branch_frequencies(tree, 1, p.sum(axis=0), np.bincount(labels, minlength=3))
+    assert child_hints("cat", shares) == []
+    (hint,) = preferred_hints(tree, 1, p, labels)
+    assert hint == (
+        "Where *lion* was the likeliest under *cat*, it was predicted in 90.0% and seen in 40.0%."
+    )
+
+
+def test_nothing_is_said_where_the_likeliest_child_is_seen_as_predicted_or_nobody_came():
+    tree = hm.LabelTree.flat(["a", "b"])
+    p = np.full((10, 2), 0.5)
+    assert preferred_hints(tree, 0, p, np.arange(10) % 2) == []
+    nested = hm.LabelTree.from_nested({"cat": ["lion", "lynx"], "dog": None})
+    assert preferred_hints(nested, 1, np.full((4, 3), 1 / 3), np.full(4, 2)) == []
