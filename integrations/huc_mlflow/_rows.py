@@ -13,9 +13,11 @@ Without any of these there is no honest recalibration, and `NoBaseProbabilitiesE
 
 from __future__ import annotations
 
+import shutil
+import weakref
 from dataclasses import dataclass
 from pathlib import Path
-from tempfile import TemporaryDirectory
+from tempfile import TemporaryDirectory, mkdtemp
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -65,7 +67,7 @@ class RowReader:
         self._config = config
         self._registry = registry
         self._stages: dict[str, list[Stage]] = {}
-        self._loaded: dict[str, tuple[Base, dict[str, Any], TemporaryDirectory[str]]] = {}
+        self._loaded: dict[str, tuple[Base, dict[str, Any]]] = {}
 
     @property
     def classes(self) -> tuple[str, ...] | None:
@@ -164,16 +166,17 @@ class RowReader:
                     raise InvalidInputError(msg)
             self._stages[number] = [Stage(data) for data in found.stages]
             for stage in self._stages[number]:
-                stage.compiled.compile()  # an audit has loaded the kernels anyway
+                if stage.replay.updates:
+                    stage.compiled.compile()  # an audit has loaded the kernels anyway
         return self._stages[number]
 
     def _base(self, version: ModelVersion) -> tuple[Base, dict[str, Any]]:
         number = str(version.version)
         if number not in self._loaded:
-            folder = TemporaryDirectory()  # kept: a model may read its files when asked
+            folder = mkdtemp()  # kept while this is in use: a model may read its files when asked
+            weakref.finalize(self, shutil.rmtree, folder, ignore_errors=True)
             with self._registry.active():
-                model = fetch(self._registry.uri(version), Path(folder.name))
+                model = fetch(self._registry.uri(version), Path(folder))
                 found = describe(model, self._config.tree, self.classes, None)
-                self._loaded[number] = Base(model.folder, found), found, folder
-        model_and_facts = self._loaded[number]
-        return model_and_facts[0], model_and_facts[1]
+                self._loaded[number] = Base(model.folder, found), found
+        return self._loaded[number]

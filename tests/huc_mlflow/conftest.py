@@ -100,6 +100,17 @@ def _empty_database(tmp_path_factory):
     return path
 
 
+@pytest.fixture(scope="session")
+def postgres():
+    """URL of a real PostgreSQL server."""
+    from servers import postgres_server
+
+    if shutil.which("psql") is None:
+        pytest.skip("no PostgreSQL server: apt-get install postgresql")
+    with postgres_server() as url:
+        yield url
+
+
 @pytest.fixture
 def store(tmp_path, monkeypatch, _empty_database):
     """Tracking and registry in a new sqlite database."""

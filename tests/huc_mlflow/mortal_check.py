@@ -89,3 +89,23 @@ def check(config, now, told, at=None, after=False):  # noqa: FBT002 - arguments 
     faults.arm(at, after=after)
     open_monitor(load_config(config)).check(now)
     Path(told).write_text(json.dumps(faults.names))
+
+
+def check_together(config, now, barrier, settle):
+    """Check once, and begin to retrain in the same moment as another process."""
+    from huc_mlflow import _registry, _retrainer
+
+    from huc_monitor.config import load_config
+    from huc_monitor.opening import open_monitor
+
+    act = _retrainer.MLflowRetrainer.act
+
+    def together(self, trigger, **options):
+        barrier.wait(120)
+        return act(self, trigger, **options)
+
+    _registry._SETTLE_SECONDS = settle
+    _retrainer.find_repair = known_repair
+    _retrainer.MLflowRetrainer.act = together
+    os.chdir(Path(config).parent)
+    open_monitor(load_config(config)).check(now)

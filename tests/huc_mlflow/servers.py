@@ -90,14 +90,34 @@ def _answers(url) -> bool:
 
 
 @contextlib.contextmanager
-def mlflow_server(store, folder):
-    """Yield the address of a tracking server with the given store behind it."""
+def mlflow_server(store, folder, *, password=None):
+    """Yield the address of a tracking server with the given store behind it.
+
+    With a password, only the user "admin" gets in, by MLflow's own basic authentication.
+    """
     port = free_port()
     command = [sys.executable, "-m", "mlflow", "server", "--host", "127.0.0.1"]
     command += ["--port", str(port), "--backend-store-uri", store, "--workers", "1"]
     command += ["--artifacts-destination", str(folder / "artifacts")]
     address = f"http://127.0.0.1:{port}"
-    with process(command, f"{address}/health", folder=folder):
+    env = {}
+    if password is not None:
+        command += ["--app-name", "basic-auth"]
+        settings = {
+            "default_permission": "READ",
+            "database_uri": f"sqlite:///{folder}/users.db",
+            "admin_username": "admin",
+            "authorization_function": "mlflow.server.auth:authenticate_request_basic_auth",
+            "auth_cache_ttl_seconds": "300",  # a hash for every request would take most of the time
+        }
+        lines = [f"{key} = {value}" for key, value in settings.items()]
+        (folder / "auth.ini").write_text("\n".join(["[mlflow]", *lines]))
+        env = {
+            "MLFLOW_AUTH_CONFIG_PATH": str(folder / "auth.ini"),
+            "MLFLOW_AUTH_ADMIN_PASSWORD": password,
+            "MLFLOW_FLASK_SERVER_SECRET_KEY": "only for tests",
+        }
+    with process(command, f"{address}/health", folder=folder, env=env):
         yield address
 
 

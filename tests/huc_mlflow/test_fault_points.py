@@ -12,6 +12,7 @@ import huc_mlflow
 import mlflow
 import mortal_check
 import pytest
+import yaml
 from conftest import log_forest
 from test_loop import World
 
@@ -126,3 +127,46 @@ def test_killed_anywhere_and_run_again_leaves_one_of_everything(story, store):
         except Exception as error:
             error.add_note(place)
             raise
+
+
+@pytest.mark.parametrize("settle", [0.3, 0.0], ids=["in time", "too slow to see each other"])
+def test_two_monitors_that_trigger_at_once_make_one_version(story, store, settle):
+    log_forest(story, "triage")
+    world = World(story, store, mlflow.get_tracking_uri())
+    world.settings["sequential"] = {"enabled": False}
+    world.settings["bounds"] = {"draws": 100}
+    world.configure(critical_windows=2)
+    for _ in range(2):
+        world.serve(drift=1.0)
+    # Another monitor of the same model: it has triggers of its own.
+    other = store / "other.yaml"
+    utilities = [utility.to_dict() for utility in story.utilities[1:]]
+    other.write_text(yaml.safe_dump({**world.settings, "utilities": utilities}))
+    configs = [str(world.config), str(other)]
+    assert len({load_config(config).identity for config in configs}) == 2
+    context = Processes().context
+    barrier = context.Barrier(2)
+    running = [
+        context.Process(
+            target=mortal_check.check_together, args=(config, world.now, barrier, settle)
+        )
+        for config in configs
+    ]
+    for process in running:
+        process.start()
+    for process in running:
+        process.join(120)
+        assert process.exitcode == 0
+    registry = huc_mlflow.Registry("triage")
+    assert [str(version.version) for version in registry.versions()] == ["1", "2"]
+    for config in configs:  # what was put off is decided now, and changes nothing
+        assert Processes().run(config, world.now, str(store / "told.json")) == 0
+    assert [str(version.version) for version in registry.versions()] == ["1", "2"]
+    assert str(registry.at("champion").version) == "2"
+    assert registry._lease() is None
+    made = [
+        run.data.tags["huc.gate"]
+        for config in configs
+        for run in open_tracker(load_config(config))._search("retraining")
+    ]
+    assert sorted(made) == ["passed", "refused"]

@@ -12,6 +12,7 @@ import pandas as pd
 import pytest
 import yaml
 from conftest import FEATURES, log_forest, make_rows
+from huc_mlflow._tracker import slug
 
 from huc_monitor.cli import main
 from huc_monitor.config import load_config
@@ -55,11 +56,7 @@ class World:
                 "promotion": promotion,
                 "cool_down": "5d",
                 "on_sequential_alarm": False,
-                "gate": {
-                    "min_improvement": 0.3,
-                    "max_log_loss_increase": 0.0,
-                    "max_accuracy_drop": 0.0,
-                },
+                "gate": {"min_improvement": 0.1, "max_accuracy_drop": 0.1},
             },
             "tracker": {"name": "mlflow", "settings": {"tracking_uri": uri}},
         }
@@ -127,12 +124,19 @@ def tell(world, *, days, drift_from):
 
 def check_story(world, results, drift_from):
     """What the issue asks to be shown, whatever the store behind it."""
-    before = [day for day in range(1, drift_from) if results[day].status == "critical"]
-    assert not before
-    opened = next(day for day in results if results[day].status == "critical")
-    assert drift_from <= opened <= drift_from + 1
-    worst = max(results[opened].alerts, key=lambda alert: abs(alert.moment))
-    assert (worst.node, worst.subgroup) in {("major", "sex=m"), ("major", "all")}
+    opened = next(day for day in results if results[day].alerts)
+    assert opened == drift_from
+    alerts = results[opened].alerts
+    # The right branch, for the right people, in the right direction: and nothing else.
+    assert {(alert.utility, alert.node) for alert in alerts} == {("level3", "major")}
+    assert {alert.subgroup for alert in alerts} == {"all", "sex=m"}
+    worst = max(alerts, key=lambda alert: abs(alert.moment))
+    assert (worst.subgroup, worst.level) == ("sex=m", "critical")
+    assert worst.moment < -0.05, "predictions promise more than men get"
+    message = results[opened].message.text
+    assert "major" in message
+    assert "sex=m" in message
+    assert "overstated" in message
     registry = huc_mlflow.Registry(world.name)
     first, second = registry.versions()
     assert second.tags["huc.base_version"] == str(first.version) == "1"
@@ -141,24 +145,53 @@ def check_story(world, results, drift_from):
     assert second.tags["huc.previous_champion"] == "1"
     assert "branch `major`" in second.description
     assert "| HUC |" in second.description
-    last = results[max(results)]
-    assert last.status == "ok", last.alerts
-    served = {record.model_version for record in last.records}
-    assert served == {"2"}
+    repaired = next(
+        day for day, result in results.items() if result.records[-1].model_version == "2"
+    )
+    assert repaired == opened + world.settings["retraining"]["critical_windows"]
+    for day in range(repaired + 1, max(results) + 1):
+        assert results[day].status == "ok", (day, results[day].alerts)
+        assert {record.model_version for record in results[day].records} == {"2"}
+    kinds = {step.kind for day in results for r in results[day].records for step in r.transitions}
+    assert {"opened", "resolved"} <= kinds
+
+
+def check_records(world, days):
+    """One record, one child run and one point of every metric per window."""
+    tracker = open_tracker(load_config(world.config))
+    windows = list(range(1, days + 1))
+    assert [record.ordinal for record in tracker.records()] == windows
+    assert len(list(tracker._search("window"))) == days
+    assert len(list(tracker._search("retraining"))) == 1
+    for key in ("monitor/huc", f"huc/level3/{slug('sex=m')}/major", "huc_lower/level3/all/major"):
+        history = tracker._client.get_metric_history(tracker.run_id, key)
+        assert [point.step for point in history] == windows, key
+
+
+def check_rollback(world, capsys):
+    """The command restores version 1."""
+    capsys.readouterr()
+    assert main(["rollback", "--config", str(world.config)]) == 0
+    assert "champion is version 1 instead of version 2" in capsys.readouterr().out
+    registry = huc_mlflow.Registry(world.name)
+    assert str(registry.at("champion").version) == "1"
+    assert registry.version("2").tags["huc.rolled_back"] == "true"
+    world.serve(drift=1.0)
+    assert {r.model_version for r in world.check().records} == {"1"}
+
+
+STRICT = {"min_improvement": 0.3, "max_log_loss_increase": 0.0, "max_accuracy_drop": 0.0}
 
 
 @pytest.mark.slow
-def test_the_loop_closes_on_sqlite_without_a_server(story, store):
+def test_the_loop_closes_on_sqlite_without_a_server(story, store, capsys):
     log_forest(story, "triage")
     world = World(story, store, mlflow.get_tracking_uri())
-    results = tell(world, days=14, drift_from=6)
-    check_story(world, results, 6)
-    move = huc_mlflow.rollback("triage")
-    assert (move.version, move.previous) == ("1", "2")
-    assert str(huc_mlflow.Registry("triage").current().version) == "1"
-    tracker = open_tracker(load_config(world.config))
-    assert [record.ordinal for record in tracker.records()] == list(range(1, 15))
-    assert len(list(tracker._search("retraining"))) == 1
+    world.configure(gate=STRICT)
+    results = tell(world, days=30, drift_from=15)
+    check_story(world, results, 15)
+    check_records(world, 30)
+    check_rollback(world, capsys)
 
 
 @pytest.mark.slow
@@ -182,7 +215,15 @@ def test_recalibrate_promote_and_rollback_are_commands(story, store, capsys):
     assert len(huc_mlflow.Registry("triage").versions()) == 2
     assert main(["promote", *config]) == 0
     assert "champion is version 2 instead of version 1" in capsys.readouterr().out
+    assert main(["promote", *config]) == 0
+    assert "nothing to do, version 2 is champion already" in capsys.readouterr().out
+    assert main(["promote", *config, "--version", "9"]) == 2
+    said = capsys.readouterr()
+    assert "`version` must be a version of 'triage'; got '9'. There are: 1, 2." in said.err
+    assert "Downloading" not in said.err + said.out
     assert main(["rollback", *config, "--json"]) == 0
     assert json.loads(capsys.readouterr().out)["version"] == "1"
     assert main(["rollback", *config]) == 2
     assert "must have a champion that replaced another" in capsys.readouterr().err
+    assert main(["promote", *config]) == 2
+    assert "There is nothing to promote: 'triage' has no challenger" in capsys.readouterr().err

@@ -1,8 +1,6 @@
 from __future__ import annotations
 
 import json
-import subprocess
-import sys
 import time
 
 import huc_mlflow
@@ -90,8 +88,18 @@ def test_a_rollback_that_died_is_completed_by_the_next(registry, monkeypatch, st
 
 
 def test_there_is_nothing_to_promote_without_a_challenger(registry):
-    with pytest.raises(hm.InvalidInputError, match="has no challenger"):
+    with pytest.raises(hm.InvalidInputError, match=r"has no challenger. .* \(there are: 1, 2, 3\)"):
         registry.promote()
+
+
+def test_a_version_that_is_not_there_is_named_with_those_that_are(registry):
+    with pytest.raises(hm.UnknownNameError, match=r"got '9'. There are: 1, 2, 3"):
+        registry.promote("9")
+
+
+def test_promoting_the_champion_moves_nothing(registry):
+    assert registry.promote("1").moved
+    assert not registry.promote("1").moved
 
 
 def test_without_a_champion_the_newest_version_that_is_no_recalibration_counts(registry):
@@ -144,22 +152,6 @@ def test_registering_again_finds_the_version(story, store):  # noqa: ARG001
     assert str(registry.root(version).version) == "1"
 
 
-ACT = """
-import json, sys, time
-from huc_monitor.config import load_config
-from huc_monitor.opening import open_retrainer, open_tracker
-from huc_monitor.records import RetrainingTrigger
-config = load_config(sys.argv[1])
-retrainer = open_retrainer(config, open_tracker(config))
-trigger = RetrainingTrigger.from_dict(json.loads(sys.argv[2]))
-time.sleep(max(0, float(sys.argv[3]) - time.time()))
-try:
-    print(json.dumps(retrainer.act(trigger).to_dict()))
-except Exception as error:
-    print(type(error).__name__)
-"""
-
-
 def a_trigger(world, **changes):
     config = load_config(world.config)
     tracker = open_tracker(config)
@@ -168,29 +160,6 @@ def a_trigger(world, **changes):
     plain = {"id": "0011223344556677", "reason": "test", "window_id": last.id}
     plain |= {"ordinal": last.ordinal, "window_end": last.end.isoformat(), **changes}
     return retrainer, RetrainingTrigger.from_dict(plain)
-
-
-@pytest.mark.slow
-def test_two_processes_that_trigger_at_once_make_one_version(story, store):
-    log_forest(story, "triage")
-    world = World(story, store, mlflow.get_tracking_uri(), enabled=False)
-    for _ in range(2):
-        world.serve(drift=1.0)
-    world.check()
-    _, trigger = a_trigger(world)
-    for changes in ({}, {"id": "8899aabbccddeeff"}):
-        plain, at = trigger.to_dict(), str(time.time() + 15)
-        arguments = [
-            [sys.executable, "-c", ACT, str(world.config), json.dumps({**plain, **changed}), at]
-            for changed in ({}, changes)
-        ]
-        running = [
-            subprocess.Popen(argument, stdout=subprocess.PIPE, text=True, cwd=store)
-            for argument in arguments
-        ]
-        said = [process.communicate(timeout=300)[0] for process in running]
-        assert len(huc_mlflow.Registry("triage").versions()) == 2, said
-    assert champion(huc_mlflow.Registry("triage")) == "2"
 
 
 @pytest.mark.slow

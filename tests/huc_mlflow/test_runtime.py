@@ -169,6 +169,15 @@ def test_a_model_compiles_beside_its_requests_once_it_is_busy():
     np.testing.assert_array_equal(stage.apply(p, frame), expected)
 
 
+def test_a_scaling_alone_has_nothing_to_compile():
+    rng = np.random.default_rng(14)
+    p = predictions(50, rng)
+    scaling = TemperatureScaling().fit(p, p.argmax(axis=1), tree=TREE)
+    stage = Stage(json.loads(json.dumps(stage_of(scaling, TREE))))
+    assert not stage.compiled.compile()
+    assert np.abs(stage.apply(p, None) - scaling.predict_proba(p)).max() <= 1e-12
+
+
 def test_a_large_request_waits_for_the_compiled_form():
     rng = np.random.default_rng(13)
     stage = Stage(json.loads(json.dumps(stage_of(random_boost(rng, UTILITIES[:1], None, FAMILY)))))

@@ -13,8 +13,8 @@ import mlflow
 import numpy as np
 import pytest
 from conftest import FEATURES, log_forest
-from servers import LosingProxy, free_port, mlflow_server, postgres_server, process
-from test_loop import World, check_story, tell
+from servers import LosingProxy, free_port, mlflow_server, process
+from test_loop import STRICT, World, check_records, check_rollback, check_story, tell
 
 from huc_monitor.config import load_config
 from huc_monitor.opening import open_tracker
@@ -23,14 +23,9 @@ pytestmark = pytest.mark.slow
 
 
 @pytest.fixture(scope="session")
-def server(tmp_path_factory):
+def server(postgres, tmp_path_factory):
     """Address of a real tracking server with PostgreSQL behind it."""
-    if shutil.which("psql") is None:
-        pytest.skip("no PostgreSQL server: apt-get install postgresql")
-    with (
-        postgres_server() as store,
-        mlflow_server(store, tmp_path_factory.mktemp("server")) as address,
-    ):
+    with mlflow_server(postgres, tmp_path_factory.mktemp("server")) as address:
         yield address
 
 
@@ -49,18 +44,16 @@ def points(tracker, key):
     return [m.step for m in tracker._client.get_metric_history(tracker.run_id, key)]
 
 
-def test_thirty_windows_over_http_with_postgresql(story, remote, server):
+def test_thirty_windows_over_http_with_postgresql(story, remote, server, capsys):
     log_forest(story, "thirty")
     world = World(story, remote, server, name="thirty")
+    world.configure(gate=STRICT)
     results = tell(world, days=30, drift_from=15)
     check_story(world, results, 15)
-    tracker = open_tracker(load_config(world.config))
-    assert [record.ordinal for record in tracker.records()] == list(range(1, 31))
-    assert points(tracker, "monitor/huc") == list(range(1, 31))
-    assert points(tracker, "huc/level3/all/major") == list(range(1, 31))
+    check_records(world, 30)
     found = mlflow.MlflowClient().search_model_versions("tags.`huc.gate` = 'passed'")
     assert [str(version.version) for version in found if version.name == "thirty"] == ["2"]
-    assert huc_mlflow.rollback("thirty").version == "1"
+    check_rollback(world, capsys)
 
 
 def test_one_lost_answer_of_every_kind_changes_nothing(story, remote, server, monkeypatch):

@@ -102,7 +102,7 @@ def test_recording_again_changes_nothing(store):
 
 def test_a_record_that_was_cut_short_is_completed(store, monkeypatch):
     mine = tracker(store)
-    steps = ["create_run", "log_batch", "log_inputs", "log_text", "set_tag", "set_terminated"]
+    steps = ["create_run", "log_batch", "log_inputs", "log_text", "set_terminated"]
     for step in steps:
         broken = tracker(store)
         original = getattr(broken._client, step)
@@ -169,6 +169,52 @@ def test_a_crash_between_state_and_pointer_leaves_the_old_state(store, monkeypat
     with pytest.raises(ConnectionError):
         mine.save_state({"last": 2})
     assert tracker(store).load_state() == {"last": 1}
+
+
+def test_a_window_costs_the_same_however_many_came_before(store):
+    from mlflow.store.tracking.sqlalchemy_store import SqlAlchemyStore
+    from sqlalchemy import event
+
+    mine = tracker(store)
+    mine._pages = lambda _: {}  # drawing takes long, and is the same for every window
+    engine = next(
+        store.engine
+        for store in [mine._client._client._tracking_client.store]
+        if isinstance(store, SqlAlchemyStore)
+    )
+    statements, counts = [], []
+    event.listen(engine, "before_cursor_execute", lambda *given: statements.append(given[2]))
+    sizes = []
+    for ordinal in range(1, 21):
+        statements.clear()
+        mine.record(a_record(ordinal))
+        mine.save_state({"schema_version": 1, "last": ordinal})
+        mine.set_alert_status("ok" if ordinal % 2 else "warning", ())
+        counts.append(len(statements))
+        sizes.append(sum(map(len, statements)))
+    assert len(set(counts[3:])) <= 2, counts  # an ok status and a warning
+    assert max(sizes[-6:]) <= max(sizes[4:10]), sizes
+
+
+def test_one_window_is_found_without_reading_the_others(store):
+    mine = tracker(store)
+    for record in (a_record(1), a_record(2), a_record(2, revision=1, seed=3)):
+        mine.record(record)
+    assert mine.window(2) == a_record(2)
+    assert mine.window(3) is None
+
+
+def test_without_versions_in_the_log_the_champion_carries_the_status(store):
+    mine = tracker(store)
+    mine._client.create_registered_model("triage")
+    for _ in range(2):
+        mine._client.create_model_version("triage", source="s3://bucket/model")
+    mine._client.set_registered_model_alias("triage", "champion", "2")
+    plain = WindowRecord.from_dict({**a_record(1).to_dict(), "model_version": None})
+    mine.record(plain)
+    mine.set_alert_status("critical", ())
+    assert mine._client.get_model_version("triage", "2").tags["huc.status"] == "critical"
+    assert "huc.status" not in mine._client.get_model_version("triage", "1").tags
 
 
 def test_values_that_are_not_finite_are_counted_and_never_logged(store):

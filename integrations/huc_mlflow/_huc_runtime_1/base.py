@@ -36,9 +36,9 @@ class Base:
         if self.columns is None or not isinstance(data, pd.DataFrame):
             return data
         # The signature puts the base's own columns first; a slice costs a tenth of a selection.
-        count = len(self.columns)
-        if list(data.columns[:count]) == self.columns:
-            return data if len(data.columns) == count else data.iloc[:, :count]
+        count, names = len(self.columns), data.columns.tolist()
+        if names[:count] == self.columns:
+            return data if len(names) == count else data.iloc[:, :count]
         return data[self.columns]
 
     def answer(self, data: Any) -> Any:

@@ -95,10 +95,10 @@ class Compiled:
 
     def _made(self) -> Any:
         """Read the recalibrator with huc-monitor, if it is there and knows this format."""
-        # Only the subgroups that updates name: a request need not have the columns of the others.
-        family = self._plain["subgroups"]
-        kept = [entry for entry in family["subgroups"] if entry["name"] in self._used]
         try:
+            # Only the subgroups that updates name: a request may lack the columns of the others.
+            family = self._plain["subgroups"]
+            kept = [entry for entry in family["subgroups"] if entry["name"] in self._used]
             found = _read({**self._plain, "subgroups": {**family, "subgroups": kept}})
             # Loading compiles nothing; one row and many rows do.
             n_leaves = len(found.tree.leaves)
