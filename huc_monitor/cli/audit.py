@@ -21,8 +21,11 @@ def run(
     label: Annotated[str, typer.Option(help="Column of the label; rows without one are left out.")],
     *,
     prefix: Annotated[
-        str, typer.Option(help="What comes before the leaf's name in a probability column.")
-    ] = "",
+        str | None,
+        typer.Option(
+            help="What comes before the leaf's name in a probability column; found out if left out."
+        ),
+    ] = None,
     utility: Annotated[list[str] | None, typer.Option(help=UTILITY_HELP)] = None,
     subgroup: Annotated[list[str] | None, typer.Option(help=SUBGROUP_HELP)] = None,
     tolerance: Annotated[

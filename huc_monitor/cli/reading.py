@@ -31,19 +31,27 @@ class Predictions:
 
 
 def read_predictions(
-    path: Path, *, tree: LabelTree, label: str, prefix: str = "", features: Sequence[str] = ()
+    path: Path,
+    *,
+    tree: LabelTree,
+    label: str,
+    prefix: str | None = None,
+    features: Sequence[str] = (),
 ) -> Predictions:
     """Read the columns an audit needs, and no others.
 
-    An integer label is a leaf's name where leaves have such names, otherwise its code.
+    `prefix` comes before the leaf in the name of a probability column; it is found out when left
+    out. An integer label is a leaf's name where leaves have such names, otherwise its code.
     """
     if not path.exists():
         msg = f"`predictions` must be an existing file; got '{path}'."
         raise InvalidInputError(msg)
-    probability_columns = [prefix + leaf for leaf in tree.leaves]
-    wanted = list(dict.fromkeys([*probability_columns, label, *features]))
     try:
         columns = _columns(path)
+        if prefix is None:
+            prefix = _shared_prefix(tree, columns) or ""
+        probability_columns = [prefix + leaf for leaf in tree.leaves]
+        wanted = list(dict.fromkeys([*probability_columns, label, *features]))
         _require(wanted, columns, path=path, tree=tree, label=label)
         frame = _read(path, wanted, label=label)
     except (ValueError, OSError) as error:
@@ -120,12 +128,16 @@ def _require(
     if label in missing:
         remedy = f"Name the label's column with --label. {remedy}"
     elif prefix is not None:
-        remedy = f"Add --prefix {prefix}"
+        remedy = f"Leave --prefix out, or use --prefix {prefix}"
+    else:
+        remedy += " Where one column holds lists of probabilities, use `huc-monitor init`."
     msg = f"`predictions` must have the columns {_listed(missing)}; '{path}' has not. {remedy}"
     raise InvalidInputError(msg)
 
 
 def _shared_prefix(tree: LabelTree, columns: Collection[str]) -> str | None:
+    if all(leaf in columns for leaf in tree.leaves):
+        return ""
     first = tree.leaves[0]
     for column in columns:
         prefix = column.removesuffix(first)

@@ -118,7 +118,9 @@ def test_probability_columns_may_have_a_prefix(capsys, tmp_path, log, frame, tre
     options = ["--tree", tree_file, "--label", "y"]
     with_prefix = audit_json(capsys, path, *options, "--prefix", "p_")
     assert with_prefix == audit_json(capsys, log, *options)
-    assert_one_line_error(audit(capsys, path, *options), "'none'", "Add --prefix p_")
+    assert with_prefix == audit_json(capsys, path, *options)  # it is found out
+    outcome = audit(capsys, path, *options, "--prefix", "q_")
+    assert_one_line_error(outcome, "'q_none'", "use --prefix p_")
 
 
 def test_rows_without_a_label_are_left_out_and_counted(capsys, tmp_path, log, frame, tree_file):
