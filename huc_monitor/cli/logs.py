@@ -9,7 +9,8 @@ member              OpenTelemetry        content
 ``time``            Timestamp            UTC, ISO 8601 with microseconds
 ``level``           SeverityText         ``debug``, ``info``, ``warning``, ``error``, ``critical``
 ``severity_number`` SeverityNumber       5, 9, 13, 17, 21
-``event``           EventName            what kind of line it is, such as ``huc.window_checked``
+``event``           EventName            what kind of line it is, such as ``huc.window_checked``;
+                                         of other libraries, the name of their logger
 ``message``         Body                 a sentence
 ``fields``          Attributes           the particulars, under ``huc.`` or ``exception.``
 ``resource``        Resource             ``service.name``, ``service.version``
@@ -46,7 +47,7 @@ class JsonFormatter(logging.Formatter):
     def format(self, record: logging.LogRecord) -> str:
         """Write a record with what the library attached to it."""
         given = dict(getattr(record, "huc", {}))
-        event = given.pop("event", None) or _event(record)
+        event = f"huc.{given.pop('event')}" if "event" in given else _event(record)
         fields = {f"huc.{name}": value for name, value in given.items()}
         if record.exc_info and record.exc_info[1] is not None:
             error = record.exc_info[1]
@@ -56,7 +57,7 @@ class JsonFormatter(logging.Formatter):
             "time": time.isoformat(timespec="microseconds").replace("+00:00", "Z"),
             "level": record.levelname.lower(),
             "severity_number": _SEVERITY.get(record.levelname, 0),
-            "event": f"huc.{event}",
+            "event": event,
             "message": " ".join(record.getMessage().split()),
             "fields": _finite(fields),
             "resource": {
@@ -95,9 +96,14 @@ def start_logging(form: LogFormat) -> None:
         logger.handlers = [handler]
         logger.setLevel(logging.INFO if is_json else logging.WARNING)
         logger.propagate = False
-    if is_json:  # a warning of Python's own would be a line that is no JSON
+    root = logging.getLogger()
+    for old in [old for old in root.handlers if isinstance(old.formatter, JsonFormatter)]:
+        root.removeHandler(old)
+    if is_json:
+        # Warnings of Python's own and of other libraries would be lines that are no JSON.
         logging.captureWarnings(capture=True)
-        logging.getLogger("py.warnings").handlers = [handler]
+        os.environ.setdefault("MLFLOW_CONFIGURE_LOGGING", "false")
+        root.addHandler(handler)
 
 
 def tell_error(text: str) -> None:
@@ -115,12 +121,16 @@ def _event(record: logging.LogRecord) -> str:
 
     Examples
     --------
-    >>> record = logging.LogRecord("x", 30, "", 0, "exporter %s failed; again: %s", (), None)
-    >>> _event(record)
-    'exporter_failed'
+    >>> text = "exporter %s failed; again: %s"
+    >>> for name in ("huc_monitor", "mlflow.store"):
+    ...     print(_event(logging.LogRecord(name, 30, "", 0, text, (), None)))
+    huc.exporter_failed
+    mlflow.store
     """
+    if record.name.split(".")[0] not in _LOGGERS:
+        return record.name
     start = re.split(r"[;:(,]", re.sub(r"%[a-z]", " ", str(record.msg)))[0]
-    return "_".join(re.findall(r"[a-z0-9]+", start.lower())) or record.name.replace(".", "_")
+    return "huc." + ("_".join(re.findall(r"[a-z0-9]+", start.lower())) or "log")
 
 
 def _finite(value: Any) -> Any:

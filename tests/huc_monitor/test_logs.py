@@ -2,10 +2,13 @@ from __future__ import annotations
 
 import json
 import logging
+import os
+import shutil
 import subprocess
 import sys
 import warnings
 from datetime import UTC, datetime, timedelta
+from pathlib import Path
 
 import pytest
 from opentelemetry import trace
@@ -21,12 +24,16 @@ log = logging.getLogger("huc_monitor")
 
 
 @pytest.fixture(autouse=True)
-def quiet_after():
+def quiet_after(monkeypatch):
     """Put the loggers back as they were."""
     names = (*_LOGGERS, "py.warnings")
     before = {n: (logging.getLogger(n).handlers, logging.getLogger(n).propagate) for n in names}
+    monkeypatch.delenv("MLFLOW_CONFIGURE_LOGGING", raising=False)
     yield
     logging.captureWarnings(capture=False)
+    root = logging.getLogger()
+    root.handlers = [h for h in root.handlers if not isinstance(h.formatter, JsonFormatter)]
+    os.environ.pop("MLFLOW_CONFIGURE_LOGGING", None)
     for name, (handlers, propagate) in before.items():
         logger = logging.getLogger(name)
         logger.handlers, logger.propagate = handlers, propagate
@@ -150,6 +157,14 @@ def test_a_warning_of_pythons_own_is_a_line_of_json_too(capsys):
     assert "UserWarning: old" in line["message"]
 
 
+def test_a_warning_of_another_library_is_a_line_of_json_under_its_own_name(capsys):
+    main(["--log-format", "json", "init", "--schema"])
+    logging.getLogger("urllib3.pool").warning("retrying %s", "soon")
+    (line,) = [json.loads(line) for line in capsys.readouterr().err.splitlines()]
+    assert (line["event"], line["message"]) == ("urllib3.pool", "retrying soon")
+    main(["init", "--schema"])
+
+
 def test_an_unknown_form_is_refused_by_name(capsys):
     assert main(["--log-format", "xml", "status"]) == 2
     assert "'text', 'json'" in capsys.readouterr().err
@@ -163,3 +178,20 @@ def test_the_log_of_a_real_process_is_nothing_but_json(config):
     )
     assert done.returncode == 0, done.stderr
     assert len([json.loads(line) for line in done.stderr.splitlines()]) == 3
+
+
+@pytest.mark.slow
+def test_the_log_of_a_check_that_writes_to_mlflow_is_nothing_but_json(config, tmp_path):
+    folder = tmp_path / "project"
+    shutil.copytree(Path(config).parent, folder, ignore=shutil.ignore_patterns("huc-state"))
+    with (folder / "huc.yaml").open("a") as file:
+        store = f"sqlite:///{folder / 'mlflow.db'}"
+        file.write(f"tracker: {{name: mlflow, settings: {{tracking_uri: '{store}'}}}}\n")
+    code = "import sys; from huc_monitor.cli import main; sys.exit(main(sys.argv[1:]))"
+    command = [sys.executable, "-c", code, "--log-format", "json", "check", "--config", "huc.yaml"]
+    done = subprocess.run(
+        [*command, "--now", "2024-03-09"], cwd=folder, capture_output=True, text=True, check=False
+    )
+    assert done.returncode == 0, done.stderr
+    events = [json.loads(line)["event"] for line in done.stderr.splitlines()]
+    assert events.count("huc.window_checked") == 3
