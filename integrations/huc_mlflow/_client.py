@@ -23,7 +23,11 @@ if TYPE_CHECKING:
 # Name and password in an address, as in a tracking URI.
 _CREDENTIALS = re.compile(r"://[^/@\s\"']+@")
 _SECRET_VARIABLES = ("MLFLOW_TRACKING_PASSWORD", "MLFLOW_TRACKING_TOKEN")
-_BARS = "MLFLOW_ENABLE_ARTIFACTS_PROGRESS_BAR"
+# Progress bars, and addresses on standard output, where they would spoil a JSON document.
+_QUIET = {
+    "MLFLOW_ENABLE_ARTIFACTS_PROGRESS_BAR": "false",
+    "MLFLOW_SUPPRESS_PRINTING_URL_TO_STDOUT": "true",
+}
 _LONGEST = 500
 
 
@@ -55,9 +59,9 @@ def masked(text: str) -> str:
 
 @contextmanager
 def discreetly(address: str) -> Iterator[None]:
-    """Turn MLflow's errors into ours, and its progress bars off, inside the block."""
-    before = os.environ.get(_BARS)
-    os.environ[_BARS] = "false"
+    """Turn MLflow's errors into ours, and what it prints off, inside the block."""
+    before = {name: os.environ.get(name) for name in _QUIET}
+    os.environ.update(_QUIET)
     try:
         yield
     except TrackingError:
@@ -66,10 +70,11 @@ def discreetly(address: str) -> Iterator[None]:
         code = str(getattr(error, "error_code", ""))
         raise TrackingError(_explain(str(error), code, masked(address)), code) from None
     finally:
-        if before is None:
-            os.environ.pop(_BARS, None)
-        else:
-            os.environ[_BARS] = before
+        for name, value in before.items():
+            if value is None:
+                os.environ.pop(name, None)
+            else:
+                os.environ[name] = value
 
 
 def _explain(text: str, code: str, address: str) -> str:

@@ -84,7 +84,7 @@ def chosen_points(names):
     """Every kind of write, before or after, and some more in between: at least 20."""
     first = {name: place for place, name in reversed(list(enumerate(names, 1)))}
     places = {(place, bool(k % 2)) for k, place in enumerate(sorted(first.values()))}
-    step = max(1, len(names) // 8)
+    step = max(1, len(names) // 6)
     places |= {(place, bool(place % 2)) for place in range(step, len(names) + 1, step)}
     return sorted(places | {(len(names), False), (len(names), True)})
 
