@@ -175,12 +175,14 @@ def _fill(
     step = _LANES * max(1, _SCRATCH_CELLS // (height * _LANES))
 
     def work(first: int, last: int) -> None:
+        room = -(-min(step, last - first) // _LANES)
+        leaf_room = np.empty((room, tree.n_leaves, _LANES))
+        branch_room = np.empty((room, tree.arrays.n_branches, _LANES))
         for lo in range(first, last, step):
             hi = min(lo + step, last)
             block = predictions.block(lo, hi)
             n_vectors = -(-(hi - lo) // _LANES)
-            leaves = np.empty((n_vectors, tree.n_leaves, _LANES))
-            branches = np.empty((n_vectors, tree.arrays.n_branches, _LANES))
+            leaves, branches = leaf_room[:n_vectors], branch_room[:n_vectors]
             _kernels.load_rows(block, predictions.mix, tables, leaves, branches)
             for rows, program in zip(batch, programs, strict=True):
                 _kernels.decompose_rows(

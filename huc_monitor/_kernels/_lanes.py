@@ -155,6 +155,11 @@ def _intrinsic(emit: Any, returns: Any = types.void) -> Any:
     return intrinsic(typing)
 
 
+def _emit_add_row(_builder, total, t, part, row):
+    """Add a row to a total."""
+    total.store(total.load(t) + part.load(row), t)
+
+
 def _emit_step_down(_builder, child, c, parent, v, q, e):
     """Probability of reaching a child: that of its branch times that of the edge."""
     child.store((parent.load(v) * q.load(e)).at_least(TINY), c)
@@ -280,6 +285,7 @@ def _mark(active, truths):
     return builder.icmp_unsigned("!=", bits, ir.IntType(LANES)(0))
 
 
+add_row = _intrinsic(_emit_add_row)
 step_down = _intrinsic(_emit_step_down)
 level_mean = _intrinsic(_emit_level_mean)
 heaviest = _intrinsic(_emit_heaviest)

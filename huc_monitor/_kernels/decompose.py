@@ -9,9 +9,9 @@ from __future__ import annotations
 import numpy as np
 
 from huc_monitor._kernels._compile import loop
+from huc_monitor._kernels._lanes import LANES, add_row, heaviest
 from huc_monitor._program import DENSE, GREEDY, LEVEL, PAYOFF, RANK, SELECTIVE
 
-LANES = 16
 SUM_TOLERANCE = 1e-6
 
 
@@ -64,10 +64,16 @@ def load_lanes(block, lo, mix, p):
     """
     n_leaves = block.shape[1]
     if lo + LANES <= block.shape[0]:
-        rows = block[lo : lo + LANES]
-        for k in range(n_leaves):
+        # Eight numbers are one line of cache: a row's line is used up before the next row's is read,
+        # because the lines of sixteen rows may well compete for one place.
+        whole = n_leaves - n_leaves % 8
+        for first in range(0, whole, 8):
             for b in range(LANES):
-                p[k, b] = rows[b, k]
+                for k in range(first, first + 8):
+                    p[k, b] = block[lo + b, k]
+        for k in range(whole, n_leaves):
+            for b in range(LANES):
+                p[k, b] = block[lo + b, k]
     else:
         last = block.shape[0] - 1
         for b in range(LANES):
@@ -84,14 +90,14 @@ def load_lanes(block, lo, mix, p):
 def reach(p, tree, pi):
     """Reach probability of every branch, eq:subtree-probability, children left to right."""
     for v in range(tree.start.shape[0] - 1, -1, -1):
-        total = pi[v]
         for b in range(LANES):
-            total[b] = 0.0
+            pi[v, b] = 0.0
         for e in range(tree.child_ptr[v], tree.child_ptr[v + 1]):
             code = tree.child_code[e]
-            part = pi[code] if code >= 0 else p[-1 - code]
-            for b in range(LANES):
-                total[b] += part[b]
+            if code >= 0:
+                add_row(pi, v, pi, code)
+            else:
+                add_row(pi, v, p, -1 - code)
 
 
 @loop
@@ -131,21 +137,6 @@ def _slice(code, tree):
 
 
 @loop
-def _heaviest(codes, p, pi, chosen, mass):
-    """First group of largest mass, in every lane."""
-    for b in range(LANES):
-        chosen[b] = codes[0]
-        mass[b] = _mass(codes[0], p, pi, b)
-    for g in range(1, codes.shape[0]):
-        code = codes[g]
-        part = pi[code] if code >= 0 else p[-1 - code]
-        for b in range(LANES):
-            heavier = part[b] > mass[b]
-            mass[b] = part[b] if heavier else mass[b]
-            chosen[b] = code if heavier else chosen[b]
-
-
-@loop
 def _greedy(stops, tree, p, pi, chosen, mass):
     """Follow the heaviest child, the first on a tie, until an edge says stop."""
     for b in range(LANES):
@@ -178,7 +169,7 @@ def _report(program, tree, p, pi, places, amounts, chosen):
     if program.kind == GREEDY:
         _greedy(program.ints, tree, p, pi, chosen, mass)
     else:
-        _heaviest(program.ints, p, pi, chosen, mass)
+        heaviest(program.ints, program.ints.shape[0], p, pi, amounts, chosen)
     for b in range(LANES):
         lo, hi = _slice(chosen[b], tree)
         places[LO, b] = lo
