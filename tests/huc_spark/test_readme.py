@@ -1,0 +1,57 @@
+"""The README's page on Spark, used as it stands there."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+
+import yaml
+from cases import TREE, UTILITIES, window
+
+from huc_monitor.config._settings import Settings
+from huc_monitor.recalibration import HUCBoost
+
+PAGE = (Path(__file__).parents[2] / "README.md").read_text("utf-8").split("## Spark\n", 1)[1]
+
+
+def block(language: str) -> str:
+    found = re.search(rf"```{language}\n(.*?)```", PAGE, re.DOTALL)
+    assert found is not None
+    return found.group(1)
+
+
+def test_the_code_runs(spark):
+    rows = window(2, n=300)
+    options = {name: rows.options[name] for name in ("tree", "utilities", "subgroups")}
+    names = {"df": rows.on(spark, 2), **options, "boost": HUCBoost(**options, max_updates=2)}
+    exec(compile(block("py"), "README.md", "exec"), names)  # noqa: S102 - our own page
+    assert names["result"].n == 300
+    assert "recalibrated" in names["repaired"].columns
+
+
+def test_the_settings_are_settings():
+    given = yaml.safe_load(block("yaml"))
+    for name, value in given.items():
+        assert name in Settings.model_fields
+        if isinstance(value, dict):
+            section = Settings.model_fields[name].annotation
+            section.model_validate(value)
+
+
+def test_the_calculation_is_that_of_the_code():
+    import huc_spark
+
+    import huc_monitor as hm
+
+    tree = hm.LabelTree.from_nested(
+        {"a": {"a1": ["1", "2"], "a2": ["3", "4"]}, "b": {"b1": ["5", "6"], "b2": ["7", "8"]}}
+    )
+    utilities = [
+        hm.LevelCorrectness(level=2),
+        hm.BinaryAction("act", active=["a", "b1"], favours=["1", "5"], threshold=0.3),
+    ]
+    people = {"age": [50, 70], "sex": ["f", "m"]}
+    groups = hm.Subgroups.from_reference(people, {"age": [65], "sex": "each"})
+    assert huc_spark.shuffle_bytes_per_row(tree, utilities, subgroups=groups, bounds="sharp") == 60
+    assert "(60 bytes, 40 candidates)" in PAGE
+    assert huc_spark.shuffle_bytes_per_row(TREE, UTILITIES) > 0
