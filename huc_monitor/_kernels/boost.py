@@ -6,6 +6,8 @@ usually changes few rows.
 
 from __future__ import annotations
 
+from typing import Any, NamedTuple
+
 import numpy as np
 
 from huc_monitor._kernels._compile import loop
@@ -38,6 +40,50 @@ from huc_monitor._kernels.decompose import (
 )
 
 
+class Room(NamedTuple):
+    """Sixteen rows and what a utility says about them: the arrays that loops work in."""
+
+    p: Any
+    pi: Any
+    q: Any
+    at: Any
+    values: Any
+    sums: Any
+    chosen: Any
+    amounts: Any
+    places: Any
+    score: Any
+    weight: Any
+    h: Any
+    active: Any
+    top: Any
+    total: Any
+
+
+def make_room(tree, n_parts=1):
+    """Make the arrays for a tree, and for directions of `n_parts` parts."""
+    n_leaves, n_branches = tree.stop[0], tree.start.shape[0]
+    room = Room(
+        p=np.ones((n_leaves, LANES)),
+        pi=np.ones((n_branches, LANES)),
+        q=np.empty((tree.child_code.shape[0], LANES)),
+        at=np.empty(LANES, dtype=np.uintp),
+        values=np.empty((n_leaves, LANES)),
+        sums=np.empty((n_branches, LANES)),
+        chosen=np.empty(max(LANES, n_leaves), dtype=np.int64),
+        amounts=np.empty((5, LANES)),
+        places=np.empty((3, LANES), dtype=np.int64),
+        score=np.empty((1, LANES)),
+        weight=np.empty(LANES),
+        h=np.empty((n_parts, LANES)),
+        active=np.ones(LANES, dtype=np.bool_),
+        top=np.empty(LANES),
+        total=np.empty(LANES),
+    )
+    pay_for_truth(room.amounts, room.places)
+    return room
+
+
 @loop
 def _place(i, n_edges):
     return np.uintp(i * n_edges)
@@ -45,16 +91,12 @@ def _place(i, n_edges):
 
 def start_state(block, mix, tree, state, at):
     """Branch probabilities of a block of rows, written as rows at.. of the state."""
-    n_leaves = block.shape[1]
-    n_edges = tree.child_code.shape[0]
-    p = np.empty((n_leaves, LANES))
-    pi = np.empty((tree.start.shape[0], LANES))
-    q = np.empty((n_edges, LANES))
-    _start_state(block, mix, tree, state, at, p, pi, q)
+    _start_state(block, mix, tree, state, at, make_room(tree))
 
 
 @loop
-def _start_state(block, mix, tree, state, at, p, pi, q):
+def _start_state(block, mix, tree, state, at, room):
+    p, pi, q = room.p, room.pi, room.q
     n_edges = tree.child_code.shape[0]
     for lo in range(0, block.shape[0], LANES):
         load_lanes(block, lo, mix, p)
@@ -83,16 +125,12 @@ def _gather(state, rows, lo, tree, branches, at, q):
 
 def leaf_rows(state, rows, tree, branches, out):
     """Leaf probabilities of some rows, shape (len(rows), K)."""
-    n_leaves = out.shape[1]
-    p = np.empty((n_leaves, LANES))
-    pi = np.ones((tree.start.shape[0], LANES))
-    q = np.empty((tree.child_code.shape[0], LANES))
-    at = np.empty(LANES, dtype=np.uintp)
-    _leaf_rows(state, rows, tree, branches, out, p, pi, q, at)
+    _leaf_rows(state, rows, tree, branches, out, make_room(tree))
 
 
 @loop
-def _leaf_rows(state, rows, tree, branches, out, p, pi, q, at):
+def _leaf_rows(state, rows, tree, branches, out, room):
+    p, pi, q, at = room.p, room.pi, room.q, room.at
     n_leaves = out.shape[1]
     for lo in range(0, rows.shape[0], LANES):
         _gather(state, rows, lo, tree, branches, at, q)
@@ -130,20 +168,6 @@ def refresh_rows(
     `branches` are those that the utility can read. Entry VALUES + d of a record belongs to the
     d-th relevant branch on the path of the label, in units of 1/scale (eq:tree-decomp-note).
     """
-    n_leaves = tree.stop[0]
-    n_branches = tree.start.shape[0]
-    reports = reports_node.py_func(program.kind)
-    p = np.ones((n_leaves, LANES))
-    pi = np.ones((n_branches, LANES))
-    q = np.empty((tree.child_code.shape[0], LANES))
-    at = np.empty(LANES, dtype=np.uintp)
-    leaf_values = np.empty((1 if reports else n_leaves, LANES))
-    sums = np.empty((1 if reports else n_branches, LANES))
-    chosen = np.empty(max(LANES, n_leaves), dtype=np.int64)
-    amounts = np.empty((5, LANES))
-    places = np.empty((3, LANES), dtype=np.int64)
-    pay_for_truth(amounts, places)
-    score = np.empty((1, LANES))
     _refresh_rows(
         state,
         rows,
@@ -157,44 +181,15 @@ def refresh_rows(
         scores,
         reported,
         records,
-        p,
-        pi,
-        q,
-        at,
-        leaf_values,
-        sums,
-        chosen,
-        amounts,
-        places,
-        score,
+        make_room(tree),
     )
 
 
 @loop
 def _refresh_rows(
-    state,
-    rows,
-    dense,
-    tree,
-    program,
-    branches,
-    paths,
-    scale,
-    who,
-    scores,
-    reported,
-    records,
-    p,
-    pi,
-    q,
-    at,
-    leaf_values,
-    sums,
-    chosen,
-    amounts,
-    places,
-    score,
+    state, rows, dense, tree, program, branches, paths, scale, who, scores, reported, records, room
 ):
+    p, pi, q, at, leaf_values, sums, chosen, amounts, places, score = room[:10]
     reports = reports_node(program.kind)
     for lo in range(0, rows.shape[0], LANES):
         _gather(state, rows, lo, tree, branches, at, q)
@@ -263,22 +258,6 @@ def directions(state, rows, dense, weights, tree, program, branches, node, out):
     Rows whose directions are all equal would not move: they are left out of `rows` and `out`.
     Return how many remain.
     """
-    n_leaves = tree.stop[0]
-    n_branches = tree.start.shape[0]
-    reports = reports_node.py_func(program.kind)
-    p = np.ones((n_leaves, LANES))
-    pi = np.ones((n_branches, LANES))
-    q = np.empty((tree.child_code.shape[0], LANES))
-    at = np.empty(LANES, dtype=np.uintp)
-    leaf_values = np.empty((1 if reports else n_leaves, LANES))
-    sums = np.empty((1 if reports else n_branches, LANES))
-    chosen = np.empty(max(LANES, n_leaves), dtype=np.int64)
-    amounts = np.empty((5, LANES))
-    places = np.empty((3, LANES), dtype=np.int64)
-    pay_for_truth(amounts, places)
-    score = np.empty((1, LANES))
-    weight = np.empty(LANES)
-    h = np.empty((out.shape[1], LANES))
     return _directions(
         state,
         rows,
@@ -289,45 +268,13 @@ def directions(state, rows, dense, weights, tree, program, branches, node, out):
         branches,
         node,
         out,
-        p,
-        pi,
-        q,
-        at,
-        leaf_values,
-        sums,
-        chosen,
-        amounts,
-        places,
-        score,
-        weight,
-        h,
+        make_room(tree, out.shape[1]),
     )
 
 
 @loop
-def _directions(
-    state,
-    rows,
-    dense,
-    weights,
-    tree,
-    program,
-    branches,
-    node,
-    out,
-    p,
-    pi,
-    q,
-    at,
-    leaf_values,
-    sums,
-    chosen,
-    amounts,
-    places,
-    score,
-    weight,
-    h,
-):
+def _directions(state, rows, dense, weights, tree, program, branches, node, out, room):
+    p, pi, q, at, leaf_values, sums, chosen, amounts, places, score, weight, h = room[:12]
     count = 0
     for lo in range(0, rows.shape[0], LANES):
         _gather(state, rows, lo, tree, branches, at, q)
@@ -377,36 +324,13 @@ def curvature(h, rows, labels, repeats, start, stop, scale):
 
 def apply_step(state, rows, h, tree, branches, node, step):
     """Tilt some rows by step times their directions, at a branch or (node -1) at all leaves."""
-    n_parts = h.shape[1]
-    p = np.empty((tree.stop[0], LANES))
-    pi = np.ones((tree.start.shape[0], LANES))
-    q = np.empty((tree.child_code.shape[0], LANES))
-    at = np.empty(LANES, dtype=np.uintp)
-    x = np.empty((n_parts, LANES))
-    active = np.ones(LANES, dtype=np.bool_)
-    top = np.empty(LANES)
-    total = np.empty(LANES)
-    _apply_step(
-        state,
-        rows,
-        h,
-        tree,
-        branches,
-        node,
-        step,
-        p,
-        pi,
-        q,
-        at,
-        x,
-        active,
-        top,
-        total,
-    )
+    _apply_step(state, rows, h, tree, branches, node, step, make_room(tree, h.shape[1]))
 
 
 @loop
-def _apply_step(state, rows, h, tree, branches, node, step, p, pi, q, at, x, active, top, total):
+def _apply_step(state, rows, h, tree, branches, node, step, room):
+    p, pi, q, at = room.p, room.pi, room.q, room.at
+    x, active, top, total = room.h, room.active, room.top, room.total
     n_parts = h.shape[1]
     first = 0 if node < 0 else tree.child_ptr[node]
     n_edges = tree.child_code.shape[0]

@@ -64,8 +64,8 @@ def load_lanes(block, lo, mix, p):
     """
     n_leaves = block.shape[1]
     if lo + LANES <= block.shape[0]:
-        # Eight numbers are one line of cache: a row's line is used up before the next row's is read,
-        # because the lines of sixteen rows may well compete for one place.
+        # Eight numbers are one line of cache. A row's line is used up before the next row's is
+        # read, because the lines of sixteen rows may well compete for one place.
         whole = n_leaves - n_leaves % 8
         for first in range(0, whole, 8):
             for b in range(LANES):
