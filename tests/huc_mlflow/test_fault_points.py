@@ -85,7 +85,7 @@ def chosen_points(names):
     first = {name: place for place, name in reversed(list(enumerate(names, 1)))}
     places = {(place, bool(k % 2)) for k, place in enumerate(sorted(first.values()))}
     step = max(1, len(names) // 6)
-    places |= {(place, bool(place % 2)) for place in range(step, len(names) + 1, step)}
+    places |= {(k * step, bool(k % 2)) for k in range(1, len(names) // step + 1)}
     return sorted(places | {(len(names), False), (len(names), True)})
 
 

@@ -12,8 +12,9 @@ import pandas as pd
 from .base import Base
 from .compiled import Compiled
 from .lanes import Many
-from .replay import FEW_ROWS, PAYOFF, RANK, SELECTIVE, Replay, assess, scale
+from .replay import FEW_ROWS, PAYOFF, RANK, SELECTIVE, Replay, assess
 from .rules import Rules
+from .scaling import scale
 
 PAYLOAD = "recalibration.json"
 SCHEMA_VERSION = 1

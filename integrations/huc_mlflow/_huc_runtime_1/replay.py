@@ -1,4 +1,4 @@
-"""Scaling and replay of updates in numpy alone: what a recalibrated model needs to serve.
+"""Replay of updates in numpy alone: what a recalibrated model needs to serve.
 
 The state of a row is q[e], the conditional probability of every edge of the tree; p and pi are the
 leaf probabilities and the reaches of branches that follow from it. Every sum runs in the order of
@@ -14,7 +14,6 @@ import numpy as np
 from .lanes import Many, One
 
 TINY = 1e-300
-_LOWEST_LOGIT = -700.0
 FEW_ROWS = 8  # from here on arrays are faster than plain numbers
 _CHUNK_CELLS = 1 << 16
 PAYOFF, LEVEL, GREEDY, SELECTIVE, RANK = range(5)
@@ -30,6 +29,8 @@ class Tree:
         self.child_code: list[int] = data["child_code"]
         self.n_leaves = len(data["leaves"])
         self.n_branches = len(self.start)
+        ends = list(zip(self.child_ptr, self.child_ptr[1:], strict=False))
+        self.children: list[list[int]] = [self.child_code[first:last] for first, last in ends]
         self.leaves: list[str] = data["leaves"]
         self.branches: list[str] = data["branches"]
         self.below = list(range(1, self.n_branches + 1))
@@ -45,7 +46,7 @@ class Tree:
 
     def codes(self, v: int) -> list[int]:
         """Children of a branch: a branch index, or -1 - leaf."""
-        return self.child_code[self.child_ptr[v] : self.child_ptr[v + 1]]
+        return self.children[v]
 
     def reach(self, p: Any, ops: Any) -> list[Any]:  # noqa: ARG002
         """Probability of every branch, children added left to right."""
@@ -83,6 +84,7 @@ class Report:
 
     def __init__(self, utility: dict[str, Any], tree: Tree, p: Any, pi: Any, ops: Any) -> None:
         self.ops = ops
+        self.truth = utility["kind"] != SELECTIVE
         pick = _greedy if utility["kind"] == GREEDY else _heaviest
         self.code, self.mass = pick(utility["ints"], tree, p, pi, ops)
         self.lo = ops.pick(tree.first, self.code)
@@ -134,7 +136,20 @@ class Report:
     def node_mean(self, code: int, tree: Tree, p: Any, pi: Any) -> Any:
         """Mean payoff below a branch (code >= 0) or of the leaf -1 - code."""
         mass = pi[code] if code >= 0 else p[-1 - code]
-        return self.mean(tree.first[code], tree.last[code], mass)
+        start, stop = tree.first[code], tree.last[code]
+        if not self.truth or self.ops is not One:
+            return self.mean(start, stop, mass)
+        if stop <= self.lo or self.hi <= start:
+            return 0.0
+        return 1.0 if self.lo <= start and stop <= self.hi else self.mass / mass
+
+    def moves(self, node: int, tree: Tree) -> bool:
+        """Say whether one row's children of a node can differ: else all pay the same."""
+        if not self.truth or node < 0:
+            return True
+        start, stop = tree.start[node], tree.stop[node]
+        inside: bool = start <= self.lo and self.hi <= stop
+        return inside and (self.lo != start or self.hi != stop)
 
 
 class Values:
@@ -156,6 +171,10 @@ class Values:
                     total = total + p[-1 - code] * self.values[-1 - code]
             self.sums[v] = total
         self.score = self.sums[0]
+
+    def moves(self, node: int, tree: Tree) -> bool:  # noqa: ARG002
+        """Say whether one row's children of a node can differ."""
+        return True
 
     def node_mean(self, code: int, tree: Tree, p: Any, pi: Any) -> Any:  # noqa: ARG002
         """Mean payoff below a branch (code >= 0) or of the leaf -1 - code."""
@@ -306,7 +325,7 @@ class Replay:
             seen = known.get(utility)
             if seen is None:
                 seen = known[utility] = assess(self.utilities[utility], tree, p, pi, One)
-            if low <= seen.score <= high:
+            if low <= seen.score <= high and seen.moves(node, tree):
                 self._update(seen, node, step, weight, p, pi, q, One)
                 known.clear()
         return p
@@ -370,31 +389,3 @@ class Replay:
             q[e] = ops.where(moves, part, q[e])
         pi[0] = pi[0] * 0.0 + 1.0
         tree.descend(q, 0, tree.n_branches, p, pi, ops)
-
-
-def scale(probabilities: Any, scaling: dict[str, Any] | None) -> Any:
-    """Apply a temperature, vector or Dirichlet scaling, row by row in a fixed order."""
-    if scaling is None:
-        return probabilities
-    kind, theta = scaling["scaling"], np.asarray(scaling["parameters"], dtype=np.float64)
-    k = probabilities.shape[1]
-    out = np.empty(probabilities.shape)
-    size = max(1, _CHUNK_CELLS // k)
-    for lo in range(0, len(out), size):
-        rows = np.ascontiguousarray(probabilities[lo : lo + size], dtype=np.float64)
-        logs = np.log(np.maximum(rows, scaling["settings"]["q_min"]))
-        if kind == "temperature":
-            logits = theta[0] * logs
-        elif kind == "vector":
-            logits = theta[:k] * logs + theta[k:]
-        else:
-            columns = np.ascontiguousarray(theta[: k * k].reshape(k, k).T)
-            logits = np.broadcast_to(theta[k * k :], logs.shape).copy()
-            for j in range(k):
-                logits += logs[:, j, None] * columns[j]
-        logits -= logits.max(axis=1, keepdims=True)
-        np.maximum(logits, _LOWEST_LOGIT, out=logits)
-        np.exp(logits, out=logits)
-        logits /= logits.sum(axis=1, keepdims=True)
-        out[lo : lo + size] = logits
-    return out
