@@ -113,7 +113,9 @@ class SparkTable:
         """Return the table of a share of the rows, chosen by a hash of some columns."""
         from pyspark.sql import functions as f
 
-        limit = int(min(share, 1.0) * (2**64 - 1)) - 2**63
+        if share >= 1.0:
+            return self
+        limit = int(share * 2**64) - 2**63
         chosen = f.xxhash64(*(self.column(name) for name in keys)) <= f.lit(limit)
         return SparkTable(self.df.where(chosen), self.name)
 

@@ -12,19 +12,19 @@ from huc_monitor.errors import InvalidInputError
 from huc_monitor.recalibration import HUCBoost
 
 TREE = hm.LabelTree.from_nested({"left": ["a", "b"], "right": ["c", "d"]})
-UTILITIES = [hm.LevelCorrectness(level=1), hm.LevelCorrectness(level=2)]
+UTILITIES = [hm.LevelCorrectness(level=1), hm.Payoff("pay", {"a": -1, "b": 1, "c": 0, "d": 0})]
 COLUMNS = [f"p_{leaf}" for leaf in TREE.leaves]
 
 
 @pytest.fixture(scope="module")
 def frame():
-    """Rows whose predictions understate "b" for some."""
+    """Rows whose predictions overstate "a" at the cost of "b"."""
     rng = np.random.default_rng(0)
     n = 6_000
     p = rng.dirichlet(np.full(4, 2.0), n)
     sex = rng.choice(["f", "m"], n)
     truth = p.copy()
-    moved = 0.8 * truth[:, 0] * (sex == "m")
+    moved = 0.8 * truth[:, 0]
     truth[:, 0] -= moved
     truth[:, 1] += moved
     labels = (rng.random(n)[:, None] > truth.cumsum(axis=1)).sum(axis=1).clip(0, 3)
