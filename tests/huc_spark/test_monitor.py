@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import sys
+
 import numpy as np
 import pandas as pd
 import pytest
@@ -95,6 +97,7 @@ def test_larger_windows_are_audited_on_the_cluster_with_the_same_answer(folder, 
         assert any("of a sample of" in note for note in other.notes)
 
 
+@pytest.mark.slow
 @pytest.mark.usefixtures("folder")
 def test_a_log_without_ids_draws_by_what_its_rows_hold(spark):
     from huc_spark import SparkSource, SparkTable
@@ -166,7 +169,19 @@ def test_spark_tables_and_formats_need_the_engine(folder):
 
 
 def test_the_engine_is_no_part_of_the_identity(folder, local):
-    del local
-    check(folder, "spark", "table: served", "table: outcomes")
-    one, other = (load_config(folder / f"{engine}.yaml") for engine in ("local", "spark"))
+    del local  # has written its configuration
+    one = load_config(folder / "local.yaml")
+    (folder / "other.yaml").write_text((folder / "local.yaml").read_text() + "spark: {}\n")
+    text = (folder / "other.yaml").read_text().replace("engine: local", "engine: spark")
+    (folder / "other.yaml").write_text(text)
+    other = load_config(folder / "other.yaml")
+    assert (one.settings.engine, other.settings.engine) == ("local", "spark")
     assert one.identity == other.identity
+
+
+def test_a_missing_package_is_named_with_the_command_that_installs_it(monkeypatch):
+    from huc_spark import SparkEngine
+
+    monkeypatch.setitem(sys.modules, "pyspark.sql", None)
+    with pytest.raises(hm.MissingExtraError, match=r"pip install 'huc-monitor\[spark\]'"):
+        SparkEngine()

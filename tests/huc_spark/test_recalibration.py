@@ -79,6 +79,7 @@ def test_what_cannot_be_fitted_or_replayed_is_refused(frame, fitted):
         huc_spark.predict_proba(df, fit.recalibrator, output="sex")
 
 
+@pytest.mark.slow
 def test_a_wrapped_model_scores_as_a_spark_udf(spark, frame, fitted, tmp_path, monkeypatch):
     import huc_mlflow
     import mlflow
