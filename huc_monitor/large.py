@@ -20,6 +20,7 @@ import numpy as np
 
 from huc_monitor._packing import Packing
 from huc_monitor._pieces import PieceAudit, merge_runs
+from huc_monitor._times import to_utc
 from huc_monitor.errors import InvalidInputError
 from huc_monitor.sources import SampledTable, Streaming, Table, TableSource
 
@@ -34,7 +35,7 @@ if TYPE_CHECKING:
     from huc_monitor._program import Ints
     from huc_monitor.hierarchy import LabelTree
     from huc_monitor.result import AuditResult
-    from huc_monitor.sources import WindowData
+    from huc_monitor.sources import PredictionData, WindowData
     from huc_monitor.subgroups import Subgroups
     from huc_monitor.utilities import Utility
 
@@ -283,7 +284,8 @@ class LargeSource(TableSource):
 
     A window of at most `most_rows` labelled rows is read as by `TableSource`. Of a larger one,
     `labelled` returns a sample of about that many rows, the same each time and chosen without
-    regard to labels, and `audit` audits all rows without holding them.
+    regard to labels, and `audit` audits all rows without holding them. Where labels are in a table
+    of their own, counting them still holds the ids of a window.
 
     Parameters
     ----------
@@ -319,6 +321,16 @@ class LargeSource(TableSource):
             latest_label=counts.latest_label,
             sampled_from=n,
         )
+
+    def predictions(self, start: datetime, end: datetime) -> PredictionData:
+        """Read all rows, or a sample of them where they are too many."""
+        first, last = to_utc(start, argument="start"), to_utc(end, argument="end")
+        n, _ = self.log.count(self.time, first, last)
+        if n <= self.most_rows:
+            return TableSource.predictions(self, start, end)
+        data = self._sampled(self.most_rows / n).predictions(start, end)
+        bad = round(data.n_quarantined * n / max(1, data.n_predictions))
+        return dataclasses.replace(data, n_predictions=n, n_quarantined=bad)
 
     def audit(
         self,

@@ -28,7 +28,6 @@ if TYPE_CHECKING:
     from pyspark.sql import DataFrame
 
     from huc_monitor.result import AuditResult
-    from huc_monitor.sources import PredictionData
     from huc_monitor.sources._table import ColumnKind
     from huc_monitor.subgroups import Subgroups
     from huc_monitor.utilities import Utility
@@ -81,15 +80,6 @@ class SparkSource(LargeSource):
             latest = None if np.isnat(known[0]) else from_column(known[0])
         counted = found.to_pylist()[0]
         return RowCounts(int(counted["rows"]), int(counted["labelled"]), latest)
-
-    def predictions(self, start: datetime, end: datetime) -> PredictionData:
-        """Read all rows, or a sample of them where they are too many."""
-        n, _ = self._log.count(
-            self.time, to_utc(start, argument="start"), to_utc(end, argument="end")
-        )
-        if n <= self.most_rows:
-            return TableSource.predictions(self, start, end)
-        return self._sampled(self.most_rows / n).predictions(start, end)
 
     def audit(
         self,

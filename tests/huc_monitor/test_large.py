@@ -216,6 +216,8 @@ def test_a_sample_is_the_same_each_time_and_speaks_of_the_whole_window():
     np.testing.assert_array_equal(one.times, two.times)
     assert one.sampled_from == one.n_labelled == 1440
     assert abs(one.n - 500) < 5 * np.sqrt(500)
+    early = source.predictions(*day)
+    assert (early.n_predictions, abs(early.n - 500) < 5 * np.sqrt(500)) == (1440, True)
     few = LargeSource(FrameTable(log), most_rows=1440, tree=TREE, columns=columns).labelled(*day)
     assert (few.sampled_from, few.n) == (None, 1439)
 
