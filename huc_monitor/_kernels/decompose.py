@@ -308,20 +308,29 @@ def _fill_values(program, dense, lo, tree, p, pi, values, chosen, amounts, place
                 values[k, b] = _report_mean(k, k + 1, p[k, b], places, amounts, b)
 
 
+def _make_room(tree, n_leaves):
+    """Values and sums of a utility, and what it reports: the arrays that loops work in."""
+    n_branches = max(1, tree.start.shape[0])
+    return (
+        np.empty((n_leaves, LANES)),
+        np.empty((n_branches, LANES)),
+        np.empty(max(LANES, n_leaves), dtype=np.int64),
+        np.empty((5, LANES)),
+        np.empty((3, LANES), dtype=np.int64),
+    )
+
+
 def utility_values(block, dense, tree, program, mix, out):
     """Fill out[i, y] = u(p_i, y)."""
     n_leaves = block.shape[1]
     p = np.empty((n_leaves, LANES))
-    values = np.empty((n_leaves, LANES))
     pi = np.empty((max(1, tree.start.shape[0]), LANES))
-    chosen = np.empty(max(LANES, n_leaves), dtype=np.int64)
-    amounts = np.empty((5, LANES))
-    places = np.empty((3, LANES), dtype=np.int64)
-    _utility_values(block, dense, tree, program, mix, p, pi, values, chosen, amounts, places, out)
+    _utility_values(block, dense, tree, program, mix, p, pi, _make_room(tree, n_leaves), out)
 
 
 @loop
-def _utility_values(block, dense, tree, program, mix, p, pi, values, chosen, amounts, places, out):
+def _utility_values(block, dense, tree, program, mix, p, pi, room, out):
+    values, _, chosen, amounts, places = room
     n_leaves = block.shape[1]
     for lo in range(0, block.shape[0], LANES):
         load_lanes(block, lo, mix, p)
@@ -348,14 +357,7 @@ def decompose_rows(
     contributions[i, d] belongs to the d-th relevant branch on the path of labels[i]; the realised
     child's mean minus the branch's mean. A negative label is an unlabelled row.
     """
-    n_branches = tree.start.shape[0]
-    n_leaves = leaf_lanes.shape[1]
-    reports = program.kind in (LEVEL, GREEDY, SELECTIVE)
-    values = np.empty((1 if reports else n_leaves, LANES))
-    sums = np.empty((1 if reports else max(1, n_branches), LANES))
-    chosen = np.empty(max(LANES, n_leaves), dtype=np.int64)
-    amounts = np.empty((5, LANES))
-    places = np.empty((3, LANES), dtype=np.int64)
+    room = _make_room(tree, leaf_lanes.shape[1])
     _decompose_rows(
         leaf_lanes,
         branch_lanes,
@@ -364,12 +366,7 @@ def decompose_rows(
         tree,
         program,
         paths,
-        reports,
-        values,
-        sums,
-        chosen,
-        amounts,
-        places,
+        room,
         scores,
         contributions,
     )
@@ -377,22 +374,10 @@ def decompose_rows(
 
 @loop
 def _decompose_rows(
-    leaf_lanes,
-    branch_lanes,
-    dense,
-    labels,
-    tree,
-    program,
-    paths,
-    reports,
-    values,
-    sums,
-    chosen,
-    amounts,
-    places,
-    scores,
-    contributions,
+    leaf_lanes, branch_lanes, dense, labels, tree, program, paths, room, scores, contributions
 ):
+    values, sums, chosen, amounts, places = room
+    reports = program.kind in (LEVEL, GREEDY, SELECTIVE)
     n_rows = labels.shape[0]
     n_leaves = leaf_lanes.shape[1]
     for g in range(leaf_lanes.shape[0]):
