@@ -12,6 +12,7 @@ import pandas as pd
 import pytest
 
 import huc_monitor as hm
+from huc_monitor.config import parse_config
 from huc_monitor.errors import InvalidInputError
 from huc_monitor.large import LargeSource, Rows, audit_pieces, bytes_of
 from huc_monitor.monitor import Monitor
@@ -243,3 +244,43 @@ def test_at_least_one_row_must_be_held():
             tree=TREE,
             columns=Columns(time="at", probabilities="p_{leaf}", label="y"),
         )
+
+
+CONFIG = """
+model: triage
+tree: tree.json
+source: {log: {path: log.parquet}}
+columns: {time: at, label: y, probabilities: "p_{leaf}"}
+windows: {length: 1d}
+tolerance: 0.02
+"""
+
+
+@pytest.fixture
+def folder(tmp_path):
+    production_log().to_parquet(tmp_path / "log.parquet")
+    (tmp_path / "tree.json").write_text(json.dumps(TREE.to_dict()))
+    return tmp_path
+
+
+def test_a_configuration_says_how_many_rows_are_held(folder):
+    text = CONFIG + "large: {rows: 500, memory_limit: 64MB}\n"
+    source = parse_config(text, folder=folder).open_source()
+    assert isinstance(source, LargeSource)
+    assert (source.most_rows, source.memory_limit) == (500, "64MB")
+    span = source.time_range()
+    assert source.labelled(span.first, span.last).sampled_from == 3_999
+    assert type(parse_config(CONFIG, folder=folder).open_source()) is TableSource
+
+
+@pytest.mark.parametrize(
+    ("more", "message"),
+    [
+        ("large: {rows: 0}", "large.rows"),
+        ("large: {memory_limit: much}", "must be a size such as 512MB; got 'much'"),
+    ],
+)
+def test_a_limit_that_makes_no_sense_names_its_line(folder, more, message):
+    with pytest.raises(InvalidInputError, match=message) as caught:
+        parse_config(CONFIG + more + "\n", folder=folder)
+    assert "huc.yaml:8:" in str(caught.value)

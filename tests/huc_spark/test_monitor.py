@@ -124,6 +124,7 @@ def test_a_log_without_ids_draws_by_what_its_rows_hold(spark):
     assert source.predictions(span.first, span.last).n < 200
 
 
+@pytest.mark.slow
 def test_the_table_answers_as_a_local_one(spark, folder):
     from huc_spark import SparkTable
 
