@@ -35,7 +35,8 @@ def make_engine(name: str, options: Mapping[str, Any]) -> Engine:
     --------
     >>> make_engine("abacus", {})
     Traceback (most recent call last):
-    huc_monitor.errors.UnknownNameError: `engine` must be an installed engine; got 'abacus'. ...
+    huc_monitor.errors.UnknownNameError: `engine` must be an installed engine; got 'abacus'.
+    Choose from 'local', 'spark'.
     """
     found = {entry.name: entry for entry in entry_points(group=GROUP)}
     if name not in found:
