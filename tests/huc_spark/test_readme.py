@@ -53,5 +53,7 @@ def test_the_calculation_is_that_of_the_code():
     people = {"age": [50, 70], "sex": ["f", "m"]}
     groups = hm.Subgroups.from_reference(people, {"age": [65], "sex": "each"})
     assert huc_spark.shuffle_bytes_per_row(tree, utilities, subgroups=groups, bounds="sharp") == 60
-    assert "(60 bytes, 40 candidates)" in PAGE
+    assert "(60 bytes, 40 candidates; 76 bytes with ids" in PAGE
+    with_ids = huc_spark.shuffle_bytes_per_row(tree, utilities, subgroups=groups)
+    assert with_ids == 76
     assert huc_spark.shuffle_bytes_per_row(TREE, UTILITIES) > 0
