@@ -1,7 +1,7 @@
 from __future__ import annotations
 
-import multiprocessing
 import os
+import subprocess
 import sys
 import threading
 
@@ -52,16 +52,25 @@ def test_no_tasks_give_no_results():
     assert list(run_tasks(lambda: 1, [])) == []
 
 
-def _sum_of_tasks() -> int:
+FORKING = """
+import multiprocessing
+from huc_monitor._threads import run_tasks
+
+def total():
     return sum(run_tasks(lambda k: k, [(k,) for k in range(10)]))
+
+assert total() == 45
+with multiprocessing.get_context("fork").Pool(1) as pool:
+    print(pool.apply_async(total).get(timeout=60))
+"""
 
 
 @pytest.mark.skipif(not hasattr(os, "fork") or sys.platform == "darwin", reason="needs a safe fork")
-@pytest.mark.filterwarnings("ignore:.*multi-threaded.*:DeprecationWarning")
 def test_a_forked_process_starts_threads_of_its_own():
-    assert _sum_of_tasks() == 45
-    with multiprocessing.get_context("fork").Pool(1) as pool:
-        assert pool.apply_async(_sum_of_tasks).get(timeout=60) == 45
+    # In a process of its own: what other tests left running must not be forked.
+    command = [sys.executable, "-W", "ignore", "-c", FORKING]
+    done = subprocess.run(command, capture_output=True, text=True, timeout=120, check=True)
+    assert done.stdout == "45\n"
 
 
 def test_the_number_of_threads_is_the_one_asked_for(monkeypatch):
