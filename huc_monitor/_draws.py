@@ -4,8 +4,8 @@ A multiplier is a function of (seed, row, draw), so any engine can make it where
 every draw and candidate a run leaves its total and its lowest and highest prefix sum; over all
 intervals, the largest absolute sum is the highest prefix of all rows minus the lowest.
 
-Sums are in double precision, those of `huc_monitor.bootstrap` in single: radii of the two agree to
-about six digits, and those of any two ways to cut the same rows to twelve and more.
+Sums are the whole numbers of `huc_monitor.bootstrap`, so that neither the cutting nor the order of
+merging shows in a radius.
 """
 
 from __future__ import annotations
@@ -17,9 +17,8 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import numpy.typing as npt
 
-from huc_monitor._bound import log_share
 from huc_monitor._threads import run_tasks
-from huc_monitor.bootstrap import BootstrapBound, _normal_quantiles, gather_terms
+from huc_monitor.bootstrap import BootstrapBound, _normal_quantiles, gather_terms, shrinking
 
 if TYPE_CHECKING:
     from huc_monitor._program import Floats, Ints
@@ -33,7 +32,7 @@ _BATCH = 1 << 16
 class DrawSummary:
     """Total, lowest and highest prefix of a run: shape (C, blocks, S, 3, lanes)."""
 
-    prefixes: Floats
+    prefixes: Ints
 
     @classmethod
     def of(
@@ -51,7 +50,7 @@ class DrawSummary:
 
         n_blocks = means.size // kernel.LANES
         n_groups, n_slots = len(groups.weights), rows.relevant.size
-        out = np.zeros((n_groups, n_blocks, n_slots, 3, kernel.LANES))
+        out = np.zeros((n_groups, n_blocks, n_slots, 3, kernel.LANES), dtype=np.int64)
         terms = [gather_terms(rows, groups, c, units) for c in range(n_groups)]
 
         def work(block: int) -> None:
@@ -80,11 +79,11 @@ class DrawSummary:
         return DrawSummary(merged)
 
     @property
-    def ranges(self) -> Floats:
+    def ranges(self) -> Ints:
         """Largest absolute interval sum of every candidate and draw, shape (C, S, draws)."""
         found = self.prefixes[..., 2, :] - self.prefixes[..., 1, :]
         n_groups, n_blocks, n_slots, lanes = found.shape
-        by_candidate: Floats = found.transpose(0, 2, 1, 3).reshape(
+        by_candidate: Ints = found.transpose(0, 2, 1, 3).reshape(
             n_groups, n_slots, n_blocks * lanes
         )
         return by_candidate
@@ -104,18 +103,12 @@ class DrawSummary:
 class MergedBootstrapBound(BootstrapBound):
     """Radii of the bootstrap from draws that were summarised elsewhere."""
 
-    def start(self, n: float, n_candidates: int, confidence_level: float) -> None:
-        """Forget earlier draws."""
-        super().start(n, n_candidates, confidence_level)
-        self._worst: Any = self._worst.astype(np.float64)
-
-    def add_ranges(self, mean_squares: Floats, spreads: Floats, ranges: Floats) -> None:
-        """Take one utility's largest interval sums over sqrt(n), of shape (C, S, draws)."""
-        floor = spreads**2 * (log_share(self.n_candidates, self.confidence_level) / self.n)
-        scales = np.sqrt(mean_squares + floor)
-        self._scales.append(scales.ravel())
+    def add_ranges(self, mean_squares: Floats, spreads: Floats, ranges: Ints) -> None:
+        """Take one utility's largest interval sums, of shape (C, S, draws)."""
+        scales = self._scale(mean_squares, spreads)
         if ranges.size:
-            largest = (ranges / scales[..., None]).max(axis=(0, 1))
+            shrink = shrinking(spreads, scales)
+            largest = (ranges * shrink[..., None]).max(axis=(0, 1))
             np.maximum(self._worst, largest, out=self._worst)
 
 

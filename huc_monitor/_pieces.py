@@ -8,7 +8,6 @@ DuckDB do the ordering, `huc_spark` lets Spark; both call the same methods with 
 
 from __future__ import annotations
 
-import math
 from dataclasses import dataclass
 from functools import cached_property
 from typing import TYPE_CHECKING, Any
@@ -26,6 +25,7 @@ from huc_monitor._inputs import (
     check_weights,
 )
 from huc_monitor._summaries import ScanSummary, merge_summaries, sums_within
+from huc_monitor.bootstrap import draw_units
 from huc_monitor.bounds import SharpBound, make_bound, sharp_radius
 from huc_monitor.decomposition import SortedRows, iter_decomposed, relevant_paths
 from huc_monitor.errors import InvalidInputError
@@ -317,7 +317,7 @@ class PieceAudit:
         ordered, groups, ids = self.sorted(utility, rows, facts.scale)
         draws = None
         if self.draws:
-            units = 1.0 / (self.limits[utility] * math.sqrt(facts.total))
+            units = draw_units(self.limits[utility], facts.total)
             means = (facts.draws / facts.total).astype(np.float32)
             draws = DrawSummary.of(ordered, groups, ids, units, seed=self.rng, means=means)
         return RunSummary(ScanSummary.of(ordered, groups), draws)
@@ -384,7 +384,7 @@ class PieceAudit:
         if isinstance(bound, MergedBootstrapBound):
             for run, mean, limit in zip(merged, squares, self.limits, strict=True):
                 assert run.draws is not None  # noqa: S101 - `summarise` made them
-                bound.add_ranges(mean, limit, run.draws.ranges * limit[:, None])
+                bound.add_ranges(mean, limit, run.draws.ranges)
         return bound.radii()
 
 

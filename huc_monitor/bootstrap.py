@@ -89,25 +89,32 @@ class BootstrapBound(Bound):
                 f"got {self.n_draws}."
             )
             raise InvalidInputError(msg)
-        self._gathered: list[tuple[Ints, list[Terms]]] = []
+        self._gathered: list[tuple[Ints, list[tuple[Terms, Floats]]]] = []
         self._scales: list[Floats] = []
-        self._worst = np.zeros(-(-self.n_draws // _lanes()) * _lanes(), dtype=np.float32)
+        self._worst = np.zeros(-(-self.n_draws // _lanes()) * _lanes())
         self._repeats = np.empty(0)
         self._n_rows = 0
 
     def visit(self, rows: SortedRows, groups: Groups, spreads: Floats) -> None:
-        """List the contributions of every candidate of one utility, in units of its scale."""
-        floor = spreads**2 * (log_share(self.n_candidates, self.confidence_level) / self.n)
-        scales = np.sqrt(second_moments(rows, groups) + floor)
-        self._scales.append(scales.ravel())
+        """List the contributions of every candidate of one utility."""
+        scales = self._scale(second_moments(rows, groups), spreads)
+        shrink = shrinking(spreads, scales)
         self._repeats, self._n_rows = groups.repeats, rows.order.size
+        units = draw_units(spreads, self.n)
         parts = run_tasks(
-            lambda c: gather_terms(rows, groups, c, 1.0 / (scales[c] * math.sqrt(self.n))),
+            lambda c: (gather_terms(rows, groups, c, units), shrink[c]),
             [(c,) for c in range(len(groups.weights))],
         )
         self._gathered.append((rows.order, list(parts)))
-        if sum(terms.rows.size for _, parts in self._gathered for terms in parts) > _MOST_TERMS:
+        if sum(terms.rows.size for _, parts in self._gathered for terms, _ in parts) > _MOST_TERMS:
             self._run()
+
+    def _scale(self, mean_squares: Floats, spreads: Floats) -> Floats:
+        """Root mean square of every candidate with a floor, so that rare branches stay honest."""
+        floor = spreads**2 * (log_share(self.n_candidates, self.confidence_level) / self.n)
+        scales: Floats = np.sqrt(mean_squares + floor)
+        self._scales.append(scales.ravel())
+        return scales
 
     def radii(self) -> Floats:
         """Return q times the scale of every candidate."""
@@ -134,8 +141,8 @@ class BootstrapBound(Bound):
             for order, parts in self._gathered:
                 # Clipping never happens; it spares numpy a second buffer.
                 np.take(xi, order, axis=0, out=by_score, mode="clip")
-                for terms in parts:
-                    _kernels.raise_to_ranges(*terms, by_score, worst)
+                for terms, shrink in parts:
+                    _kernels.raise_to_ranges(*terms, shrink, by_score, worst)
             spare.append(room)
 
         if self._gathered:
@@ -173,6 +180,20 @@ def gather_terms(rows: SortedRows, groups: Groups, c: int, units: Floats) -> Ter
     return terms
 
 
+def draw_units(spreads: Floats, n: float) -> Floats:
+    """Return what contributions are multiplied by before they are drawn, branch by branch."""
+    from huc_monitor import _kernels
+
+    return _kernels.DRAW_UNIT / (spreads * math.sqrt(n))
+
+
+def shrinking(spreads: Floats, scales: Floats) -> Floats:
+    """Return what turns sums in those units into numbers of a candidate's scale over sqrt(n)."""
+    from huc_monitor import _kernels
+
+    return spreads / (scales * _kernels.DRAW_UNIT)
+
+
 def draw_multipliers(seed: int, block: int, repeats: Floats, out: Singles) -> None:
     """Write the centred multipliers of one block of 32 draws, shape (n_rows, 32)."""
     from huc_monitor import _kernels
@@ -194,4 +215,6 @@ def _normal_quantiles() -> Singles:
     inverse = NormalDist().inv_cdf
     upper = np.array([inverse(0.5 + (k + 0.5) / size) for k in range(size // 2)])
     upper /= math.sqrt(float(np.mean(upper**2)))
+    # On a grid: sums of many are then exact, in whatever order.
+    upper = np.rint(upper * 2.0**20) / 2.0**20
     return np.concatenate([-upper[::-1], upper]).astype(np.float32)

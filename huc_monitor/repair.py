@@ -216,7 +216,8 @@ def find_repair(
     if current is not None:
         serving = check_predictions(current, tree=tree)
         if serving.n != predictions.n:
-            msg = f"`current` must have a row per row of the base; got {serving.n} for {predictions.n}."
+            counts = f"{serving.n} for {predictions.n}"
+            msg = f"`current` must have a row per row of the base; got {counts}."
             raise InvalidInputError(msg)
     task = _Task(
         base,

@@ -12,6 +12,7 @@ from huc_monitor._kernels.decompose import (
     utility_values,
 )
 from huc_monitor._kernels.multiplier import LANES as DRAW_LANES
+from huc_monitor._kernels.multiplier import UNIT as DRAW_UNIT
 from huc_monitor._kernels.multiplier import (
     centre_multipliers,
     count_terms,
@@ -25,6 +26,7 @@ from huc_monitor._kernels.scan import interval_sums, scan_group, square_sums
 
 __all__ = [
     "DRAW_LANES",
+    "DRAW_UNIT",
     "centre_multipliers",
     "count_terms",
     "decompose_rows",

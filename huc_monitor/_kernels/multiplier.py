@@ -9,11 +9,17 @@ from __future__ import annotations
 import numpy as np
 from llvmlite import ir
 from numba import njit, types
+from numba.core import cgutils
 from numba.extending import intrinsic
 
 from huc_monitor._kernels._compile import entry, loop
 
 LANES = 32
+# Sums are whole numbers of 1/UNIT of a statistic whose standard deviation is at most one: exact, so
+# that they depend on no order and parts of the rows can be added up anywhere; and far from the end
+# of 32 bits, which is at 128.
+UNIT = 2.0**24
+_I32 = ir.IntType(32)
 _WORDS = LANES // 4
 _GAMMA = np.uint64(0x9E3779B97F4A7C15)
 _MIX_1 = np.uint64(0xBF58476D1CE4E5B9)
@@ -127,7 +133,7 @@ def gather_terms(scores, labels, values, positions, paths, units, ptr, rows, ter
 
 @intrinsic
 def _prefix_range(typing, rows, terms, closes, xi, first, stop, out):  # noqa: ARG001
-    """Write the highest minus the lowest prefix sum of terms[e] * xi[rows[e]], lane by lane.
+    """Write the highest minus the lowest prefix sum of terms[e] * xi[rows[e]], rounded, by lane.
 
     Written in LLVM's own instructions because all lanes of the three running values then stay in
     vector registers from the first term to the last; numba's array loops would store and reload
@@ -150,8 +156,11 @@ def _prefix_range(typing, rows, terms, closes, xi, first, stop, out):  # noqa: A
 def _emit_prefix_range(builder, arrays, first, stop):
     """Emit the loop: total += term * x, then low and high wherever a tie block closes."""
     rows, terms, closes, xi, out = arrays
-    lanes = ir.VectorType(ir.FloatType(), LANES)
+    lanes, wholes = (ir.VectorType(kind, LANES) for kind in (ir.FloatType(), _I32))
     index, zero = first.type, ir.Constant(lanes, [0.0] * LANES)
+    nearest = cgutils.get_or_insert_function(
+        builder.module, ir.FunctionType(lanes, [lanes]), f"llvm.rint.v{LANES}f32"
+    )
     before = builder.block
     head, body, close, latch, done = map(
         builder.append_basic_block, ("head", "body", "close", "latch", "done")
@@ -161,9 +170,9 @@ def _emit_prefix_range(builder, arrays, first, stop):
     builder.position_at_end(head)
     e = builder.phi(index)
     e.add_incoming(first, before)
-    total, low, high = (builder.phi(lanes) for _ in range(3))
+    total, low, high = (builder.phi(wholes) for _ in range(3))
     for value in (total, low, high):
-        value.add_incoming(zero, before)
+        value.add_incoming(ir.Constant(wholes, [0] * LANES), before)
     builder.cbranch(builder.icmp_signed("<", e, stop), body, done)
 
     builder.position_at_end(body)
@@ -172,18 +181,19 @@ def _emit_prefix_range(builder, arrays, first, stop):
     x = builder.load(builder.bitcast(place, lanes.as_pointer()), align=4)
     one = builder.insert_element(zero, builder.load(builder.gep(terms, [e])), _lane(0))
     term = builder.shuffle_vector(one, zero, ir.Constant(ir.VectorType(_I32, LANES), [0] * LANES))
-    raised = builder.fadd(total, builder.fmul(term, x))
+    product = builder.call(nearest, [builder.fmul(term, x)])
+    raised = builder.add(total, builder.fptosi(product, wholes))
     flag = builder.load(builder.gep(closes, [e]))
     builder.cbranch(builder.icmp_unsigned("!=", flag, ir.Constant(flag.type, 0)), close, latch)
 
     builder.position_at_end(close)
-    lower = builder.select(builder.fcmp_ordered("<", raised, low), raised, low)
-    higher = builder.select(builder.fcmp_ordered(">", raised, high), raised, high)
+    lower = builder.select(builder.icmp_signed("<", raised, low), raised, low)
+    higher = builder.select(builder.icmp_signed(">", raised, high), raised, high)
     builder.branch(latch)
 
     builder.position_at_end(latch)
     for value, closed in ((low, lower), (high, higher)):
-        kept = builder.phi(lanes)
+        kept = builder.phi(wholes)
         kept.add_incoming(value, body)
         kept.add_incoming(closed, close)
         value.add_incoming(kept, latch)
@@ -192,10 +202,7 @@ def _emit_prefix_range(builder, arrays, first, stop):
     builder.branch(head)
 
     builder.position_at_end(done)
-    builder.store(builder.fsub(high, low), builder.bitcast(out, lanes.as_pointer()), align=4)
-
-
-_I32 = ir.IntType(32)
+    builder.store(builder.sub(high, low), builder.bitcast(out, wholes.as_pointer()), align=4)
 
 
 def _lane(number):
@@ -203,13 +210,13 @@ def _lane(number):
 
 
 @entry
-def raise_to_ranges(ptr, rows, terms, closes, xi, worst):
-    """Raise worst[lane] to the largest absolute interval sum of any listed branch.
+def raise_to_ranges(ptr, rows, terms, closes, shrink, xi, worst):
+    """Raise worst[lane] to the largest absolute interval sum, times shrink, of any listed branch.
 
     Over all intervals that is the highest prefix sum minus the lowest, the empty prefix included.
     """
-    width = np.empty(LANES, dtype=np.float32)
+    width = np.empty(LANES, dtype=np.int32)
     for j in range(ptr.shape[0] - 1):
         _prefix_range(rows, terms, closes, xi, ptr[j], ptr[j + 1], width)
         for b in range(LANES):
-            worst[b] = max(worst[b], width[b])
+            worst[b] = max(worst[b], width[b] * shrink[j])

@@ -10,10 +10,11 @@ from __future__ import annotations
 import numpy as np
 from numba import njit
 
-from huc_monitor._kernels.multiplier import _GAMMA, _WORDS, LANES, _mix
+from huc_monitor._kernels.multiplier import _GAMMA, _WORDS, LANES, UNIT, _mix
 
 __all__ = [
     "LANES",
+    "UNIT",
     "add_multipliers",
     "centre_by_means",
     "draw_by_id",
@@ -142,20 +143,20 @@ def centre_by_means(repeats, means, xi):
 def draw_extremes(ptr, rows, terms, closes, xi, out):
     """Write every branch's total, lowest and highest prefix sum, lane by lane: out[j, 0..2].
 
-    In double precision: the order in which runs are joined then shows nowhere.
+    The same whole numbers as in `multiplier.raise_to_ranges`.
     """
-    total = np.empty(LANES)
-    low = np.empty(LANES)
-    high = np.empty(LANES)
+    total = np.empty(LANES, dtype=np.int64)
+    low = np.empty(LANES, dtype=np.int64)
+    high = np.empty(LANES, dtype=np.int64)
     for j in range(ptr.shape[0] - 1):
-        total[:] = 0.0
-        low[:] = 0.0
-        high[:] = 0.0
+        total[:] = 0
+        low[:] = 0
+        high[:] = 0
         for e in range(ptr[j], ptr[j + 1]):
-            term = np.float64(terms[e])
+            term = terms[e]
             row = xi[rows[e]]
             for b in range(LANES):
-                total[b] += term * row[b]
+                total[b] += np.int64(np.rint(np.float32(term * row[b])))
             if closes[e]:
                 for b in range(LANES):
                     low[b] = min(low[b], total[b])

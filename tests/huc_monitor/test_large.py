@@ -57,7 +57,7 @@ def test_a_window_from_disk_gives_the_audit_in_memory(bounds, distinct):
     expected = hm.audit(p, labels, features=frame, bounds=bounds, **options)
     # The local bootstrap adds in single precision.
     tolerance = (
-        {"rtol": 1e-5, "atol": 1e-6} if bounds == "bootstrap" else {"rtol": 0, "atol": 1e-14}
+        {"rtol": 0, "atol": 1e-12} if bounds == "bootstrap" else {"rtol": 0, "atol": 1e-14}
     )
     pd.testing.assert_frame_equal(found.to_frame(), expected.to_frame(), **tolerance)
     np.testing.assert_array_equal(found.candidates.moment, expected.candidates.moment)
@@ -74,7 +74,7 @@ def test_weights_and_zero_probabilities_are_those_of_the_audit_in_memory():
     expected = hm.audit(p, labels, features=frame, weights=weights, **options)
     assert found.interiorized
     assert expected.interiorized
-    pd.testing.assert_frame_equal(found.to_frame(), expected.to_frame(), rtol=1e-5, atol=1e-6)
+    pd.testing.assert_frame_equal(found.to_frame(), expected.to_frame(), rtol=0, atol=1e-12)
 
 
 def test_nothing_is_left_on_disk(tmp_path):

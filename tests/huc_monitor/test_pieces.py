@@ -20,7 +20,7 @@ from huc_monitor.errors import InvalidInputError
 from huc_monitor.intervals import Groups
 
 # What single precision in the local bootstrap leaves.
-SINGLE = {"rtol": 1e-5, "atol": 1e-6}
+SINGLE = {"rtol": 0, "atol": 1e-12}
 DOUBLE = {"rtol": 0, "atol": 1e-14}
 
 

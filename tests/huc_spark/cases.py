@@ -15,7 +15,7 @@ UTILITIES = [
     hm.Payoff("pay", {"a": -1, "b": 1, "c": 0.5, "d": 0.25}),
     hm.LevelCorrectness(level=1),
 ]
-SINGLE = {"rtol": 1e-5, "atol": 1e-6}
+SINGLE = {"rtol": 0, "atol": 1e-12}
 DOUBLE = {"rtol": 0, "atol": 1e-12}
 
 
