@@ -94,8 +94,7 @@ def audit_pieces(
 
     Notes
     -----
-    Bounds "theorem" and "sharp" equal those of `audit` to the last bits; those of "bootstrap" to
-    about six digits, since `audit` adds draws in single precision.
+    Moments, intervals and bounds equal those of `audit` to the last bits.
 
     Examples
     --------

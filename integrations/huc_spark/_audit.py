@@ -81,8 +81,8 @@ def audit(
 
     Notes
     -----
-    Bounds "theorem" and "sharp" equal those of the local audit to the last bits; those of
-    "bootstrap" to about six digits, since the local one adds draws in single precision.
+    Bounds equal those of the local audit to the last bits; those of "bootstrap" where `row_id`
+    counts the rows as the local audit does, from 0.
     """
     check = PieceAudit.of(
         tree=tree,

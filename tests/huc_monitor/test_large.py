@@ -55,11 +55,7 @@ def test_a_window_from_disk_gives_the_audit_in_memory(bounds, distinct):
     # Runs of a thousand rows: the least that the limit can ask for.
     found = audit_pieces(reader(p, labels, frame), bounds=bounds, memory_limit="1MB", **options)
     expected = hm.audit(p, labels, features=frame, bounds=bounds, **options)
-    # The local bootstrap adds in single precision.
-    tolerance = (
-        {"rtol": 0, "atol": 1e-12} if bounds == "bootstrap" else {"rtol": 0, "atol": 1e-14}
-    )
-    pd.testing.assert_frame_equal(found.to_frame(), expected.to_frame(), **tolerance)
+    pd.testing.assert_frame_equal(found.to_frame(), expected.to_frame(), rtol=0, atol=1e-14)
     np.testing.assert_array_equal(found.candidates.moment, expected.candidates.moment)
     pd.testing.assert_frame_equal(found.uc_frame(), expected.uc_frame(), rtol=0, atol=0)
 

@@ -19,9 +19,7 @@ from huc_monitor.decomposition import sort_rows
 from huc_monitor.errors import InvalidInputError
 from huc_monitor.intervals import Groups
 
-# What single precision in the local bootstrap leaves.
-SINGLE = {"rtol": 0, "atol": 1e-12}
-DOUBLE = {"rtol": 0, "atol": 1e-14}
+SAME = {"rtol": 0, "atol": 1e-14}
 
 
 def case(seed, *, larger=False):
@@ -100,10 +98,10 @@ def test_any_cut_of_any_rows_gives_the_audit_in_memory(seed, bounds):
     found = in_pieces(PieceAudit.of(**options), rows, rng, int(rng.integers(2, 40)))
     p, labels, frame, weights = rows
     expected = hm.audit(p, labels, features=frame, weights=weights, **options)
-    assert_same(found, expected, SINGLE if bounds == "bootstrap" else DOUBLE)
+    assert_same(found, expected, SAME)
 
 
-def test_bootstrap_radii_of_two_cuts_agree_beyond_single_precision():
+def test_bootstrap_radii_of_two_cuts_agree():
     rng, what, rows = case(3, larger=True)
     options = {**what, "bounds": "bootstrap", "confidence_level": 0.9, "n_draws": 64, "rng": 1}
     audit = PieceAudit.of(**options)

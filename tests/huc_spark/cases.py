@@ -15,8 +15,7 @@ UTILITIES = [
     hm.Payoff("pay", {"a": -1, "b": 1, "c": 0.5, "d": 0.25}),
     hm.LevelCorrectness(level=1),
 ]
-SINGLE = {"rtol": 0, "atol": 1e-12}
-DOUBLE = {"rtol": 0, "atol": 1e-12}
+SAME = {"rtol": 0, "atol": 1e-12}
 
 
 @dataclass(frozen=True)
@@ -89,13 +88,12 @@ def window(seed: int, *, n: int | None = None, skewed=False, ties=True) -> Windo
 
 
 def assert_same(found, expected) -> None:
-    """Equal to 1e-12; radii of the bootstrap to what single precision leaves of the local one."""
-    tolerance = SINGLE if expected.method == "bootstrap" else DOUBLE
-    pd.testing.assert_frame_equal(found.to_frame(), expected.to_frame(), **tolerance)
+    """Equal to 1e-12, radii of the bootstrap included."""
+    pd.testing.assert_frame_equal(found.to_frame(), expected.to_frame(), **SAME)
     moments = ["moment", "interval_low", "interval_high", "n_in_interval", "on_uc_interval"]
     one, other = found.to_frame()[moments], expected.to_frame()[moments]
-    pd.testing.assert_frame_equal(one, other, **DOUBLE)
-    pd.testing.assert_frame_equal(found.uc_frame(), expected.uc_frame(), **DOUBLE)
+    pd.testing.assert_frame_equal(one, other, **SAME)
+    pd.testing.assert_frame_equal(found.uc_frame(), expected.uc_frame(), **SAME)
     for name in ("interiorized", "method", "confidence_level", "n_draws"):
         assert getattr(found, name) == getattr(expected, name)
     assert abs(found.n - expected.n) <= 1e-12 * expected.n
