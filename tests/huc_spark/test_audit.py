@@ -6,7 +6,7 @@ import huc_spark
 import numpy as np
 import pandas as pd
 import pytest
-from cases import DOUBLE, TREE, UTILITIES, assert_same, window
+from cases import SAME, TREE, UTILITIES, assert_same, window
 from sessions import shuffled_bytes
 
 import huc_monitor as hm
@@ -28,7 +28,7 @@ def test_the_number_of_partitions_and_their_order_change_nothing(spark):
     many = rows.spark(shuffled, n_partitions=64)
     np.testing.assert_array_equal(one.candidates.moment, many.candidates.moment)
     np.testing.assert_array_equal(one.radii, many.radii)
-    pd.testing.assert_frame_equal(one.to_frame(), many.to_frame(), **DOUBLE)
+    pd.testing.assert_frame_equal(one.to_frame(), many.to_frame(), **SAME)
 
 
 def test_an_array_column_in_another_order_and_codes_as_labels_do_as_well(spark):

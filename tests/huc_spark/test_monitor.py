@@ -7,7 +7,7 @@ import sys
 import numpy as np
 import pandas as pd
 import pytest
-from cases import DOUBLE, TREE
+from cases import SAME, TREE
 
 import huc_monitor as hm
 from huc_monitor.config import load_config
@@ -90,7 +90,7 @@ def test_larger_windows_are_audited_on_the_cluster_with_the_same_answer(folder, 
     found = check(folder, "spark", *tables, more="large: {rows: 400}\nspark: {partitions: 5}\n")
     for one, other in zip(local, found, strict=True):
         columns = pd.DataFrame(one.audit["candidates"]), pd.DataFrame(other.audit["candidates"])
-        pd.testing.assert_frame_equal(*columns, **DOUBLE)
+        pd.testing.assert_frame_equal(*columns, **SAME)
         assert (one.n_predictions, one.n_labelled) == (other.n_predictions, other.n_labelled)
         assert one.latest_label == other.latest_label
         assert one.levels == other.levels
