@@ -83,7 +83,7 @@ def scaling_class(kind: Any) -> type[Scaling]:
     return found
 
 
-def affordable_scaling(n_rows: int, n_leaves: int) -> str:
+def affordable_scaling(n_rows: float, n_leaves: int) -> str:
     """Name the richest scaling with at least ten rows for each of its parameters.
 
     Its penalty takes back what the rows do not support, and on the paper's data sets richer maps
@@ -102,7 +102,10 @@ def affordable_scaling(n_rows: int, n_leaves: int) -> str:
 def fit_scaling(kind: Any, probabilities: Any, labels: Any, **options: Any) -> Scaling:
     """Fit the scaling of that name; "auto" is the richest one that the rows afford."""
     if isinstance(kind, str) and kind == AUTO:
-        kind = affordable_scaling(*np.shape(probabilities))
+        n_rows, n_leaves = np.shape(probabilities)
+        weights = options.get("weights")
+        # A row that stands for two counts twice, as it does everywhere else.
+        kind = affordable_scaling(n_rows if weights is None else np.sum(weights), n_leaves)
     return scaling_class(kind)().fit(probabilities, labels, **options)
 
 

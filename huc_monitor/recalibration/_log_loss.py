@@ -239,9 +239,10 @@ def choose_strength(logit_map: LogitMap, sample: Sample, held_out: Sample | None
         share = held_out.share
         rows = _losses(logit_map, sample, held_out, strengths)
     else:
+        sample = sample.take(sample.share > 0)
         share = sample.share
         rows = np.empty((strengths.size, share.size))
-        folds = _folds(sample.labels)
+        folds = _folds(sample)
         for fold in range(_N_FOLDS):
             inside = folds == fold
             if inside.all() or not inside.any():
@@ -273,9 +274,12 @@ def _losses(logit_map: LogitMap, sample: Sample, held_out: Sample, strengths: Fl
     return losses
 
 
-def _folds(labels: Ints) -> Ints:
-    """Folds that share every class evenly, and do not depend on a seed."""
-    order = np.argsort(labels, kind="stable")
-    folds = np.empty(labels.size, dtype=np.int64)
-    folds[order] = np.arange(labels.size) % _N_FOLDS
-    return folds
+def _folds(sample: Sample) -> Ints:
+    """Folds that share every class evenly, without a seed.
+
+    Equal rows are in one fold, so that a row of weight 2 counts like two rows here as well, and
+    the order of rows does not matter.
+    """
+    rows = np.column_stack([sample.labels, sample.logs])
+    _, rank = np.unique(rows, axis=0, return_inverse=True)
+    return np.asarray(rank.ravel() % _N_FOLDS, dtype=np.int64)

@@ -14,7 +14,11 @@ from scipy.special import softmax
 
 import huc_monitor as hm
 from huc_monitor.recalibration import _log_loss as fitting
-from huc_monitor.recalibration._contract import affordable_scaling, scaling_from_dict
+from huc_monitor.recalibration._contract import (
+    affordable_scaling,
+    fit_scaling,
+    scaling_from_dict,
+)
 from huc_monitor.recalibration._scalings import (
     DirichletScaling,
     TemperatureScaling,
@@ -236,7 +240,7 @@ def test_json_gives_the_same_bits_in_a_new_process(fitted, kind, tmp_path):
     np.save(tmp_path / "p.npy", p)
     code = (
         "import json, sys, numpy as np\n"
-        "from huc_monitor.recalibration._contract import affordable_scaling, scaling_from_dict\n"
+        "from huc_monitor.recalibration._contract import scaling_from_dict\n"
         "folder = sys.argv[1]\n"
         "data = json.load(open(folder + '/scaling.json'))\n"
         "p = np.load(folder + '/p.npy')\n"
@@ -372,3 +376,16 @@ def test_an_unknown_scaling_is_refused_with_the_choices():
         hm.HUCBoost(
             tree=hm.LabelTree.flat(["a", "b"]), utilities=[hm.TopK(1)], initial="platt"
         ).fit([[0.4, 0.6]] * 4, list("abab"))
+
+
+@pytest.mark.parametrize("kind", ["temperature", "vector", "dirichlet", "auto"])
+@pytest.mark.parametrize("n", [15, 60])
+def test_folds_choose_the_same_strength_for_weights_as_for_repeated_rows(kind, n):
+    rng = np.random.default_rng(n)
+    p, labels = draw(n, 3, seed=n)
+    times = rng.integers(0, 5, n)
+    tree = hm.LabelTree.flat(["a", "b", "c"])
+    one = fit_scaling(kind, p, labels, tree=tree, weights=times.astype(float))
+    other = fit_scaling(kind, p.repeat(times, axis=0), labels.repeat(times), tree=tree)
+    assert one.kind == other.kind
+    np.testing.assert_allclose(one.predict_proba(p), other.predict_proba(p), rtol=0, atol=1e-7)
