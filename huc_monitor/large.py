@@ -20,6 +20,7 @@ import numpy as np
 
 from huc_monitor._packing import Packing
 from huc_monitor._pieces import PieceAudit, merge_runs
+from huc_monitor._threads import n_threads
 from huc_monitor._times import to_utc
 from huc_monitor.errors import InvalidInputError
 from huc_monitor.sources import SampledTable, Streaming, Table, TableSource
@@ -43,9 +44,10 @@ __all__ = ["LargeSource", "Rows", "audit_pieces", "bytes_of"]
 
 _UNITS = {"": 1, "K": 10**3, "M": 10**6, "G": 10**9, "T": 10**12}
 # Of the limit: for DuckDB, and for a run of rows with what is made of it. The rest is slack.
-_DUCKDB_SHARE = 0.4
-_RUN_SHARE = 0.2
+_DUCKDB_SHARE = 0.5
+_RUN_SHARE = 0.15
 _LEAST_DUCKDB = 32 * 10**6
+_ROOM_FOR_THREADS = 256 * 10**6
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -271,6 +273,8 @@ def _open(folder: Path, limit: int) -> duckdb.DuckDBPyConnection:
         "memory_limit": f"{limit}B",
         "temp_directory": str(folder / "spill"),
         "preserve_insertion_order": "false",
+        # Every thread asks for buffers of its own, and a small limit has no room for two.
+        "threads": 1 if limit < _ROOM_FOR_THREADS else n_threads(),
     }
     connection = duckdb.connect(str(folder / "rows.duckdb"), config=settings)
     connection.execute("SET enable_progress_bar = false")
