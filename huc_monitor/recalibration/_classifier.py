@@ -22,7 +22,7 @@ from huc_monitor.utilities import LevelCorrectness
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
-    from huc_monitor._program import Floats
+    from huc_monitor._program import Floats, Ints
     from huc_monitor.utilities import Utility
 
 __all__ = ["HUCCalibratedClassifier"]
@@ -231,8 +231,14 @@ class HUCCalibratedClassifier(ClassifierMixin, MetaEstimatorMixin, BaseEstimator
         if isinstance(self.recalibrator_, Scaling):
             self.recalibrator_.fit(probabilities, labels, tree=self.tree_, weights=weights)
         else:
+            features, groups = self._features(X), self._subgroups(X)
+            memberships = [] if groups is None else groups.weights(features, len(labels))
+            first, times = _merged(probabilities, labels, memberships, weights)
             self.recalibrator_.fit(
-                probabilities, labels, features=self._features(X), weights=weights
+                probabilities[first],
+                labels[first],
+                features=None if features is None else features.iloc[first],
+                weights=times,
             )
 
     def _subgroups(self, X: Any) -> Subgroups | None:  # noqa: N803
@@ -251,6 +257,23 @@ class HUCCalibratedClassifier(ClassifierMixin, MetaEstimatorMixin, BaseEstimator
             )
             raise InvalidInputError(msg)
         return X
+
+
+def _merged(
+    probabilities: Floats, labels: Any, memberships: Sequence[Any], weights: Any
+) -> tuple[Ints, Floats]:
+    """First of every set of equal rows, in an order that only their content decides; and counts.
+
+    Boosting then cannot tell a row of weight 2 from two rows, nor one order from another, although
+    its bootstrap draws a multiplier per row.
+    """
+    codes = np.unique(labels, return_inverse=True)[1]
+    content = np.column_stack([codes, probabilities, *memberships])
+    times = np.ones(len(labels)) if weights is None else np.asarray(weights, dtype=np.float64)
+    counted = np.flatnonzero(times > 0)
+    _, first, place = np.unique(content[counted], axis=0, return_index=True, return_inverse=True)
+    total: Floats = np.bincount(place.ravel(), weights=times[counted]).astype(np.float64)
+    return counted[first].astype(np.int64), total
 
 
 def _is_fitted(estimator: Any) -> bool:

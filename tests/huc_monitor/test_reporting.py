@@ -414,7 +414,8 @@ def test_pictures_are_saved_as_svg_and_png(tmp_path):
 
 def test_names_with_dollar_signs_are_not_read_as_formulas(tmp_path):
     tree, records = story(("$\\frac{1}{0", "$$"))
-    save_picture(draw_pictures(records, tree=tree)["icicle"], tmp_path / "icicle.png")
+    png = save_picture(draw_pictures(records, tree=tree)["icicle"], tmp_path / "icicle.png")
+    assert png.read_bytes()[:8] == b"\x89PNG\r\n\x1a\n"
 
 
 def test_png_without_matplotlib_says_what_to_install(tmp_path, monkeypatch):
