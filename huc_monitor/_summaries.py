@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from huc_monitor._threads import run_tasks
-from huc_monitor.intervals import UtilityScan, group_rows
+from huc_monitor.intervals import UtilityScan, add_squares, group_rows
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -192,14 +192,15 @@ def _summarise(
     rows: SortedRows, groups: Groups, c: int, sums: Ints, places: Floats, squares: Ints
 ) -> float:
     """Fill one subgroup's part of a summary; return its number of rows."""
-    from huc_monitor import _kernels
-    from huc_monitor._kernels import summary as kernel
+    from huc_monitor._kernels import scan
 
     mine = group_rows(rows, groups, c)
-    state = np.empty((sums.shape[0], kernel.WIDTH), dtype=np.int64)
-    kernel.summarise_group(rows.scores, rows.labels, mine.values, mine.positions, rows.paths, state)
-    sums[:] = state[:, [kernel.TOTAL, kernel.LOW, kernel.HIGH, kernel.BEST]]
-    at = state[:, [kernel.LOW_AT, kernel.HIGH_AT, kernel.BEST_FROM, kernel.BEST_TO]]
+    state = scan.scan_rows(
+        rows.scores, rows.labels, mine.values, mine.positions, rows.paths, len(sums)
+    )
+    sums[:] = state[:, [scan.SUM, scan.LOW, scan.HIGH, scan.SIZE]]
+    sums[:, _BEST] *= state[:, scan.SIGN]
+    at = state[:, [scan.LOW_AT, scan.HIGH_AT, scan.BEST_FROM, scan.BEST_TO]]
     scores = rows.scores
     reached = np.where(at < 0, -np.inf, scores[np.maximum(at, 0)])
     end = np.where(at < 0, 0, np.searchsorted(scores, reached, side="right"))
@@ -212,16 +213,7 @@ def _summarise(
     places[:, _HIGH_AT : _HIGH_N + 1] = np.stack([reached, following, count], axis=-1)[:, 1]
     places[:, _FROM_NEXT], places[:, _FROM_N] = following[:, 2], count[:, 2]
     places[:, _TO_AT], places[:, _TO_N] = reached[:, 3], count[:, 3]
-    _kernels.square_sums(
-        rows.order,
-        rows.labels,
-        mine.values,
-        mine.positions,
-        groups.repeats,
-        rows.paths,
-        rows.scale,
-        squares,
-    )
+    add_squares(rows, groups, mine, squares)
     return float(before[-1])
 
 

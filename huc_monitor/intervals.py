@@ -163,22 +163,26 @@ def second_moments(rows: SortedRows, groups: Groups) -> Floats:
     sums = np.zeros((len(groups.weights), rows.relevant.size), dtype=np.int64)
 
     def work(c: int) -> None:
-        from huc_monitor import _kernels
-
-        mine = group_rows(rows, groups, c)
-        _kernels.square_sums(
-            rows.order,
-            rows.labels,
-            mine.values,
-            mine.positions,
-            groups.repeats,
-            rows.paths,
-            rows.scale,
-            sums[c],
-        )
+        add_squares(rows, groups, group_rows(rows, groups, c), sums[c])
 
     list(run_tasks(work, [(c,) for c in range(len(sums))], parallel=_is_large(rows)))
     return sums / (0.5 * rows.scale * groups.total)
+
+
+def add_squares(rows: SortedRows, groups: Groups, mine: GroupRows, sums: Ints) -> None:
+    """Add up every branch's squared contributions within a subgroup, in units of 2 / scale."""
+    from huc_monitor import _kernels
+
+    _kernels.square_sums(
+        rows.order,
+        rows.labels,
+        mine.values,
+        mine.positions,
+        groups.repeats,
+        rows.paths,
+        rows.scale,
+        sums,
+    )
 
 
 def _is_large(rows: SortedRows) -> bool:

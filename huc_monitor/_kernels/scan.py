@@ -12,7 +12,8 @@ from numba import njit
 
 from huc_monitor._kernels._compile import loop
 
-# One row of state per branch. AT fields name a tie block by the position of its first row.
+# One row of state per branch. AT fields name a tie block by the position of its first row, -1 for
+# the place before all rows.
 SUM, PENDING, PENDING_AT, LOW, HIGH, SIZE, LOW_AT, HIGH_AT, SIGN, BEST_FROM, BEST_TO = range(11)
 STATE_WIDTH = 12
 
@@ -72,24 +73,23 @@ def _block_end(scores, at):
     return hi
 
 
-def scan_group(scores, labels, values, positions, paths, best, span):
-    """Largest absolute interval sum of one subgroup, for every relevant branch and for UC.
+def scan_rows(scores, labels, values, positions, paths, n_slots):
+    """Scan one subgroup's rows; return what is left of every branch, one row of state each.
 
     Slot j < S is the j-th relevant branch; slot S is the sum over branches, the utility residual.
-    best[j] is the signed sum, span[j] its half-open range of sorted rows.
     """
-    state = np.zeros((best.shape[0], STATE_WIDTH), dtype=np.int64)
-    _scan_group(scores, labels, values, positions, paths, state, best, span)
+    state = np.zeros((n_slots, STATE_WIDTH), dtype=np.int64)
+    _scan_rows(scores, labels, values, positions, paths, state)
+    return state
 
 
 @loop
-def _scan_group(scores, labels, values, positions, paths, state, best, span):
-    n_slots = best.shape[0]
+def _scan_rows(scores, labels, values, positions, paths, state):
     # Before the first block: an empty pending block just ahead of the rows.
     state[:, PENDING_AT] = -1
     state[:, LOW_AT] = -1
     state[:, HIGH_AT] = -1
-    last = np.uintp(n_slots - 1)
+    last = np.uintp(state.shape[0] - 1)
     block = 0
     for m in range(positions.shape[0]):
         i = positions[m]
@@ -103,8 +103,22 @@ def _scan_group(scores, labels, values, positions, paths, state, best, span):
             residual += value
             _add(state, np.uintp(paths.slot[first + d]), block, value)
         _add(state, last, block, residual)
-    for j in range(n_slots):
+    for j in range(state.shape[0]):
         _commit(state, np.uintp(j))
+
+
+def scan_group(scores, labels, values, positions, paths, best, span):
+    """Largest absolute interval sum of one subgroup, for every slot of `scan_rows`.
+
+    best[j] is the signed sum, span[j] its half-open range of sorted rows.
+    """
+    state = scan_rows(scores, labels, values, positions, paths, best.shape[0])
+    _write_best(scores, state, best, span)
+
+
+@loop
+def _write_best(scores, state, best, span):
+    for j in range(best.shape[0]):
         best[j] = state[j, SIGN] * state[j, SIZE]
         if best[j] != 0:
             start = state[j, BEST_FROM]
