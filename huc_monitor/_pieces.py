@@ -157,11 +157,11 @@ class PieceAudit:
         *,
         tree: LabelTree,
         utilities: Any,
-        subgroups: Subgroups | None,
-        bounds: str | None,
-        confidence_level: float,
-        n_draws: int,
-        rng: Any,
+        subgroups: Subgroups | None = None,
+        bounds: str | None = "bootstrap",
+        confidence_level: float = 0.95,
+        n_draws: int = 1000,
+        rng: Any = 0,
         mix_each: bool = False,
     ) -> PieceAudit:
         """Check what `audit` checks before it looks at rows."""

@@ -23,7 +23,8 @@ from huc_monitor._pieces import PieceAudit, merge_runs
 from huc_monitor._threads import n_threads
 from huc_monitor._times import to_utc
 from huc_monitor.errors import InvalidInputError
-from huc_monitor.sources import SampledTable, Streaming, Table, TableSource
+from huc_monitor.sources import RowCounts, SampledTable, Streaming, Table, TableSource
+from huc_monitor.sources._labels import latest_labels
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Sequence
@@ -72,7 +73,6 @@ def audit_pieces(
     rng: Any = 0,
     memory_limit: str | int = "1GB",
     folder: str | Path | None = None,
-    mix_each: bool = False,
 ) -> AuditResult:
     """Measure how far predicted utility is from realised utility, in a window larger than memory.
 
@@ -91,8 +91,6 @@ def audit_pieces(
     folder : path, optional
         Where rows are kept meanwhile, some 10 bytes and 8 per level of the tree for each row and
         utility; the system's temporary folder when left out.
-    mix_each : bool, default False
-        Mix only rows that have a zero probability with the uniform distribution, not all of them.
 
     Notes
     -----
@@ -117,8 +115,16 @@ def audit_pieces(
         confidence_level=confidence_level,
         n_draws=n_draws,
         rng=rng,
-        mix_each=mix_each,
     )
+    return _audit_pieces(audit, read, memory_limit, folder)
+
+
+def _audit_pieces(
+    audit: PieceAudit,
+    read: Callable[[], Iterable[Rows]],
+    memory_limit: str | int,
+    folder: str | Path | None = None,
+) -> AuditResult:
     limit = bytes_of(memory_limit)
     facts = functools.reduce(
         operator.add, (audit.facts(piece) for piece in _checked(audit, read)), audit.no_facts
@@ -287,8 +293,8 @@ class LargeSource(TableSource):
 
     A window of at most `most_rows` labelled rows is read as by `TableSource`. Of a larger one,
     `labelled` returns a sample of about that many rows, the same each time and chosen without
-    regard to labels, and `audit` audits all rows without holding them. Where labels are in a table
-    of their own, counting them still holds the ids of a window.
+    regard to labels, and `audit` audits all rows without holding them. Labels in a table of their
+    own are looked up for some rows at a time.
 
     Parameters
     ----------
@@ -306,6 +312,21 @@ class LargeSource(TableSource):
         if self.most_rows < 1:
             msg = f"`most_rows` must be at least 1; got {self.most_rows!r}."
             raise InvalidInputError(msg)
+
+    def counts(self, start: datetime, end: datetime, *, as_of: datetime | None = None) -> RowCounts:
+        """Count predictions and labels, some ids at a time."""
+        if self.labels is None:
+            return TableSource.counts(self, start, end, as_of=as_of)
+        first, last = to_utc(start, argument="start"), to_utc(end, argument="end")
+        known = None if as_of is None else to_utc(as_of, argument="as_of")
+        name, n, n_labelled, latest = str(self.columns.id), 0, 0, None
+        for chunk in self.log.scan({name: "any"}, self.time, first, last):
+            ids = chunk.frame[name]
+            found = latest_labels(self.labels, ids, known)
+            n += len(ids)
+            n_labelled += int((found.find(ids) >= 0).sum())
+            latest = max(filter(None, (latest, found.latest)), default=None)
+        return RowCounts(n, n_labelled, latest)
 
     def labelled(
         self, start: datetime, end: datetime, *, as_of: datetime | None = None
@@ -349,14 +370,7 @@ class LargeSource(TableSource):
         rng: int = 0,
     ) -> AuditResult:
         """Audit all usable labelled rows of a range, as a monitor does that can hold them."""
-
-        def read() -> Iterator[Rows]:
-            stream = Streaming(self, start, end, as_of, None, with_labels=True)
-            for probabilities, labels, features in stream.pieces():
-                yield Rows(probabilities, labels, features)
-
-        return audit_pieces(
-            read,
+        check = PieceAudit.of(
             tree=self.tree,
             utilities=utilities,
             subgroups=subgroups,
@@ -364,18 +378,30 @@ class LargeSource(TableSource):
             confidence_level=confidence_level,
             n_draws=n_draws,
             rng=rng,
-            memory_limit=self.memory_limit,
             mix_each=True,
         )
+        return self._audit(check, start, end, as_of)
+
+    def _audit(
+        self, check: PieceAudit, start: datetime, end: datetime, as_of: datetime | None
+    ) -> AuditResult:
+        def read() -> Iterator[Rows]:
+            stream = Streaming(self, start, end, as_of, None, with_labels=True)
+            for probabilities, labels, features in stream.pieces():
+                yield Rows(probabilities, labels, features)
+
+        return _audit_pieces(check, read, self.memory_limit)
 
     def _sampled(self, share: float) -> TableSource:
         """Return the source of a share of all rows."""
-        table: Table = SampledTable(self.log, share, self.columns.id)
         return TableSource(
-            table,
+            self._sampled_log(share),
             tree=self.tree,
             columns=self.columns,
             labels=self.labels,
             max_bad_share=self.max_bad_share,
             sum_tolerance=self.sum_tolerance,
         )
+
+    def _sampled_log(self, share: float) -> Table:
+        return SampledTable(self.log, share, self.columns.id)

@@ -8,7 +8,6 @@ from typing import TYPE_CHECKING, Any, cast
 import numpy as np
 import pyarrow as pa
 
-from huc_monitor._pieces import PieceAudit
 from huc_monitor._times import from_column, to_utc
 from huc_monitor.errors import InvalidInputError
 from huc_monitor.hierarchy import LabelTree
@@ -21,16 +20,15 @@ from huc_spark._table import SparkTable, as_chunk
 from huc_spark._worker import Job, tables
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Iterator, Sequence
+    from collections.abc import Callable, Iterable, Iterator
     from datetime import datetime
 
     import pandas as pd
     from pyspark.sql import DataFrame
 
+    from huc_monitor._pieces import PieceAudit
     from huc_monitor.result import AuditResult
     from huc_monitor.sources._table import ColumnKind
-    from huc_monitor.subgroups import Subgroups
-    from huc_monitor.utilities import Utility
 
 _LABEL, _KNOWN, _ROW = "huc_label", "huc_label_time", "huc_row"
 _P, _Y = "huc_probabilities", "huc_code"
@@ -81,30 +79,9 @@ class SparkSource(LargeSource):
         counted = found.to_pylist()[0]
         return RowCounts(int(counted["rows"]), int(counted["labelled"]), latest)
 
-    def audit(
-        self,
-        start: datetime,
-        end: datetime,
-        *,
-        as_of: datetime | None,
-        utilities: Sequence[Utility],
-        subgroups: Subgroups,
-        bounds: str | None = "bootstrap",
-        confidence_level: float = 0.95,
-        n_draws: int = 1000,
-        rng: int = 0,
+    def _audit(
+        self, check: PieceAudit, start: datetime, end: datetime, as_of: datetime | None
     ) -> AuditResult:
-        """Audit all usable labelled rows of a range on the cluster."""
-        check = PieceAudit.of(
-            tree=self.tree,
-            utilities=utilities,
-            subgroups=subgroups,
-            bounds=bounds,
-            confidence_level=confidence_level,
-            n_draws=n_draws,
-            rng=rng,
-            mix_each=True,
-        )
         columns = {
             "template": None,
             "list_column": _P,
@@ -190,16 +167,8 @@ class SparkSource(LargeSource):
     def _keys(self) -> list[str]:
         return [self.columns.time, *self.probabilities.names]
 
-    def _sampled(self, share: float) -> TableSource:
-        keys = [self.columns.id] if self.columns.id else self._keys()
-        return TableSource(
-            self._log.sampled(share, keys),
-            tree=self.tree,
-            columns=self.columns,
-            labels=self.labels,
-            max_bad_share=self.max_bad_share,
-            sum_tolerance=self.sum_tolerance,
-        )
+    def _sampled_log(self, share: float) -> SparkTable:
+        return self._log.sampled(share, [self.columns.id] if self.columns.id else self._keys())
 
 
 def _disk() -> Any:
