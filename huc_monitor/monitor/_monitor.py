@@ -339,7 +339,7 @@ class Monitor:
 
 
 def _result(check: Check) -> CheckResult:
-    state = check.state
+    state, outbox = check.state, check.outbox
     return CheckResult(
-        tuple(check.records), check.message, state.status, state.open_alerts, len(state.messages)
+        tuple(outbox.records), outbox.message, state.status, state.open_alerts, len(state.messages)
     )

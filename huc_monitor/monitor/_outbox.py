@@ -1,0 +1,173 @@
+"""What a check leaves behind: records, state, messages, and what others are told.
+
+The order of saving is what makes a crash harmless. After each window the new state is saved with
+the window's record inside it, in one atomic step; then the record is handed to the tracker. At the
+next start a record that is still in the state is handed over first (trackers are idempotent). In
+the same way messages, the published status and a retraining trigger are decided and saved first,
+and carried out afterwards.
+"""
+
+from __future__ import annotations
+
+import logging
+from dataclasses import dataclass, field
+from datetime import datetime
+from typing import TYPE_CHECKING, Any
+
+from huc_monitor.attaching import attach
+from huc_monitor.exporting import Standing
+from huc_monitor.messages import compose
+from huc_monitor.notifying import Message, deliver
+from huc_monitor.records import WindowRecord
+
+if TYPE_CHECKING:
+    from huc_monitor.monitor._parts import Parts
+    from huc_monitor.monitor._state import MonitorState
+    from huc_monitor.tracking import Tracker
+
+log = logging.getLogger("huc_monitor")
+
+_MOST_UNSENT = 50
+
+
+@dataclass(slots=True, eq=False)
+class Outbox:
+    """Saves what a check finds, and tells everyone who waits for it."""
+
+    parts: Parts
+    tracker: Tracker
+    state: MonitorState
+    records: list[WindowRecord] = field(default_factory=list)
+    message: Message | None = None
+    _saved: str = ""
+    _newest_before: str | None = None
+
+    def open(self) -> None:
+        """Hand over what an earlier check could not."""
+        self._saved = self.state.to_json()
+        self._newest_before = self.state.newest
+        self._hand_over()
+
+    def commit(self, record: WindowRecord) -> None:
+        """Save a window with the state, then hand it to the tracker."""
+        state = self.state
+        state.until = record.end if state.until is None else max(state.until, record.end)
+        state.record = record.to_dict()
+        if record.status != "pending":
+            state.newest = record.key
+        self._save()
+        self._hand_over(record)
+        self.records.append(record)
+        log.info("window", extra={"huc": _summary(record)})
+
+    def _hand_over(self, record: WindowRecord | None = None) -> None:
+        """Give the tracker the record that was saved last, also if that was before a crash."""
+        if self.state.record is not None:
+            record = record or WindowRecord.from_dict(self.state.record)
+            self.tracker.record(record, self._files(record))
+            self.state.record = None
+
+    def _files(self, record: WindowRecord) -> dict[str, bytes] | None:
+        """Files that go with a record."""
+        made = None if self.parts.artifacts is None else self.parts.artifacts(record)
+        frozen = self.state.reference
+        span = None
+        if frozen is not None and "start" in frozen:  # older states do not say when it was
+            span = datetime.fromisoformat(frozen["start"]), datetime.fromisoformat(frozen["end"])
+        files = attach(self.parts.attachments, record, span)
+        return {**(made or {}), **files} if made is not None or files else None
+
+    def _save(self) -> None:
+        self.tracker.save_state(self.state.to_dict())
+
+    def _save_if_changed(self) -> None:
+        text = self.state.to_json()
+        if text != self._saved:
+            self._save()
+            self._saved = text
+
+    def finish(self) -> None:
+        """Decide on one message and save it; then publish, send and retrain."""
+        state = self.state
+        if state.until is not None:
+            self.message = compose(
+                state.transitions,
+                drift=state.drift,
+                notes=state.notes,
+                monitor=self.parts.name,
+                identity=self.parts.identity,
+                until=state.until,
+                status=state.status,
+            )
+            state.transitions, state.drift, state.notes, state.until = [], [], [], None
+        if self.message is not None and self.parts.notifiers:
+            entry = {"message": self.message.to_dict(), "left": sorted(self.parts.notifiers)}
+            state.messages = [*state.messages, entry][-_MOST_UNSENT:]
+        self._save_if_changed()
+        if state.status != state.published:
+            self.tracker.set_alert_status(state.status, state.open_alerts)
+            state.published = state.status
+        state.messages = deliver(state.messages, self.parts.notifiers)
+        self._save_if_changed()  # what was delivered is not sent again by a check that dies later
+        self._export()
+        self._retrain()
+        self._follow()
+        self._save_if_changed()
+
+    def _export(self) -> None:
+        """Show where things stand; who did not get all of it gets all of it the next time."""
+        state = self.state
+        for name, exporter in self.parts.exporters.items():
+            try:
+                is_current = state.exported.get(name) == self._newest_before
+                records = tuple(self.records if is_current else self.tracker.records())
+                alerts, n_unsent = state.open_alerts, len(state.messages)
+                exporter.export(
+                    Standing(state.status, alerts, n_unsent, records, self.tracker.records)
+                )
+            except Exception as error:  # an exporter that fails must not fail a check
+                log.warning("exporter %s failed; it is tried again next time: %s", name, error)
+                log.debug("traceback", exc_info=True)
+            else:
+                state.exported[name] = state.newest
+
+    def _retrain(self) -> None:
+        trigger, retrain = self.state.trigger, self.parts.retrain
+        if trigger is None or retrain is None:
+            self.state.trigger = None
+            return
+        try:
+            retrain(trigger)
+        except Exception:  # the next check tries again
+            log.warning("retraining failed; it is kept for the next check", exc_info=True)
+            return
+        self.state.trigger = None
+
+    def _follow(self) -> None:
+        """Let the retrainer go on with what takes several windows."""
+        follow = getattr(self.parts.retrain, "follow", None)
+        if follow is None or self.state.last is None:
+            return
+        try:
+            said = follow(self.state.last)
+        except Exception:  # the next check goes on from where it stopped
+            log.warning("the trial of a new version failed; the next check goes on", exc_info=True)
+            return
+        if said is not None:
+            self.state.notes.append(said)
+
+
+def _summary(record: WindowRecord) -> dict[str, Any]:
+    return {
+        "event": "window_checked",
+        "monitor": record.monitor,
+        "window.id": record.window_id,
+        "window.ordinal": record.ordinal,
+        "window.start": record.start.isoformat(),
+        "window.end": record.end.isoformat(),
+        "window.revision": record.revision,
+        "window.status": record.status,
+        "labels": record.n_labelled,
+        "value": None if record.audit is None else record.audit["huc"],
+        "alert.level": record.level,
+    }

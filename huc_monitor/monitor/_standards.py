@@ -1,0 +1,90 @@
+"""What windows are compared with: subgroups and a reference, frozen once and kept in the state."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
+
+from huc_monitor.errors import InvalidInputError
+from huc_monitor.monitor._examine import Examination, Reference
+from huc_monitor.monitor._rows import RowCache
+from huc_monitor.subgroups import Subgroups
+from huc_monitor.windows import Window, readiness
+
+if TYPE_CHECKING:
+    from datetime import datetime
+
+    import pandas as pd
+
+    from huc_monitor.monitor._parts import Parts
+    from huc_monitor.monitor._state import MonitorState
+
+
+@dataclass(slots=True, eq=False)
+class Standards:
+    """Freezes subgroups and the reference, from the time that is set or the first window."""
+
+    parts: Parts
+    state: MonitorState
+    subgroups: Subgroups = field(default_factory=Subgroups.whole)
+    cache: RowCache = field(init=False)
+
+    def prepare(self, due: list[Window]) -> None:
+        """Freeze what can be, before the first of these windows is read."""
+        self._freeze_subgroups(due)
+        parts = self.parts
+        self.cache = RowCache(
+            parts.source, tree=parts.tree, utilities=parts.utilities, subgroups=self.subgroups
+        )
+        self.cache.plan(due)
+        if parts.reference is not None and self.state.reference is None:
+            self._freeze_reference(*parts.reference)
+
+    @property
+    def reference(self) -> Reference | None:
+        """What later windows are compared with, once there is one."""
+        return None if self.state.reference is None else Reference.from_dict(self.state.reference)
+
+    def freeze(self, examined: Examination, window: Window) -> None:
+        """Compare later windows with this one."""
+        span = {"start": window.start.isoformat(), "end": window.end.isoformat()}
+        self.state.reference = {**examined.as_reference().to_dict(), **span}
+
+    def _freeze_subgroups(self, due: list[Window]) -> None:
+        parts, state = self.parts, self.state
+        if state.subgroups is not None:
+            self.subgroups = Subgroups.from_dict(state.subgroups)
+            return
+        if isinstance(parts.subgroups, Subgroups):
+            self.subgroups = parts.subgroups
+        else:
+            features = self._reference_features(due)
+            if features is None:
+                return
+            self.subgroups = parts.subgroups(features)
+        state.subgroups = self.subgroups.to_dict()
+
+    def _reference_features(self, due: list[Window]) -> pd.DataFrame | None:
+        """Features of the reference, or of the first window that has labels."""
+        source, windows = self.parts.source, self.parts.windows
+        if self.parts.reference is not None:
+            start, end = self.parts.reference
+            return source.labelled(start, end, as_of=windows.due_at(end)).features
+        for window in due:
+            data = source.labelled(window.start, window.end, as_of=window.due_at)
+            if readiness(windows, data.counts) == "ready" and data.n:
+                return data.features
+        return None
+
+    def _freeze_reference(self, start: datetime, end: datetime) -> None:
+        due_at = self.parts.windows.due_at(end)
+        found = self.cache.window(start, end, due_at)
+        if found.data.n == 0:
+            msg = (
+                f"`reference` must hold labelled rows; between {start.isoformat()} and "
+                f"{end.isoformat()} there are none. Choose a time the log covers."
+            )
+            raise InvalidInputError(msg)
+        window = Window(0, start, end, due_at, "reference")
+        examined = Examination.of(self.parts, self.subgroups, window, found, None)
+        self.freeze(examined, window)
