@@ -79,6 +79,13 @@ class DuckTable:
         """
         place = str(path)
         if Path(place).is_dir():
+            if (Path(place) / "_delta_log").is_dir():
+                msg = (
+                    f"`path` must hold files of which every row counts; got {place!r}, a Delta "
+                    "table, whose folder also keeps the files it has replaced. Read it with "
+                    "`engine: spark`, or copy its present version to Parquet files first."
+                )
+                raise InvalidInputError(msg)
             format = "parquet" if format == "auto" else format  # noqa: A001
             place = str(Path(place) / "**" / ("*.parquet" if format == "parquet" else "*.csv"))
         kind = _format(place) if format == "auto" else format

@@ -67,7 +67,7 @@ class SparkEngine:
         try:
             if table is not None:
                 return SparkTable(self._session.table(table), f"the Spark table {table!r}")
-            kind = "parquet" if format == "auto" else format
+            kind = self._kind(str(path)) if format == "auto" else format
             reader = self._session.read.format(kind)
             if kind == "csv":
                 reader = reader.option("header", "true").option("inferSchema", "true")
@@ -78,6 +78,17 @@ class SparkEngine:
             reason = str(plain).strip().splitlines()[0]
             msg = f"Spark could not open {(table or path)!r}: {reason}"
             raise InvalidInputError(msg) from error
+
+    def _kind(self, path: str) -> str:
+        """Tell a Delta table from plain Parquet: its folder also holds files it has replaced."""
+        from pyspark.errors import AnalysisException
+
+        entries = self._session.read.format("binaryFile").load
+        try:
+            found = entries(f"{path.rstrip('/')}/_delta_log/*.json").select("path").head(1)
+        except AnalysisException:
+            return "parquet"
+        return "delta" if found else "parquet"
 
     def source(self, log: Table, **settings: Any) -> SparkSource:
         """Open a source whose larger windows are audited by Spark."""
