@@ -116,15 +116,7 @@ def shuffle_bytes_per_row(
     >>> shuffle_bytes_per_row(tree, [hm.LevelCorrectness(level=2)], bounds="sharp")
     25
     """
-    check = PieceAudit.of(
-        tree=tree,
-        utilities=utilities,
-        subgroups=subgroups,
-        bounds=bounds,
-        confidence_level=0.95,
-        n_draws=1000,
-        rng=0,
-    )
+    check = PieceAudit.of(tree=tree, utilities=utilities, subgroups=subgroups, bounds=bounds)
     packings = [Packing.of(check, u, weighted=weighted) for u in range(len(check.utilities))]
     return sum(packing.bytes_per_row for packing in packings)
 
@@ -173,8 +165,7 @@ class SparkAudit:
         """Scores at which runs end, so that runs hold about equally many rows."""
         wanted = self.n_partitions
         if wanted is None:
-            at_once = self.df.sparkSession.sparkContext.defaultParallelism
-            wanted = max(at_once, -(-facts.n_rows // _ROWS_PER_RUN))
+            wanted = max(_tasks_at_once(self.df), -(-facts.n_rows // _ROWS_PER_RUN))
         scores = np.concatenate([sample for sample, _ in samples], axis=1)
         rows = np.concatenate([np.full(sample.shape[1], stride) for sample, stride in samples])
         cuts = []
@@ -223,6 +214,16 @@ class SparkAudit:
                 f"{after:,}. Persist it, or write it to a table first."
             )
             raise InvalidInputError(msg)
+
+
+def _tasks_at_once(df: DataFrame) -> int:
+    """Tasks that Spark runs at a time, where the session can tell."""
+    from pyspark.errors import PySparkException
+
+    try:
+        return df.sparkSession.sparkContext.defaultParallelism
+    except PySparkException:  # a session of Spark Connect, whose cluster is elsewhere
+        return int(str(df.sparkSession.conf.get("spark.sql.shuffle.partitions", "200")))
 
 
 def _columns(

@@ -9,6 +9,8 @@ from huc_monitor.errors import InvalidInputError, MissingExtraError
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
+    from pyspark.sql import DataFrame
+
     from huc_monitor.sources import Table
     from huc_spark._source import SparkSource
     from huc_spark._table import SparkTable
@@ -59,19 +61,17 @@ class SparkEngine:
         from py4j.protocol import Py4JJavaError
         from pyspark.errors import PySparkException
 
-        from huc_spark._table import SparkTable
-
         if (path is None) == (table is None):
             msg = f"`path` or `table` must be given, and not both; got {path!r} and {table!r}."
             raise InvalidInputError(msg)
         try:
             if table is not None:
-                return SparkTable(self._session.table(table), f"the Spark table {table!r}")
+                return self._opened(self._session.table(table), f"the Spark table {table!r}")
             kind = self._kind(str(path)) if format == "auto" else format
             reader = self._session.read.format(kind)
             if kind == "csv":
                 reader = reader.option("header", "true").option("inferSchema", "true")
-            return SparkTable(reader.load(str(path)), f"the {kind} log {path!r}")
+            return self._opened(reader.load(str(path)), f"the {kind} log {path!r}")
         except (PySparkException, Py4JJavaError) as error:
             # A format whose package is missing fails in Java before Spark can say so.
             plain = getattr(error, "java_exception", error)
@@ -79,13 +79,21 @@ class SparkEngine:
             msg = f"Spark could not open {(table or path)!r}: {reason}"
             raise InvalidInputError(msg) from error
 
+    def _opened(self, df: DataFrame, name: str) -> SparkTable:
+        from huc_spark._table import SparkTable
+
+        table = SparkTable(df, name)
+        table.columns()  # with Spark Connect, nothing before asks whether it is there
+        return table
+
     def _kind(self, path: str) -> str:
         """Tell a Delta table from plain Parquet: its folder also holds files it has replaced."""
         from pyspark.errors import AnalysisException
 
-        entries = self._session.read.format("binaryFile").load
+        entries = [f"{path.rstrip('/')}/_delta_log/*.json"]
         try:
-            found = entries(f"{path.rstrip('/')}/_delta_log/*.json").select("path").head(1)
+            # Twice: of a single path that is not there, Spark complains in its log.
+            found = self._session.read.format("binaryFile").load(entries * 2).select("path").head(1)
         except AnalysisException:
             return "parquet"
         return "delta" if found else "parquet"

