@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
@@ -12,6 +13,26 @@ _MOST_ALERTS = 8
 _MOST_UPDATES = 8
 
 
+@dataclass(frozen=True, slots=True)
+class Sample:
+    """What a recalibration was fitted to, where all rows were too many to hold.
+
+    Attributes
+    ----------
+    n_rows, n_sample : int
+        Rows there are, and rows it was fitted and judged on.
+    radius : float
+        Largest sharp radius of the sample's moments.
+    confidence_level : float
+        Of the radius.
+    """
+
+    n_rows: int
+    n_sample: int
+    radius: float
+    confidence_level: float
+
+
 def model_card(
     repair: Repair,
     *,
@@ -19,6 +40,7 @@ def model_card(
     alerts: tuple[AlertState, ...],
     base_version: str,
     window: tuple[str, str],
+    sample: Sample | None = None,
 ) -> str:
     """Say what was wrong, where, what changed, and how the result does on held-out rows."""
     lines = [
@@ -30,6 +52,7 @@ def model_card(
         "",
         "**What changed.** " + _change(repair.recalibrator),
         "",
+        *_sample_lines(sample),
         f"**Held-out figures** (newest rows, looked at once; rows {window[0]} to {window[1]}):",
         "",
         "| | base | recalibrated |",
@@ -50,6 +73,18 @@ def _alert_lines(alerts: tuple[AlertState, ...]) -> list[str]:
     ]
     more = len(alerts) - _MOST_ALERTS
     return lines + ([f"- and {more} more"] if more > 0 else [])
+
+
+def _sample_lines(sample: Sample | None) -> list[str]:
+    if sample is None:
+        return []
+    text = (
+        f"**Sample.** Fitted and judged on {sample.n_sample:,} of {sample.n_rows:,} labelled rows, "
+        "chosen by a hash without regard to labels. With confidence "
+        f"{sample.confidence_level:g}, no moment of the sample is further than "
+        f"{sample.radius:.3g} from that of the rows it was drawn from."
+    )
+    return [text, ""]
 
 
 def _change(recalibrator: Any) -> str:

@@ -11,12 +11,13 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from huc_mlflow._card import model_card
+from huc_mlflow._card import Sample, model_card
 from huc_mlflow._registry import BASE_TAG, ID_TAG, Move, Registry
 from huc_mlflow._rows import NoBaseProbabilitiesError, RowReader, Rows
 from huc_mlflow._shadow import Shadow
 from huc_mlflow._tracker import MLflowTracker
 from huc_monitor._times import Span
+from huc_monitor.audit import audit
 from huc_monitor.errors import InvalidInputError
 from huc_monitor.monitor import MonitorState
 from huc_monitor.records import RetrainingTrigger
@@ -201,6 +202,7 @@ class MLflowRetrainer:
         registry.confirm(trigger.id)
         if patient and (too_soon := self._too_soon(trigger)):
             return RetrainingOutcome(trigger.id, "refused", reasons=(too_soon,))
+        sample = self._sample(rows, state)
         window = (f"{rows.start:%Y-%m-%d %H:%M}", f"{rows.end:%Y-%m-%d %H:%M} UTC")
         version = registry.register(
             repair.recalibrator,
@@ -213,6 +215,7 @@ class MLflowRetrainer:
                 alerts=state.open_alerts,
                 base_version=str(base.version),
                 window=window,
+                sample=sample,
             ),
             tags={
                 "huc.window": trigger.window_id,
@@ -221,6 +224,7 @@ class MLflowRetrainer:
                 "huc.identity": self.config.identity,
                 "huc.gate": "passed",
                 "huc.candidate": repair.name,
+                **({} if sample is None else {"huc.sampled_from": str(sample.n_rows)}),
             },
             tree=self.config.tree,
             classes=self.reader.classes,
@@ -319,21 +323,35 @@ class MLflowRetrainer:
         base = self.registry.root(champion)
         return self.reader.read(base, start, trigger.window_end, versions=[champion])
 
-    def _find(self, rows: Rows, champion: ModelVersion, state: MonitorState) -> Repair:
-        bounds = self.config.settings.bounds
+    def _about(self, rows: Rows, state: MonitorState) -> dict[str, Any]:
+        """Return what audits and repairs of rows are told besides probabilities and labels."""
         groups = None if state.subgroups is None else Subgroups.from_dict(state.subgroups)
+        return {
+            "tree": self.config.tree,
+            "utilities": self.config.utilities,
+            "subgroups": groups,
+            "features": rows.features if groups is not None and groups.columns else None,
+            "confidence_level": self.config.settings.bounds.confidence_level,
+        }
+
+    def _sample(self, rows: Rows, state: MonitorState) -> Sample | None:
+        """Say what it costs that these are not all rows, if they are not."""
+        if rows.sampled_from is None:
+            return None
+        about = self._about(rows, state)
+        found = audit(rows.probabilities, rows.labels, bounds="sharp", **about)
+        radius = float(found.radii.max(initial=0.0))
+        return Sample(rows.sampled_from, int(found.n), radius, found.confidence_level)
+
+    def _find(self, rows: Rows, champion: ModelVersion, state: MonitorState) -> Repair:
         wrapped = BASE_TAG in champion.tags
         return find_repair(
             rows.probabilities,
             rows.labels,
-            tree=self.config.tree,
-            utilities=self.config.utilities,
-            subgroups=groups,
-            features=rows.features if groups is not None and groups.columns else None,
             current=self.reader.replay(champion, rows) if wrapped else None,
             gate=self.gate,
-            confidence_level=bounds.confidence_level,
-            rng=bounds.seed,
+            rng=self.config.settings.bounds.seed,
+            **self._about(rows, state),
         )
 
     def _log(self, run_id: str, repair: Repair) -> None:

@@ -45,13 +45,29 @@ class NoBaseProbabilitiesError(InvalidInputError):
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Rows:
-    """Labelled rows as the root base model predicted them, in order of time."""
+    """Labelled rows as the root base model predicted them, in order of time.
+
+    Where there are more of them than are held, a sample; ``sampled_from`` is then their number.
+    """
 
     probabilities: Any
     labels: Any
     features: Any
     start: datetime
     end: datetime
+    sampled_from: int | None = None
+
+    @classmethod
+    def of(cls, data: WindowData, probabilities: Any = None) -> Rows:
+        """Take rows of the log, with other probabilities if given."""
+        return cls(
+            data.probabilities if probabilities is None else probabilities,
+            data.labels,
+            data.features,
+            data.start,
+            data.end,
+            data.sampled_from,
+        )
 
 
 class RowReader:
@@ -91,10 +107,10 @@ class RowReader:
             source = self._config.open_source(features=wanted, base=True)
             data = source.labelled(start, end, as_of=as_of)
             if data.n:
-                return Rows(data.probabilities, data.labels, data.features, start, end)
+                return Rows.of(data)
         data = self._config.open_source(features=wanted).labelled(start, end, as_of=as_of)
         if self._is_by(base, data):
-            return Rows(data.probabilities, data.labels, data.features, start, end)
+            return Rows.of(data)
         return self._scored(base, data, wanted, as_of)
 
     def replay(self, version: ModelVersion, rows: Rows) -> Any:
@@ -132,7 +148,7 @@ class RowReader:
         matrix = model.probabilities(model.answer(rows.features))
         leaves = np.empty_like(matrix)
         leaves[:, found["class_leaf"]] = matrix
-        return Rows(leaves, rows.labels, rows.features, data.start, data.end)
+        return Rows.of(rows, leaves)
 
     def _nothing(self, base: ModelVersion, data: WindowData, absent: list[str] | None) -> str:
         others = sorted(set(data.versions) - {str(base.version), ""})

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from datetime import timedelta
 
 import huc_mlflow
@@ -107,6 +108,28 @@ def test_without_versions_the_log_is_the_base_s_until_a_recalibration_was_champi
     registry.rollback()
     with pytest.raises(NoBaseProbabilitiesError, match="perhaps by a recalibrated version"):
         read(world, registry, day=1)
+
+
+@pytest.mark.slow
+def test_a_recalibration_on_a_sample_says_so_on_its_card(story, store):
+    log_forest(story, "triage")
+    world = World(story, store, mlflow.get_tracking_uri(), enabled=False)
+    world.settings["large"] = {"rows": 1_200}
+    world.configure()
+    for _ in range(3):
+        world.serve(drift=1.0)
+    world.check()
+    retrainer, trigger = a_trigger(world)
+    state = retrainer._state()
+    first = min(alert.first_seen for alert in state.open_alerts if alert.level == "critical")
+    n_rows = 900 * (trigger.window_end - first).days
+    outcome = retrainer.act(trigger)
+    version = huc_mlflow.Registry("triage").version(outcome.version)
+    assert version.tags["huc.sampled_from"] == str(n_rows) == "2700"
+    found = re.search(r"judged on ([\d,]+) of 2,700 labelled rows.* further than ([\d.]+) from",
+                      version.description)  # fmt: skip
+    assert abs(int(found[1].replace(",", "")) - 1_200) < 150
+    assert 0 < float(found[2]) < 1
 
 
 @pytest.mark.slow
