@@ -34,6 +34,26 @@ def _mix(z):
     return z ^ (z >> np.uint64(31))
 
 
+@njit(nogil=True, cache=True, inline="always")
+def open_stream(seed, block):
+    """Key of the stream that a seed and a block of draws open."""
+    return _mix(np.uint64(seed) + _mix((np.uint64(block) + np.uint64(1)) * _GAMMA))
+
+
+@njit(nogil=True, cache=True, inline="always")
+def draw_row(key, name, quantiles, row):
+    """Fill a row with the multipliers of the row of that name."""
+    low = np.uint64(0xFFFF)
+    counter = key + name * np.uint64(_WORDS) * _GAMMA
+    for w in range(_WORDS):
+        counter += _GAMMA
+        bits = _mix(counter)
+        row[4 * w] = quantiles[bits & low]
+        row[4 * w + 1] = quantiles[(bits >> np.uint64(16)) & low]
+        row[4 * w + 2] = quantiles[(bits >> np.uint64(32)) & low]
+        row[4 * w + 3] = quantiles[bits >> np.uint64(48)]
+
+
 @loop
 def draw_multipliers(seed, block, quantiles, out):
     """Fill out[i, lane] with the multiplier of row i in draw 32 * block + lane.
@@ -41,18 +61,9 @@ def draw_multipliers(seed, block, quantiles, out):
     A row takes eight 64-bit words of the stream that seed and block open, and each 16 bits pick
     one of 65,536 normal quantiles.
     """
-    key = _mix(np.uint64(seed) + _mix((np.uint64(block) + np.uint64(1)) * _GAMMA))
-    low = np.uint64(0xFFFF)
+    key = open_stream(seed, block)
     for i in range(out.shape[0]):
-        row = out[i]
-        counter = key + np.uint64(i) * np.uint64(_WORDS) * _GAMMA
-        for w in range(_WORDS):
-            counter += _GAMMA
-            bits = _mix(counter)
-            row[4 * w] = quantiles[bits & low]
-            row[4 * w + 1] = quantiles[(bits >> np.uint64(16)) & low]
-            row[4 * w + 2] = quantiles[(bits >> np.uint64(32)) & low]
-            row[4 * w + 3] = quantiles[bits >> np.uint64(48)]
+        draw_row(key, np.uint64(i), quantiles, out[i])
 
 
 @entry

@@ -9,7 +9,7 @@ from __future__ import annotations
 import numpy as np
 
 from huc_monitor._kernels._compile import entry, loop
-from huc_monitor._kernels.multiplier import _GAMMA, _WORDS, LANES, UNIT, _mix
+from huc_monitor._kernels.multiplier import LANES, UNIT, draw_row, open_stream
 
 __all__ = [
     "LANES",
@@ -36,18 +36,9 @@ def sum_within(scores, labels, values, positions, paths, low, high, sums):
 @loop
 def draw_by_id(seed, block, quantiles, ids, out):
     """Fill out[i, lane] with the multiplier of the row called ids[i]; see `draw_multipliers`."""
-    key = _mix(np.uint64(seed) + _mix((np.uint64(block) + np.uint64(1)) * _GAMMA))
-    low = np.uint64(0xFFFF)
+    key = open_stream(seed, block)
     for i in range(out.shape[0]):
-        row = out[i]
-        counter = key + np.uint64(ids[i]) * np.uint64(_WORDS) * _GAMMA
-        for w in range(_WORDS):
-            counter += _GAMMA
-            bits = _mix(counter)
-            row[4 * w] = quantiles[bits & low]
-            row[4 * w + 1] = quantiles[(bits >> np.uint64(16)) & low]
-            row[4 * w + 2] = quantiles[(bits >> np.uint64(32)) & low]
-            row[4 * w + 3] = quantiles[bits >> np.uint64(48)]
+        draw_row(key, np.uint64(ids[i]), quantiles, out[i])
 
 
 @loop
