@@ -18,7 +18,7 @@ from huc_monitor._times import (
 from huc_monitor.errors import InvalidInputError
 from huc_monitor.sources._data import TimeRange
 from huc_monitor.sources._partition import Partition, ScanProfile, read_profile
-from huc_monitor.sources._table import Chunk, ColumnKind, TimeColumn, chunk_rows
+from huc_monitor.sources._table import Chunk, ColumnKind, Lookup, TimeColumn, chunk_rows
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
@@ -181,30 +181,23 @@ class DuckTable:
             for batch in self._sql(query, values).to_arrow_reader(chunk_rows(len(columns))):
                 yield _chunk(batch, columns)
 
-    def lookup(
-        self,
-        key: str,
-        values: NDArray[Any],
-        columns: Mapping[str, ColumnKind],
-        time: TimeColumn | None,
-        until: datetime | None,
-    ) -> pd.DataFrame:
-        """Read columns of the rows whose `key` is among `values`, up to a time, inclusive."""
+    def lookup(self, wanted: Lookup) -> pd.DataFrame:
+        """Read columns of the rows that have one of some values."""
         import pyarrow as pa
 
         known: list[Any] = []
-        when = ""
-        if time is not None and until is not None:
+        when, time, columns = "", wanted.time, wanted.columns
+        if time is not None and wanted.until is not None:
             # Up to and including `until` is before the next microsecond.
-            known = [self._bound(time, until + timedelta(microseconds=1))]
+            known = [self._bound(time, wanted.until + timedelta(microseconds=1))]
             when = f" AND {self._time(time)} < ?"
         selected = ", ".join(self._expression(name, kind, time) for name, kind in columns.items())
         query = (
             f"SELECT {selected} FROM {self._from(columns)} "
-            f"WHERE {_quote(key)} IN (SELECT v FROM wanted){when}"
+            f"WHERE {_quote(wanted.key)} IN (SELECT v FROM wanted){when}"
         )
         with _explained(self.name):
-            self._connection.register("wanted", pa.table({"v": pa.array(values)}))
+            self._connection.register("wanted", pa.table({"v": pa.array(wanted.among)}))
             try:
                 rows = self._sql(query, known).to_arrow_table()
             finally:

@@ -12,7 +12,7 @@ from pandas.api.types import infer_dtype, is_numeric_dtype, is_object_dtype
 from huc_monitor._times import from_column, to_column
 from huc_monitor.errors import InvalidInputError
 from huc_monitor.sources._data import TimeRange
-from huc_monitor.sources._table import Chunk, ColumnKind, TimeColumn, chunk_rows
+from huc_monitor.sources._table import Chunk, ColumnKind, Lookup, TimeColumn, chunk_rows
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
@@ -86,19 +86,12 @@ class FrameTable:
         for lo in range(0, len(rows), step):
             yield Chunk(self.frame.iloc[rows[lo : lo + step]][list(columns)])
 
-    def lookup(
-        self,
-        key: str,
-        values: NDArray[Any],
-        columns: Mapping[str, ColumnKind],
-        time: TimeColumn | None,
-        until: datetime | None,
-    ) -> pd.DataFrame:
-        """Read columns of the rows whose `key` is among `values`, up to a time, inclusive."""
-        wanted = self.frame[key].isin(pd.Index(values)).to_numpy()
-        if time is not None and until is not None:
-            wanted = wanted & (self._read(time) <= to_column(until))
-        return self.frame.loc[wanted, list(columns)]
+    def lookup(self, wanted: Lookup) -> pd.DataFrame:
+        """Read columns of the rows that have one of some values."""
+        rows = self.frame[wanted.key].isin(pd.Index(wanted.among)).to_numpy()
+        if wanted.time is not None and wanted.until is not None:
+            rows = rows & (self._read(wanted.time) <= to_column(wanted.until))
+        return self.frame.loc[rows, list(wanted.columns)]
 
     def _between(self, time: TimeColumn, start: datetime, end: datetime) -> NDArray[np.intp]:
         times = self._read(time)

@@ -9,7 +9,7 @@ import numpy as np
 import pandas as pd
 
 from huc_monitor._times import from_column
-from huc_monitor.sources._table import ColumnKind, Table, TimeColumn
+from huc_monitor.sources._table import ColumnKind, Lookup, Table, TimeColumn
 
 if TYPE_CHECKING:
     from datetime import datetime
@@ -69,7 +69,7 @@ def latest_labels(labels: LabelTable, ids: pd.Series[Any], as_of: datetime | Non
     if labels.time is not None:
         columns[labels.time] = "any"
     values, as_text = _like(distinct, labels.table, labels.id)
-    found = labels.table.lookup(labels.id, values, columns, when, as_of)
+    found = labels.table.lookup(Lookup(labels.id, values, columns, when, as_of))
     found = found[found[labels.label].notna()]
     times = None if when is None else when.read(found[labels.time])
     keys = found[labels.id].astype(str) if as_text else found[labels.id]

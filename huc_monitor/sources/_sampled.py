@@ -10,7 +10,7 @@ import pandas as pd
 
 from huc_monitor.sources._labels import latest_labels
 from huc_monitor.sources._reading import Reading
-from huc_monitor.sources._table import Chunk, ColumnKind, Table, TimeColumn
+from huc_monitor.sources._table import Chunk, ColumnKind, Lookup, Table, TimeColumn
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
@@ -66,16 +66,9 @@ class SampledTable:
             frame = chunk.frame.iloc[chosen]
             yield Chunk(frame, {name: array.take(chosen) for name, array in chunk.arrays.items()})
 
-    def lookup(
-        self,
-        key: str,
-        values: NDArray[Any],
-        columns: Mapping[str, ColumnKind],
-        time: TimeColumn | None,
-        until: datetime | None,
-    ) -> pd.DataFrame:
+    def lookup(self, wanted: Lookup) -> pd.DataFrame:
         """As the table."""
-        return self.table.lookup(key, values, columns, time, until)
+        return self.table.lookup(wanted)
 
     def _hashes(
         self, chunk: Chunk, columns: Mapping[str, ColumnKind], time: TimeColumn

@@ -14,13 +14,12 @@ import pandas as pd
 from huc_monitor._times import EPOCH, epoch_bound, from_column, get_zone, wall_bound
 from huc_monitor.errors import InvalidInputError, UnknownNameError, did_you_mean
 from huc_monitor.sources._data import TimeRange
-from huc_monitor.sources._table import Chunk, ColumnKind, TimeColumn, chunk_rows
+from huc_monitor.sources._table import Chunk, ColumnKind, Lookup, TimeColumn, chunk_rows
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
 
     import sqlalchemy as sa
-    from numpy.typing import NDArray
 
 # How many ids fit into one statement; others get what every database takes.
 _IDS_PER_QUERY: Final = {"sqlite": 30_000, "postgresql": 30_000}
@@ -125,29 +124,23 @@ class SQLTable:
             for rows in streaming.execute(query).partitions(size):
                 yield Chunk(_frame(rows, columns))
 
-    def lookup(
-        self,
-        key: str,
-        values: NDArray[Any],
-        columns: Mapping[str, ColumnKind],
-        time: TimeColumn | None,
-        until: datetime | None,
-    ) -> pd.DataFrame:
-        """Read columns of the rows whose `key` is among `values`, up to a time, inclusive."""
+    def lookup(self, wanted: Lookup) -> pd.DataFrame:
+        """Read columns of the rows that have one of some values."""
         import sqlalchemy as sa
 
-        query = sa.select(*(self._column(name) for name in columns))
-        query = query.where(self._column(key).in_(sa.bindparam("ids", expanding=True)))
-        if time is not None and until is not None:
-            bound = self._bound(time, until + timedelta(microseconds=1))
+        query = sa.select(*(self._column(name) for name in wanted.columns))
+        query = query.where(self._column(wanted.key).in_(sa.bindparam("ids", expanding=True)))
+        time = wanted.time
+        if time is not None and wanted.until is not None:
+            bound = self._bound(time, wanted.until + timedelta(microseconds=1))
             query = query.where(self._column(time.name) < bound)
-        ids = [value.item() if isinstance(value, np.generic) else value for value in values]
+        ids = [value.item() if isinstance(value, np.generic) else value for value in wanted.among]
         found: list[Any] = []
         with self._connect() as connection:
             size = _IDS_PER_QUERY.get(connection.dialect.name, 1_000)
             for lo in range(0, len(ids), size):
                 found += connection.execute(query, {"ids": ids[lo : lo + size]}).all()
-        return _frame(found, columns)
+        return _frame(found, wanted.columns)
 
     def head(self, n_rows: int) -> pd.DataFrame:
         """Read the first rows, all columns."""

@@ -76,6 +76,17 @@ class Chunk:
         return len(self.frame)
 
 
+@dataclass(frozen=True, slots=True, eq=False)
+class Lookup:
+    """Asks for columns of the rows whose `key` is among some values, up to a time, inclusive."""
+
+    key: str
+    among: NDArray[Any]
+    columns: Mapping[str, ColumnKind]
+    time: TimeColumn | None = None
+    until: datetime | None = None
+
+
 class Table(Protocol):
     """Rows that can be filtered by time or by id. Ranges of time are ``[start, end)``."""
 
@@ -108,15 +119,8 @@ class Table(Protocol):
         """Read columns of the rows in a range, some rows at a time."""
         ...
 
-    def lookup(
-        self,
-        key: str,
-        values: NDArray[Any],
-        columns: Mapping[str, ColumnKind],
-        time: TimeColumn | None,
-        until: datetime | None,
-    ) -> pd.DataFrame:
-        """Read columns of the rows whose `key` is among `values`, up to a time, inclusive."""
+    def lookup(self, wanted: Lookup) -> pd.DataFrame:
+        """Read columns of the rows that have one of some values."""
         ...
 
 

@@ -11,13 +11,12 @@ import pandas as pd
 from huc_monitor._times import epoch_bound, from_column, wall_bound
 from huc_monitor.errors import InvalidInputError
 from huc_monitor.sources import TimeRange
-from huc_monitor.sources._table import Chunk, ColumnKind, TimeColumn, chunk_rows
+from huc_monitor.sources._table import Chunk, ColumnKind, Lookup, TimeColumn, chunk_rows
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
     from datetime import datetime
 
-    from numpy.typing import NDArray
     from pyspark.sql import Column, DataFrame
 
 _WHOLE = ("tinyint", "smallint", "int", "bigint")
@@ -83,25 +82,17 @@ class SparkTable:
         for batch in rows.toArrow().to_batches(max_chunksize=chunk_rows(len(columns))):
             yield as_chunk(batch, columns)
 
-    def lookup(
-        self,
-        key: str,
-        values: NDArray[Any],
-        columns: Mapping[str, ColumnKind],
-        time: TimeColumn | None,
-        until: datetime | None,
-    ) -> pd.DataFrame:
-        """Read columns of the rows whose `key` is among `values`, up to a time, inclusive."""
-        rows = self.until(time, until)
-        wanted = pd.DataFrame({"huc_wanted": pd.Series(values)})
-        if wanted.empty:
+    def lookup(self, wanted: Lookup) -> pd.DataFrame:
+        """Read columns of the rows that have one of some values."""
+        rows = self.until(wanted.time, wanted.until)
+        values = pd.DataFrame({"huc_wanted": pd.Series(wanted.among)})
+        if values.empty:
             found = rows.limit(0)
         else:
-            ids = self.df.sparkSession.createDataFrame(wanted)
-            found = rows.join(ids, self.column(key) == ids["huc_wanted"], "leftsemi")
-        frame: pd.DataFrame = (
-            found.select(*self.expressions(columns)).toArrow().to_pandas(integer_object_nulls=True)
-        )
+            ids = self.df.sparkSession.createDataFrame(values)
+            found = rows.join(ids, self.column(wanted.key) == ids["huc_wanted"], "leftsemi")
+        chosen = found.select(*self.expressions(wanted.columns))
+        frame: pd.DataFrame = chosen.toArrow().to_pandas(integer_object_nulls=True)
         return frame
 
     def head(self, n_rows: int) -> pd.DataFrame:

@@ -129,7 +129,7 @@ def test_the_table_answers_as_a_local_one(spark, folder):
     from huc_spark import SparkTable
 
     from huc_monitor.sources import DuckTable
-    from huc_monitor.sources._table import TimeColumn
+    from huc_monitor.sources._table import Lookup, TimeColumn
 
     there, here = SparkTable(spark.table("served")), DuckTable.files(folder / "log.parquet")
     time = TimeColumn("at")
@@ -138,9 +138,9 @@ def test_the_table_answers_as_a_local_one(spark, folder):
     assert there.count(time, span.first, span.last) == here.count(time, span.first, span.last)
     assert there.advance(time, span.first, 1_000) == here.advance(time, span.first, 1_000)
     assert there.advance(time, span.first, 10_000) is None
-    found = there.lookup("id", np.array(["r1", "r5"], dtype=object), {"p_b": "number"}, None, None)
-    assert len(found) == 2
-    assert there.lookup("id", np.array([], dtype=object), {"p_b": "number"}, None, None).empty
+    for ids in (["r1", "r5"], []):
+        wanted = Lookup("id", np.array(ids, dtype=object), {"p_b": "number"})
+        assert len(there.lookup(wanted)) == len(ids)
     with pytest.raises(InvalidInputError, match="got 'sex' of type string"):
         there.count(TimeColumn("sex"), span.first, span.last)
 
