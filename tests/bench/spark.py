@@ -3,7 +3,7 @@
 Eight leaves in three levels, two utilities, five subgroups, sharp bounds, on `local[2]`, with
 Parquet files as input. Memory is that of the whole family of processes: driver, Java, workers.
 
-Run: python tests/bench/spark.py [--rows 2000000 20000000] [--draws 0] [--folder /tmp]
+Run: python tests/bench/spark.py [--rows 2000000 20000000] [--draws 0] [--plain] [--folder /tmp]
 """
 
 from __future__ import annotations
@@ -130,6 +130,7 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--rows", type=int, nargs="+", default=[2_000_000, 20_000_000])
     parser.add_argument("--draws", type=int, default=0)
+    parser.add_argument("--plain", action="store_true", help="do not compress what is shuffled")
     parser.add_argument("--folder", type=Path, default=Path(tempfile.gettempdir()))
     settings = parser.parse_args()
     warnings.filterwarnings("ignore", message="PySpark does not yet fully support pandas")
@@ -139,7 +140,9 @@ def main() -> None:
         home = Path(place)
         for n in settings.rows:
             write(home / str(n), n)
-        spark = sessions.start("local[2]", home / "spark", spark__driver__memory="2g")
+        options = {"spark__driver__memory": "2g"}
+        options |= {"spark__shuffle__compress": "false"} if settings.plain else {}
+        spark = sessions.start("local[2]", home / "spark", **options)
         # The first audit loads compiled code into every worker.
         write(home / "small", 20_000)
         measure(spark, home / "small", 20_000, settings.draws)
