@@ -61,8 +61,10 @@ class Delta(DataSource):
 def engine(spark):
     from huc_spark import SparkEngine
 
-    spark.dataSource.register(Delta)
-    return SparkEngine()
+    made = SparkEngine()
+    made._session = spark.newSession()  # the others know no data source of that name
+    made._session.dataSource.register(Delta)
+    return made
 
 
 @pytest.mark.parametrize("kind", ["auto", "delta"])
@@ -85,10 +87,9 @@ def test_files_without_a_delta_log_are_parquet(spark, engine, tmp_path):
 def test_a_missing_package_for_delta_is_said(spark, table):
     from huc_spark import SparkEngine
 
-    other = SparkEngine()
-    other._session = spark.newSession()  # which knows no data source of that name
+    del spark  # the session it starts from
     with pytest.raises(InvalidInputError, match="Spark could not open"):
-        other.table(path=str(table), table=None)
+        SparkEngine().table(path=str(table), table=None)
 
 
 def test_the_local_engine_refuses_a_delta_folder_rather_than_count_replaced_rows(table):
