@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 from huc_monitor.alerts import AlertPolicy
 from huc_monitor.attaching import make_attachment
+from huc_monitor.drift import DriftPolicy
 from huc_monitor.exporting import make_exporter
 from huc_monitor.monitor import Monitor
 from huc_monitor.notifying import make_notifier
@@ -88,8 +89,12 @@ def open_monitor(
         average_run_length=sequential.average_run_length if sequential.enabled else None,
         detector_tolerance=sequential.tolerance,
         alerts=AlertPolicy(
-            cool_down=settings.alerts.cool_down, min_windows=settings.alerts.min_windows
+            cool_down=settings.alerts.cool_down,
+            min_windows=settings.alerts.min_windows,
+            resolve_after=settings.alerts.resolve_after,
+            quiet_after=settings.alerts.quiet_after,
         ),
+        drift=_drift(given),
         retraining=retraining,
         retrain=retrain,
         notifiers={name: make_notifier(c.name, c.options()) for name, c in channels.items()},
@@ -127,6 +132,13 @@ def _info(config: Config) -> MonitorInfo:
         model=config.settings.model.name,
         settings=config.to_dict() | {"tree_content": config.tree.to_dict()},
     )
+
+
+def _drift(config: Config) -> DriftPolicy | None:
+    given = config.settings.drift
+    if not given.enabled:
+        return None
+    return DriftPolicy(min_distance=given.min_distance, confidence_level=given.confidence_level)
 
 
 def _tolerance(config: Config) -> Tolerance:

@@ -24,7 +24,9 @@ FINE, ALERT, ERROR = 0, 1, 2
 FailOn = Literal["warning", "critical", "never"]
 
 ConfigOption = Annotated[Path, typer.Option(help="The configuration file.")]
-LogOption = Annotated[LogFormat, typer.Option(help="Form of the log on standard error.")]
+LogOption = Annotated[
+    LogFormat | None, typer.Option(help="Form of the log on standard error.", show_default=False)
+]
 FailOption = Annotated[FailOn, typer.Option(help="Exit with 1 if an alert of this level is open.")]
 
 
@@ -50,7 +52,7 @@ def run(
     as_json: Annotated[
         bool, typer.Option("--json", help="Print one JSON document instead.")
     ] = False,
-    log_format: LogOption = "text",
+    log_format: LogOption = None,
 ) -> None:
     """Audit the windows whose labels have matured, and say what changed.
 

@@ -153,7 +153,7 @@ def _project(path: Path) -> Iterator[Finding]:
     yield Finding("config", "ok", f"{path}: {leaves} leaves, {branches} branches")
     yield from _guarded("log", lambda: _log(config), "check source and columns in the file")
     yield from _guarded("state", lambda: _tracker(config), _tracker_fix(config))
-    yield from _guarded("channels", lambda: _channels(config), "correct channels in the file")
+    yield from _channels(config)
     for kind in ("attachments", "exporters"):
         yield from _hosts(config, kind)
 
@@ -243,15 +243,22 @@ def _tracker_fix(config: Config) -> str:
 
 
 def _channels(config: Config) -> Iterator[Finding]:
+    from huc_monitor.notifying import make_notifier
+
     installed = {entry.name for entry in entry_points(group="huc_monitor.notifiers")}
     for name in config.settings.alerts.channels:
-        host = config.settings.channels[name].name
-        if host in installed:
-            yield Finding(f"channel {name}", "ok", host)
-        else:
-            text = f"no notifier {host!r} is installed"
+        check, host = f"channel {name}", config.settings.channels[name]
+        if host.name not in installed:
+            text = f"no notifier {host.name!r} is installed"
             fix = "pip install 'huc-monitor[notify]', or take it out of alerts.channels"
-            yield Finding(f"channel {name}", "wrong", text, fix)
+            yield Finding(check, "wrong", text, fix)
+            continue
+
+        def look(check: str = check, host: Any = host) -> Iterator[Finding]:
+            make_notifier(host.name, host.options())  # reads its address; sends nothing
+            yield Finding(check, "ok", host.name)
+
+        yield from _guarded(check, look, "correct channels in the file")
 
 
 def _hosts(config: Config, kind: Literal["attachments", "exporters"]) -> Iterator[Finding]:

@@ -81,13 +81,13 @@ class TextFormatter(logging.Formatter):
 
 
 def choose(form: LogFormat) -> None:
-    """Choose the form for the whole command; a command may still ask for JSON by itself."""
+    """Choose the form for the whole command; what a command is told itself goes first."""
     _chosen["form"] = form
 
 
-def start_logging(form: LogFormat) -> None:
+def start_logging(form: LogFormat | None) -> None:
     """Send the library's log to standard error; windows are told in JSON only."""
-    is_json = "json" in {form, _chosen.get("form")}
+    is_json = (form or _chosen.get("form")) == "json"
     _chosen["form"] = "json" if is_json else "text"
     handler = logging.StreamHandler(sys.stderr)
     handler.setFormatter(JsonFormatter() if is_json else TextFormatter())

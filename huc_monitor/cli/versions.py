@@ -10,13 +10,12 @@ from typing import Annotated, Any
 
 import typer
 
-from huc_monitor.cli.check import ConfigOption
-from huc_monitor.cli.logs import LogFormat, start_logging
+from huc_monitor.cli.check import ConfigOption, LogOption
+from huc_monitor.cli.logs import start_logging
 
 FINE, REFUSED = 0, 1
 
 JsonOption = Annotated[bool, typer.Option("--json", help="Print one JSON document instead.")]
-LogOption = Annotated[LogFormat, typer.Option(help="Form of the log on standard error.")]
 
 
 def recalibrate(
@@ -26,7 +25,7 @@ def recalibrate(
         str, typer.Option(help="Why; kept with the new version.")
     ] = "asked for by a person",
     as_json: JsonOption = False,
-    log_format: LogOption = "text",
+    log_format: LogOption = None,
 ) -> None:
     """Fit a repair on the labels checked so far and register it as the next version.
 
@@ -59,7 +58,7 @@ def promote(
         str | None, typer.Option(help="Version to promote; the challenger when left out.")
     ] = None,
     as_json: JsonOption = False,
-    log_format: LogOption = "text",
+    log_format: LogOption = None,
 ) -> None:
     """Make the challenger, or a version of your choice, champion.
 
@@ -74,7 +73,7 @@ def rollback(
     *,
     config: ConfigOption = Path("huc.yaml"),
     as_json: JsonOption = False,
-    log_format: LogOption = "text",
+    log_format: LogOption = None,
 ) -> None:
     """Make the version champion again that the present champion replaced.
 

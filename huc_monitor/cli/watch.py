@@ -29,7 +29,7 @@ def run(
     as_json: Annotated[
         bool, typer.Option("--json", help="Print one JSON document per check.")
     ] = False,
-    log_format: LogOption = "text",
+    log_format: LogOption = None,
     checks: Annotated[int | None, typer.Option(min=1, help="Stop after this many.")] = None,
 ) -> None:
     """Check every so often; stop cleanly, between two windows, on SIGTERM or Ctrl-C.

@@ -96,7 +96,7 @@ class Config:
     def policy_identity(self) -> str:
         """Hash of what decides on alerts and retraining, given the audits."""
         plain = self.settings.model_dump(mode="json", by_alias=True)
-        alerts = {name: plain["alerts"][name] for name in ("cool_down", "min_windows")}
+        alerts = {name: value for name, value in plain["alerts"].items() if name != "channels"}
         return _hash({**{name: plain[name] for name in _POLICY}, "alerts": alerts})
 
     @property

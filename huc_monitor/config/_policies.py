@@ -74,7 +74,27 @@ class AlertSettings(Section):
     min_windows: Annotated[int, Field(ge=1)] = Field(
         default=1, description="Windows in a row that must exceed the tolerance."
     )
+    resolve_after: Annotated[int, Field(ge=1)] = Field(
+        default=1, description="Windows in a row at a lower level before it takes effect."
+    )
+    quiet_after: Annotated[int, Field(ge=1)] = Field(
+        default=2,
+        description="More windows in a row that must add nothing to the evidence of a sequential "
+        "alarm before its alert is resolved.",
+    )
     channels: tuple[str, ...] = Field(default=(), description="Names of `channels`.")
+
+
+class DriftSettings(Section):
+    """What is told of predictions that move, also before their labels are there."""
+
+    enabled: bool = True
+    min_distance: Annotated[float, Field(ge=0, lt=1)] = Field(
+        default=0.05, description="Distances that are surely larger than this are told."
+    )
+    confidence_level: Annotated[float, Field(gt=0, lt=1)] = Field(
+        default=0.95, description="That none is overstated, all taken together."
+    )
 
 
 class HostSettings(Section):

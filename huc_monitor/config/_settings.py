@@ -10,6 +10,7 @@ from huc_monitor.config._engines import LargeSettings, SparkSettings
 from huc_monitor.config._policies import (
     AlertSettings,
     BoundSettings,
+    DriftSettings,
     HostSettings,
     RetrainingSettings,
     SequentialSettings,
@@ -275,6 +276,7 @@ class Settings(Section):
     bounds: BoundSettings = BoundSettings()
     sequential: SequentialSettings = SequentialSettings()
     alerts: AlertSettings = AlertSettings()
+    drift: DriftSettings = DriftSettings()
     channels: dict[str, Annotated[HostSettings, BeforeValidator(_named)]] = Field(
         default_factory=dict, description="Ways to reach people, by the names alerts use."
     )

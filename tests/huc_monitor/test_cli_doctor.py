@@ -189,6 +189,24 @@ def test_a_tracker_or_channel_that_is_not_installed_is_wrong(capsys, project):
     assert "huc-monitor[notify]" in found["channel ops"]["fix"]
 
 
+def test_a_channel_whose_address_cannot_be_read_is_wrong_and_not_shown(capsys, project):
+    channels = {
+        "ops": {"name": "apprise", "secrets": {"url": "slak://token-a/token-b"}},
+        "hook": {
+            "name": "webhook",
+            "settings": {"url": "https://example.invalid/huc"},
+            "secrets": {"secret": "a secret of at least thirty-two characters"},
+        },
+    }
+    path = project(channels=channels, alerts={"channels": ["ops", "hook"]})
+    code, found = examine(capsys, "--config", path)
+    assert code == 2
+    assert found["channel ops"]["outcome"] == "wrong"
+    assert "must be an apprise URL" in found["channel ops"]["text"]
+    assert "token" not in json.dumps(found)
+    assert found["channel hook"]["outcome"] == "ok"
+
+
 def complete(words: str, **environment: str) -> str:
     settings = {
         "_HUC_MONITOR_COMPLETE": "complete_bash",

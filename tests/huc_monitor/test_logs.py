@@ -133,6 +133,12 @@ def test_json_can_be_asked_for_of_any_command(config, place, capsys, monkeypatch
     assert {line["fields"]["huc.monitor"] for line in lines} == {"intrusion"}
 
 
+def test_what_a_command_is_told_itself_goes_first(config, capsys):
+    command = ["check", "--config", config, "--now", "2024-03-09", "--dry-run"]
+    assert main(["--log-format", "json", *command, "--log-format", "text"]) == 0
+    assert not capsys.readouterr().err, "windows are told in JSON only"
+
+
 @pytest.mark.parametrize(
     "arguments",
     [["status", "--config", "nowhere.yaml"], ["check", "--no-such"], ["nothing"]],

@@ -5,7 +5,8 @@ import threading
 import numpy as np
 import pandas as pd
 import pytest
-from production_log import FIRST_DAY, after, make_log, tree
+import yaml
+from production_log import FIRST_DAY, after, make_log, tree, write_project
 from watched import Ear, make
 
 import huc_monitor as hm
@@ -13,6 +14,7 @@ from huc_monitor.alerts import AlertPolicy
 from huc_monitor.drift import DriftPolicy
 from huc_monitor.monitor import CheckInProgressError, Monitor
 from huc_monitor.monitor._lock import hold
+from huc_monitor.opening import open_monitor
 from huc_monitor.retraining import RetrainingPolicy
 from huc_monitor.sources import Columns, FrameTable, TableSource
 from huc_monitor.tracking import FilesTracker, MemoryTracker, MonitorInfo
@@ -196,6 +198,21 @@ def test_quiet_settings_are_honoured(broken):
     assert records[4].transitions == ()
     assert any(step.kind == "opened" for step in records[5].transitions)
     assert records[5].level == "warning", "without bounds nothing is certain"
+
+
+def test_a_file_says_how_patient_alerts_are_and_how_much_drift_is_told(tmp_path):
+    path = write_project(tmp_path, *make_log(2, 300))
+    text = path.read_text()
+
+    def opened(**changes):
+        path.write_text(yaml.safe_dump({**yaml.safe_load(text), **changes}))
+        return open_monitor(path)._parts
+
+    alerts = {"cool_down": "3d", "min_windows": 2, "resolve_after": 4, "quiet_after": 5}
+    assert opened(alerts=alerts).alerts == AlertPolicy(**alerts)
+    assert opened(drift={"min_distance": 0.2}).drift == DriftPolicy(min_distance=0.2)
+    assert opened().drift == DriftPolicy()
+    assert opened(drift={"enabled": False}).drift is None
 
 
 def test_a_policy_for_drift_decides_what_is_worth_telling():
