@@ -14,7 +14,6 @@ from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import StandardScaler
 
 import huc_monitor as hm
-from huc_monitor.recalibration import HUCCalibratedClassifier
 
 TREE = hm.LabelTree.from_nested(
     {
@@ -36,7 +35,9 @@ def main() -> None:
         digits, names, test_size=0.4, random_state=0, stratify=names
     )
     plain = make_pipeline(StandardScaler(), GaussianNB(var_smoothing=1e-2))
-    wrapped = HUCCalibratedClassifier(plain, tree=TREE, utilities=UTILITIES, initial="temperature")
+    wrapped = hm.HUCCalibratedClassifier(
+        plain, tree=TREE, utilities=UTILITIES, initial="temperature"
+    )
     for title, model in (("plain", plain), ("wrapped", wrapped)):
         model.fit(x_train, y_train)
         order = [list(model.classes_).index(leaf) for leaf in TREE.leaves]
