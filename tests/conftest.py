@@ -1,8 +1,13 @@
 from __future__ import annotations
 
 import os
+import shutil
+import tempfile
 
 import pytest
+
+# What takes longest goes first, so that no process is left with it alone at the end.
+_FIRST = ("schedulers", "huc_spark", "huc_mlflow", "test_crashes.py", "test_audit_oracle.py")
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
@@ -12,6 +17,29 @@ def pytest_addoption(parser: pytest.Parser) -> None:
         default=os.environ.get("HUC_CI") == "1",
         help="fail tests that would be skipped, as for a missing component (default if HUC_CI=1)",
     )
+
+
+def pytest_configure(config: pytest.Config) -> None:
+    """Give every process its own place for temporary files: locks of one monitor lie there."""
+    if hasattr(config, "workerinput"):
+        place = tempfile.mkdtemp(prefix="huc-tests-")
+        os.environ["TMPDIR"] = tempfile.tempdir = place
+        config.add_cleanup(lambda: shutil.rmtree(place, ignore_errors=True))
+
+
+@pytest.hookimpl(tryfirst=True)  # before xdist reads the groups
+def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
+    """Keep a file's tests in one process, and all that use Spark: what they share is made once."""
+    if not hasattr(config, "workerinput"):
+        return
+    for item in items:
+        is_spark = "spark" in getattr(item, "fixturenames", ())
+        item.add_marker(pytest.mark.xdist_group("spark" if is_spark else str(item.path)))
+    items.sort(key=lambda item: _place(item.path.parts))
+
+
+def _place(parts: tuple[str, ...]) -> int:
+    return next((k for k, name in enumerate(_FIRST) if name in parts), len(_FIRST))
 
 
 @pytest.hookimpl(wrapper=True)
