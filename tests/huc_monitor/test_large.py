@@ -204,6 +204,29 @@ def test_a_monitor_that_cannot_hold_a_window_audits_it_all_the_same(late, by_id)
         assert not any("a sample of" in note for note in one.notes)
 
 
+def test_labels_are_counted_some_ids_at_a_time(monkeypatch):
+    log = production_log()
+    labels = log[["id", "y"]].assign(known=log["at"] + pd.Timedelta("1h")).iloc[::3]
+    table = LabelTable(table=FrameTable(labels), id="id", label="y", time="known")
+    columns = Columns(time="at", probabilities="p_{leaf}", id="id")
+    given = {"tree": TREE, "columns": columns, "labels": table}
+    day = (datetime(2024, 1, 1, tzinfo=UTC), datetime(2024, 1, 3, tzinfo=UTC))
+    asked = []
+    monkeypatch.setattr("huc_monitor.sources._frame.chunk_rows", lambda _: 700)
+    large = LargeSource(FrameTable(log), most_rows=10, **given)
+    original = FrameTable.lookup
+    monkeypatch.setattr(
+        FrameTable, "lookup", lambda s, w: asked.append(len(w.among)) or original(s, w)
+    )
+    for as_of in (None, datetime(2024, 1, 2, tzinfo=UTC)):
+        asked.clear()
+        found = large.counts(*day, as_of=as_of)
+        assert asked == [700, 700, 700, 700, 80]
+        assert found == TableSource(FrameTable(log), **given).counts(*day, as_of=as_of)
+        assert found.n_predictions == 2880
+    assert found.n_labelled == 461, "known by then: of one day less an hour, every third"
+
+
 def test_a_sample_is_the_same_each_time_and_speaks_of_the_whole_window():
     log = production_log()
     columns = Columns(time="at", probabilities="p_{leaf}", label="y")
