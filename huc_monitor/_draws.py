@@ -10,13 +10,13 @@ merging shows in a radius.
 
 from __future__ import annotations
 
-import io
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import numpy.typing as npt
 
+from huc_monitor._arrays import arrays_from_bytes, arrays_to_bytes
 from huc_monitor._threads import run_tasks
 from huc_monitor.bootstrap import BootstrapBound, _normal_quantiles, gather_terms, shrinking
 
@@ -90,14 +90,12 @@ class DrawSummary:
 
     def to_bytes(self) -> bytes:
         """One plain array."""
-        file = io.BytesIO()
-        np.save(file, self.prefixes, allow_pickle=False)
-        return file.getvalue()
+        return arrays_to_bytes({"prefixes": self.prefixes})
 
     @classmethod
     def from_bytes(cls, data: bytes) -> DrawSummary:
         """Read what `to_bytes` wrote."""
-        return cls(np.load(io.BytesIO(data), allow_pickle=False))
+        return cls(arrays_from_bytes(data)["prefixes"])
 
 
 class MergedBootstrapBound(BootstrapBound):

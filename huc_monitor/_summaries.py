@@ -10,12 +10,12 @@ merging shows in a result. The summary of a run has the size of the candidates, 
 
 from __future__ import annotations
 
-import io
 from dataclasses import dataclass, fields
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from huc_monitor._arrays import arrays_from_bytes, arrays_to_bytes
 from huc_monitor._threads import run_tasks
 from huc_monitor.intervals import UtilityScan, add_squares, group_rows
 
@@ -144,15 +144,12 @@ class ScanSummary:
 
     def to_bytes(self) -> bytes:
         """Plain arrays, without code."""
-        file = io.BytesIO()
-        np.savez(file, **{field.name: getattr(self, field.name) for field in fields(self)})
-        return file.getvalue()
+        return arrays_to_bytes({field.name: getattr(self, field.name) for field in fields(self)})
 
     @classmethod
     def from_bytes(cls, data: bytes) -> ScanSummary:
         """Read what `to_bytes` wrote."""
-        with np.load(io.BytesIO(data), allow_pickle=False) as found:
-            arrays = {field.name: found[field.name] for field in fields(cls)}
+        arrays: dict[str, Any] = arrays_from_bytes(data)
         plain = {"first": float(arrays["first"]), "last": float(arrays["last"])}
         return cls(**{**arrays, **plain, "n_rows": int(arrays["n_rows"])})
 

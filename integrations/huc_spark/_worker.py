@@ -7,7 +7,6 @@ Python worker builds its objects from that once.
 from __future__ import annotations
 
 import functools
-import io
 import json
 import os
 from dataclasses import dataclass, field
@@ -17,6 +16,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import pyarrow as pa
 
+from huc_monitor._arrays import arrays_from_bytes, arrays_to_bytes
 from huc_monitor._packing import Packing
 from huc_monitor._pieces import Facts, PieceAudit, RunSummary, merge_runs
 from huc_monitor.errors import HUCError, InvalidInputError
@@ -107,9 +107,12 @@ class Worker:
             classes=given["classes"],
         )
 
-    def packing(self, utility: int) -> Packing:
-        """Layout of a utility's rows."""
-        return Packing.of(self.audit, utility, weighted=self.columns["weights"] is not None)
+    @functools.cached_property
+    def packings(self) -> list[Packing]:
+        """Layout of every utility's rows."""
+        weighted = self.columns["weights"] is not None
+        n_utilities = len(self.audit.utilities)
+        return [Packing.of(self.audit, u, weighted=weighted) for u in range(n_utilities)]
 
     def read(self, table: pa.Table) -> Piece:
         """Check some rows, as the local audit checks a window."""
@@ -193,7 +196,7 @@ def find_facts(job: Job) -> Callable[[Iterable[pa.RecordBatch]], Iterator[pa.Rec
         except HUCError as problem:
             error = str(problem)
         scores = sample.scores(worker.audit) if error is None else b""
-        yield _batch(FACTS, [error], [_pack_facts(facts)], [scores], [stride])
+        yield _batch(FACTS, [error], [pack_facts(facts)], [scores], [stride])
 
     return step
 
@@ -233,7 +236,7 @@ def send_rows(
     """Score rows, and hand them over by utility and range of score, many rows to a record."""
 
     def step(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-        worker, known = job.open(), _unpack_facts(facts)
+        worker, known = job.open(), unpack_facts(facts)
         n_utilities = len(worker.audit.utilities)
         waiting: list[list[Any]] = [[] for _ in range(n_utilities)]
         n = 0
@@ -242,7 +245,7 @@ def send_rows(
             if not piece.labels.size:
                 continue
             for u, rows in enumerate(worker.audit.rows(piece, known)):
-                waiting[u].append(worker.packing(u).pack(rows))
+                waiting[u].append(worker.packings[u].pack(rows))
             n += piece.labels.size
             if n >= _ROWS_BEFORE_SENDING:
                 yield from _cut(waiting, cuts)
@@ -269,9 +272,9 @@ def summarise(job: Job, facts: bytes) -> Callable[..., pa.Table]:
     """Summarise all rows of a utility in one range of score."""
 
     def step(key: tuple[Any, ...], table: pa.Table) -> pa.Table:
-        worker, known = job.open(), _unpack_facts(facts)
+        worker, known = job.open(), unpack_facts(facts)
         u, run = (int(item.as_py()) for item in key)
-        packing = worker.packing(u)
+        packing = worker.packings[u]
         column = table.column("records")
         parts = [np.frombuffer(item.as_buffer(), dtype=packing.dtype) for item in column]
         rows = packing.unpack(np.concatenate(parts))
@@ -297,7 +300,7 @@ def sum_within(
     """Add up all branches on the intervals that were found; one row per task and utility."""
 
     def step(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-        worker, known = job.open(), _unpack_facts(facts)
+        worker, known = job.open(), unpack_facts(facts)
         sums: list[Ints] = []
         n = 0
         for table in tables(batches, _ROWS_AT_A_TIME):
@@ -336,17 +339,15 @@ def _batch(schema: str, *columns: list[Any]) -> pa.RecordBatch:
     return pa.RecordBatch.from_arrays(arrays, names=[name for name, _ in fields])
 
 
-def _pack_facts(facts: Facts) -> bytes:
-    file = io.BytesIO()
+def pack_facts(facts: Facts) -> bytes:
+    """Write facts as bytes."""
     head = np.array([facts.n_rows, facts.total, facts.any_zero], dtype=np.float64)
-    np.savez(file, head=head, shares=facts.shares, draws=facts.draws)
-    return file.getvalue()
+    return arrays_to_bytes({"head": head, "shares": facts.shares, "draws": facts.draws})
 
 
-def _unpack_facts(data: bytes) -> Facts:
-    with np.load(io.BytesIO(data), allow_pickle=False) as found:
-        n, total, zero = found["head"]
-        return Facts(int(n), float(total), bool(zero), found["shares"], found["draws"])
-
-
-pack_facts, unpack_facts = _pack_facts, _unpack_facts
+@lru_cache(maxsize=8)
+def unpack_facts(data: bytes) -> Facts:
+    """Read what `pack_facts` wrote, once per process."""
+    found = arrays_from_bytes(data)
+    n, total, zero = found["head"]
+    return Facts(int(n), float(total), bool(zero), found["shares"], found["draws"])
