@@ -22,6 +22,7 @@ SMALL_QUERIES = {
     "spark__sql__adaptive__enabled": "false",
     "spark__sql__shuffle__partitions": "2",
     "spark__driver__extraJavaOptions": "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC",
+    "spark__executor__extraJavaOptions": "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC",
 }
 
 
