@@ -5,9 +5,11 @@ from __future__ import annotations
 import re
 from pathlib import Path
 
+import numpy as np
 import yaml
 from cases import TREE, UTILITIES, window
 
+from huc_monitor._pieces import PieceAudit
 from huc_monitor.config._settings import Settings
 from huc_monitor.recalibration import HUCBoost
 
@@ -57,3 +59,20 @@ def test_the_calculation_is_that_of_the_code():
     with_ids = huc_spark.shuffle_bytes_per_row(tree, utilities, subgroups=groups)
     assert with_ids == 76
     assert huc_spark.shuffle_bytes_per_row(TREE, UTILITIES) > 0
+    assert "some 160 bytes per candidate, and 24 bytes per candidate and draw" in PAGE
+    check = PieceAudit.of(tree=tree, utilities=utilities, subgroups=groups, n_draws=64)
+    people = {name: values * 50 for name, values in people.items()}
+    piece = check.check(
+        np.full((100, 8), 1 / 8),
+        np.array(tree.leaves)[np.arange(100) % 8],
+        people,
+        None,
+        np.arange(100),
+    )
+    facts = check.no_facts + check.facts(piece)
+    sizes = [
+        [len(part) for part in check.summarise(u, rows, facts).to_bytes()]
+        for u, rows in enumerate(check.rows(piece, facts))
+    ]
+    scan, draws = np.sum(sizes, axis=0) / 40
+    assert (round(scan, -1), round(draws / 64)) == (160, 24)
