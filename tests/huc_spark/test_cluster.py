@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 import os
 import signal
-import subprocess
 import sys
 import threading
 import time
@@ -15,6 +14,7 @@ from pathlib import Path
 import cases
 import numpy as np
 import pytest
+import sessions
 
 pytestmark = pytest.mark.slow
 
@@ -44,36 +44,20 @@ def test_two_hundred_windows_come_out_as_in_memory(spark):
 
 
 def test_two_hundred_windows_come_out_as_in_memory_on_two_workers(tmp_path):
-    told = on_a_cluster(tmp_path, "keep")
+    told = sessions.run_alone(__file__, str(tmp_path), "keep")
     assert told == {"same": N_WINDOWS, "killed": False, "executors": 2}
 
 
 def test_an_executor_that_dies_at_work_changes_nothing(tmp_path):
-    told = on_a_cluster(tmp_path, "kill")
+    told = sessions.run_alone(__file__, str(tmp_path), "kill")
     assert told["same"] == 2
     assert told["killed"]
     # It was working when it died; it is replaced, if the audits last so long.
     assert told["executors"] in {2, 3}
 
 
-def on_a_cluster(folder: Path, how: str) -> dict:
-    """Run `main` in a process of its own: a process has one Spark, and this one has another."""
-    done = subprocess.run(
-        [sys.executable, "-W", "ignore", __file__, str(folder), how],
-        check=False,
-        capture_output=True,
-        text=True,
-        env={**os.environ, "PYTHONPATH": str(Path(__file__).parent)},
-        timeout=900,
-    )
-    assert done.returncode == 0, done.stderr[-3000:]
-    return json.loads(done.stdout.splitlines()[-1])
-
-
 def main(folder: Path, *, kill: bool) -> None:
     """Audit on two workers; if told to, kill an executor while it works on the audit."""
-    import sessions
-
     spark = sessions.start("local-cluster[2,1,1024]", folder, **sessions.SMALL_QUERIES)
     hunter = Hunter(spark)
     if not kill:

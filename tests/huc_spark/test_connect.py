@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 import json
-import os
-import subprocess
 import sys
 from pathlib import Path
 
 import cases
 import pandas as pd
 import pytest
+import sessions
 
 import huc_monitor as hm
 
@@ -19,17 +18,7 @@ pytestmark = pytest.mark.slow
 
 def test_everything_works_over_spark_connect(tmp_path):
     pytest.importorskip("grpc", reason="pyspark[connect] is not installed")
-    # In a process of its own: a process has one kind of Spark, and this one has the other.
-    done = subprocess.run(
-        [sys.executable, "-W", "ignore", __file__, str(tmp_path)],
-        check=False,
-        capture_output=True,
-        text=True,
-        env={**os.environ, "PYTHONPATH": str(Path(__file__).parent)},
-        timeout=900,
-    )
-    assert done.returncode == 0, done.stderr[-3000:]
-    told = json.loads(done.stdout.splitlines()[-1])
+    told = sessions.run_alone(__file__, str(tmp_path))
     assert told["session"] == "pyspark.sql.connect.session"
     assert told["n_predictions"] == 500
     assert 0 < told["n_sample"] < 200
@@ -40,7 +29,6 @@ def test_everything_works_over_spark_connect(tmp_path):
 def main(folder: Path) -> None:
     """Audit, monitor, fit and replay."""
     import huc_spark
-    import sessions
     from pyspark.sql import SparkSession
 
     sessions.use_own_java(folder)
