@@ -180,22 +180,14 @@ class TimeWindows(_Requirements):
         stride = Span.parse(self.stride)
         if not stride.by_calendar:
             return EPOCH + (moment - EPOCH) // stride.nominal * stride.nominal
-        wall = moment.astimezone(self.zone).replace(tzinfo=None)
-        steps = math.floor((wall - MONDAY) / stride.nominal)
-        start = from_wall(MONDAY + steps * stride.nominal, self.zone)
-        # Where midnight comes twice or never, the wall clock alone can be off by one.
-        while start > moment:
-            steps -= 1
-            start = from_wall(MONDAY + steps * stride.nominal, self.zone)
-        return start
+        return self._grid(self._place(moment))
 
     def next_start(self, start: datetime) -> datetime:
         """Return the start on the grid that follows `start`."""
         stride = Span.parse(self.stride)
         if not stride.by_calendar:
             return start + stride.nominal
-        # Half a stride more than one is inside the next step, whatever the clocks do.
-        return self.start_at(start + 1.5 * stride.nominal)
+        return self._grid(self._place(start) + 1)
 
     def end_of(self, start: datetime) -> datetime:
         """Return the end of the window that starts at `start`."""
@@ -203,10 +195,27 @@ class TimeWindows(_Requirements):
         if not (length.by_calendar and stride.by_calendar):
             return length.after(start, self.zone)
         # Where clocks jump at midnight a day starts at one: count from the midnight it stands for.
+        place = self._place(start)
+        if self._grid(place) == start:
+            return from_wall(MONDAY + place * stride.nominal + length.nominal, self.zone)
         wall = start.astimezone(self.zone).replace(tzinfo=None, fold=0)
-        midnight = MONDAY + (wall - MONDAY) // stride.nominal * stride.nominal
-        wall = midnight if from_wall(midnight, self.zone) == start else wall
         return from_wall(wall + length.nominal, self.zone)
+
+    def _grid(self, place: int) -> datetime:
+        """Return a start on the calendar's grid by its number."""
+        return from_wall(MONDAY + place * Span.parse(self.stride).nominal, self.zone)
+
+    def _place(self, moment: datetime) -> int:
+        """Return the number of the latest start on the calendar's grid not after `moment`."""
+        wall = moment.astimezone(self.zone).replace(tzinfo=None)
+        place = math.floor((wall - MONDAY) / Span.parse(self.stride).nominal)
+        # Where midnight comes twice or never, and where a whole day is left out, as on Samoa at
+        # the end of 2011, the wall clock alone can be off.
+        while self._grid(place) > moment:
+            place -= 1
+        while self._grid(place + 1) <= moment:
+            place += 1
+        return place
 
     def ranges(self, rows: Rows, after: datetime | None) -> Iterator[tuple[datetime, datetime]]:
         """Yield the windows that begin after `after`, up to the one of the last prediction."""

@@ -76,6 +76,22 @@ def test_a_day_whose_midnight_the_clocks_skip_ends_at_the_next_midnight():
     assert [(w.end - w.start) / timedelta(hours=1) for w in windows] == [24, 23, 24]
 
 
+@pytest.mark.parametrize("length", ["1d", "2d", "3d", "1w"])
+@pytest.mark.parametrize("first", range(20, 30))
+def test_a_day_that_a_country_left_out_is_in_no_window(length, first):
+    # On Samoa, 29 December 2011 was followed by the 31st.
+    spec = TimeWindows(length=length, time_zone="Pacific/Apia")
+    windows = listed(spec, days(f"2011-12-{first}T12:00", "2012-01-10T12:00"))
+    assert all(a.end == b.start for a, b in pairwise(windows))
+    local = [w.start.astimezone(ZoneInfo("Pacific/Apia")) for w in windows]
+    assert {time.strftime("%H:%M") for time in local} == {"00:00"}
+    assert "2011-12-30" not in {time.strftime("%Y-%m-%d") for time in local}
+    one_day_short = timedelta(**{"weeks" if length[-1] == "w" else "days": int(length[:-1])})
+    one_day_short -= timedelta(days=1)
+    short = [w for w in windows if w.end - w.start == one_day_short]
+    assert len(short) == (length != "1d")
+
+
 def test_hours_are_absolute_when_the_clocks_change():
     spec = TimeWindows(length="24h", stride="6h", time_zone="Europe/Berlin")
     windows = listed(spec, days("2024-03-30T12:00", "2024-04-01T12:00"))
