@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from typing import Any
 
@@ -15,6 +16,8 @@ UTILITIES = [
     hm.Payoff("pay", {"a": -1, "b": 1, "c": 0.5, "d": 0.25}),
     hm.LevelCorrectness(level=1),
 ]
+N_WINDOWS = 200
+N_RUNS = (1, 2, 3, 5, 8, 13, 21, 34, 64)
 SAME = {"rtol": 0, "atol": 1e-12}
 
 
@@ -97,3 +100,20 @@ def assert_same(found, expected) -> None:
     for name in ("interiorized", "method", "confidence_level", "n_draws"):
         assert getattr(found, name) == getattr(expected, name)
     assert abs(found.n - expected.n) <= 1e-12 * expected.n
+
+
+def n_same(spark) -> int:
+    """Count windows that come out as in memory: with ties, half of them skewed, 1 to 64 runs."""
+
+    def audited(seed):
+        rng = np.random.default_rng(10_000 + seed)
+        rows = window(seed, skewed=seed % 2 == 0)
+        df = rows.on(spark, int(rng.integers(1, 4)))
+        return rows, rows.spark(df, n_partitions=int(rng.choice(N_RUNS)))
+
+    same = 0
+    with ThreadPoolExecutor(4) as pool:
+        for rows, result in pool.map(audited, range(N_WINDOWS)):
+            assert_same(result, rows.local())
+            same += 1
+    return same

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import gc
+
 import huc_spark
 import numpy as np
 import pandas as pd
 import pytest
-from cases import SAME, TREE, UTILITIES, assert_same, window
+from cases import N_WINDOWS, SAME, TREE, UTILITIES, assert_same, n_same, window
 from sessions import shuffled_bytes
 
 import huc_monitor as hm
@@ -18,6 +20,11 @@ def test_an_audit_on_spark_is_the_local_audit(spark, seed):
     rows = window(seed, skewed=seed % 2 == 0)
     found = rows.spark(rows.on(spark, 3), n_partitions=5 * seed)
     assert_same(found, rows.local())
+
+
+@pytest.mark.slow
+def test_two_hundred_windows_come_out_as_in_memory(spark):
+    assert n_same(spark) == N_WINDOWS
 
 
 def test_the_number_of_partitions_and_their_order_change_nothing(spark):
@@ -64,6 +71,21 @@ def test_text_ids_draw_as_well_and_the_same_each_time(spark):
     np.testing.assert_allclose(one.radii, two.radii, rtol=1e-12)
     # Other multipliers, the same law.
     np.testing.assert_allclose(one.radii, rows.local(weights=None).radii, rtol=0.5)
+
+
+def test_the_garbage_collector_is_kept_off_what_a_worker_has_loaded(spark):
+    import pyarrow as pa
+
+    rows = window(3, n=50)
+    for _ in range(2):
+        rows.spark(rows.on(spark, 2))
+
+    def ask(_):
+        counts = [gc.get_freeze_count()], [len(gc.get_objects())]
+        yield pa.RecordBatch.from_arrays([*map(pa.array, counts)], names=["aside", "looked_at"])
+
+    found = spark.range(2, numPartitions=2).mapInArrow(ask, "aside long, looked_at long").collect()
+    assert max(row.aside / row.looked_at for row in found) > 2
 
 
 def test_a_row_that_is_no_distribution_is_named_before_anything_is_moved(spark):

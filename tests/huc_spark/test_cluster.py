@@ -1,4 +1,4 @@
-"""Two hundred windows on `local[2]`, then a cluster of two workers, and the loss of one."""
+"""A cluster of two workers, and the loss of one."""
 
 from __future__ import annotations
 
@@ -8,44 +8,18 @@ import signal
 import sys
 import threading
 import time
-from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import cases
-import numpy as np
 import pytest
 import sessions
 
 pytestmark = pytest.mark.slow
 
-N_WINDOWS = 200
-N_RUNS = (1, 2, 3, 5, 8, 13, 21, 34, 64)
-
-
-def n_same(spark) -> int:
-    """Count windows that come out as in memory: with ties, half of them skewed, 1 to 64 runs."""
-
-    def audited(seed):
-        rng = np.random.default_rng(10_000 + seed)
-        rows = cases.window(seed, skewed=seed % 2 == 0)
-        df = rows.on(spark, int(rng.integers(1, 4)))
-        return rows, rows.spark(df, n_partitions=int(rng.choice(N_RUNS)))
-
-    same = 0
-    with ThreadPoolExecutor(4) as pool:
-        for rows, result in pool.map(audited, range(N_WINDOWS)):
-            cases.assert_same(result, rows.local())
-            same += 1
-    return same
-
-
-def test_two_hundred_windows_come_out_as_in_memory(spark):
-    assert n_same(spark) == N_WINDOWS
-
 
 def test_two_hundred_windows_come_out_as_in_memory_on_two_workers(tmp_path):
     told = sessions.run_alone(__file__, str(tmp_path), "keep")
-    assert told == {"same": N_WINDOWS, "killed": False, "executors": 2}
+    assert told == {"same": cases.N_WINDOWS, "killed": False, "executors": 2}
 
 
 def test_an_executor_that_dies_at_work_changes_nothing(tmp_path):
@@ -61,7 +35,7 @@ def main(folder: Path, *, kill: bool) -> None:
     spark = sessions.start("local-cluster[2,1,1024]", folder, **sessions.SMALL_QUERIES)
     hunter = Hunter(spark)
     if not kill:
-        same = n_same(spark)
+        same = cases.n_same(spark)
     else:
         # Sharp bounds, and a bootstrap with row weights.
         windows = [cases.window(seed, n=3_000) for seed in (2, 3)]
