@@ -6,8 +6,11 @@ import tempfile
 
 import pytest
 
-# What takes longest goes first, so that no process is left with it alone at the end.
-_FIRST = ("schedulers", "huc_spark", "huc_mlflow", "test_crashes.py", "test_audit_oracle.py")
+# Folders and files with the longest work.
+_FIRST = ("schedulers", "huc_spark", "test_crashes.py", "huc_mlflow", "test_audit_oracle.py")
+# Long tests that share nothing.
+_APART = ("test_cluster.py", "test_connect.py", "test_crashes.py", "test_fault_points.py")
+_PLACE = pytest.StashKey[str]()
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
@@ -22,20 +25,39 @@ def pytest_addoption(parser: pytest.Parser) -> None:
 def pytest_configure(config: pytest.Config) -> None:
     """Give every process its own place for temporary files: locks of one monitor lie there."""
     if hasattr(config, "workerinput"):
-        place = tempfile.mkdtemp(prefix="huc-tests-")
+        place = tempfile.mkdtemp(dir=config.workerinput["place"])
         os.environ["TMPDIR"] = tempfile.tempdir = place
+    else:
+        # Of the process that outlives the others, which clear up after themselves when they end.
+        config.stash[_PLACE] = place = tempfile.mkdtemp(prefix="huc-tests-")
         config.add_cleanup(lambda: shutil.rmtree(place, ignore_errors=True))
 
 
-@pytest.hookimpl(tryfirst=True)  # before xdist reads the groups
-def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
-    """Keep a file's tests in one process, and all that use Spark: what they share is made once."""
-    if not hasattr(config, "workerinput"):
-        return
-    for item in items:
-        is_spark = "spark" in getattr(item, "fixturenames", ())
-        item.add_marker(pytest.mark.xdist_group("spark" if is_spark else str(item.path)))
+@pytest.hookimpl(optionalhook=True)
+def pytest_configure_node(node) -> None:
+    """Tell a process that is about to start where to put temporary files."""
+    node.workerinput["place"] = node.config.stash[_PLACE]
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Put what takes longest first, so that no process is left with it alone at the end."""
     items.sort(key=lambda item: _place(item.path.parts))
+
+
+@pytest.hookimpl(optionalhook=True)
+def pytest_xdist_make_scheduler(config: pytest.Config, log):
+    """Keep a file's tests in one process, and all that use Spark: what they share is made once."""
+    from xdist.scheduler import LoadScopeScheduling
+
+    class ByFile(LoadScopeScheduling):
+        def _split_scope(self, nodeid: str) -> str:
+            file = nodeid.split("::", maxsplit=1)[0]
+            if file.endswith(_APART):
+                return nodeid
+            return "spark" if "/huc_spark/test_" in file else file
+
+    config.option.loadscopereorder = False
+    return ByFile(config, log)
 
 
 def _place(parts: tuple[str, ...]) -> int:

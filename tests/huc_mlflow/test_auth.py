@@ -3,15 +3,13 @@
 from __future__ import annotations
 
 import json
-import os
-import subprocess
-import sys
 from pathlib import Path
 
 import mlflow
 import pandas as pd
 import pytest
 from conftest import log_forest
+from forked import Processes
 from servers import mlflow_server
 from test_loop import World
 
@@ -21,7 +19,6 @@ pytestmark = pytest.mark.slow
 
 PASSWORD, DATABASE_PASSWORD, TOKEN = "hush-4711-tracking", "hush-0815-database", "hush-token-0042"
 SECRETS = (PASSWORD, DATABASE_PASSWORD, TOKEN)
-COMMAND = "import sys; from huc_monitor.cli import main; sys.exit(main())"
 
 
 @pytest.fixture(scope="module")
@@ -61,16 +58,9 @@ def world(story, guarded, postgres, tmp_path, monkeypatch):
 
 def run(world, *arguments, **environ):
     """Run the command in a process of its own; return its exit code and all it said."""
-    done = subprocess.run(
-        [sys.executable, "-c", COMMAND, *arguments, "--config", str(world.config)],
-        cwd=world.folder,
-        env={**os.environ, "MLFLOW_HTTP_REQUEST_MAX_RETRIES": "1", **environ},
-        capture_output=True,
-        text=True,
-        timeout=300,
-        check=False,
-    )
-    return done.returncode, done.stdout + done.stderr
+    environ = {"MLFLOW_HTTP_REQUEST_MAX_RETRIES": "1", **environ}
+    whole = [*arguments, "--config", world.config]
+    return Processes().command(*whole, folder=world.folder, **environ)
 
 
 def assert_nobody_tells(world, server_folder, said):

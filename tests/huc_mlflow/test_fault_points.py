@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import multiprocessing
 import shutil
 import signal
 import sqlite3
@@ -14,6 +13,7 @@ import mortal_check
 import pytest
 import yaml
 from conftest import log_forest
+from forked import Processes
 from test_loop import World
 
 from huc_monitor.config import load_config
@@ -26,33 +26,6 @@ pytestmark = pytest.mark.slow
 def _no_kept_connections(monkeypatch):
     """The database is put back by copying its file, and a kept connection would not notice."""
     monkeypatch.setenv("MLFLOW_SQLALCHEMYSTORE_POOLCLASS", "NullPool")
-
-
-class Processes:
-    """Real processes, forked from one that has loaded everything and done nothing."""
-
-    def __init__(self) -> None:
-        self.context = multiprocessing.get_context("forkserver")
-        self.context.set_forkserver_preload(
-            [
-                "mortal_check",
-                "huc_mlflow._retrainer",
-                "huc_monitor.opening",
-                "huc_monitor.config",
-                "huc_monitor._kernels.multiplier",
-                "huc_monitor._kernels.scan",
-                "sklearn.ensemble",
-                "duckdb",
-            ]
-        )
-
-    def run(self, *arguments):
-        """Run a check to its end; return the exit code, negative for a signal."""
-        process = self.context.Process(target=mortal_check.check, args=arguments)
-        process.start()
-        process.join(120)
-        assert process.exitcode is not None
-        return process.exitcode
 
 
 def points_of(store):
@@ -109,7 +82,7 @@ def test_killed_anywhere_and_run_again_leaves_one_of_everything(story, store):
         shutil.copy(clean / "mlflow.db", store / "mlflow.db")
 
     processes = Processes()
-    arguments = (str(world.config), world.now, str(told))
+    arguments = (mortal_check.check, str(world.config), world.now, str(told))
     assert processes.run(*arguments) == 0
     names = json.loads(told.read_text())
     expected = points_of(store)
@@ -144,23 +117,20 @@ def test_two_monitors_that_trigger_at_once_make_one_version(story, store, settle
     other.write_text(yaml.safe_dump({**world.settings, "utilities": utilities}))
     configs = [str(world.config), str(other)]
     assert len({load_config(config).identity for config in configs}) == 2
-    context = Processes().context
-    barrier = context.Barrier(2)
+    processes = Processes()
+    barrier = processes.context.Barrier(2)
     running = [
-        context.Process(
-            target=mortal_check.check_together, args=(config, world.now, barrier, settle)
-        )
+        processes.start(mortal_check.check_together, config, world.now, barrier, settle)
         for config in configs
     ]
-    for process in running:
-        process.start()
     for process in running:
         process.join(120)
         assert process.exitcode == 0
     registry = huc_mlflow.Registry("triage")
     assert [str(version.version) for version in registry.versions()] == ["1", "2"]
     for config in configs:  # what was put off is decided now, and changes nothing
-        assert Processes().run(config, world.now, str(store / "told.json")) == 0
+        told = str(store / "told.json")
+        assert processes.run(mortal_check.check, config, world.now, told) == 0
     assert [str(version.version) for version in registry.versions()] == ["1", "2"]
     assert str(registry.at("champion").version) == "2"
     assert registry._lease() is None

@@ -123,7 +123,7 @@ def tell(world, *, days, drift_from):
 
 
 def check_story(world, results, drift_from):
-    """What the issue asks to be shown, whatever the store behind it."""
+    """What must be seen, whatever store lies behind it."""
     opened = next(day for day in results if results[day].alerts)
     assert opened == drift_from
     alerts = results[opened].alerts
