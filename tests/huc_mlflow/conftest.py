@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import gc
 import os
 import shutil
 import warnings
@@ -26,6 +27,13 @@ def pytest_collection_modifyitems(items):
             item.add_marker(pytest.mark.filterwarnings(f"ignore:::{module}"))
         item.add_marker(pytest.mark.filterwarnings("ignore::DeprecationWarning"))
         item.add_marker(pytest.mark.filterwarnings("ignore::ResourceWarning"))
+
+
+@pytest.fixture(scope="module", autouse=True)
+def _collected():
+    """Find here what others left open, and not in a test of something else."""
+    yield
+    gc.collect()
 
 
 @dataclass(frozen=True)

@@ -5,6 +5,7 @@ That one imports this module (`Processes` sees to it); nothing that it loads sta
 
 from __future__ import annotations
 
+import gc
 import multiprocessing
 import multiprocessing.forkserver
 import os
@@ -78,6 +79,7 @@ def _load() -> None:
     sqlalchemy.orm.configure_mappers()
     requirements_utils._init_packages_to_modules_map()
     assert mlflow
+    gc.freeze()  # or collecting garbage would copy what is shared
 
 
 if os.environ.pop("HUC_TESTS_LOAD", None):

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import shutil
 from pathlib import Path
 
 import mlflow
@@ -22,10 +23,11 @@ SECRETS = (PASSWORD, DATABASE_PASSWORD, TOKEN)
 
 
 @pytest.fixture(scope="module")
-def guarded(tmp_path_factory):
+def guarded(tmp_path_factory, _empty_database):
     """A tracking server that asks who one is."""
     pytest.importorskip("flask_wtf", reason="MLflow's basic-auth needs Flask-WTF")
     folder = tmp_path_factory.mktemp("guarded")
+    shutil.copy(_empty_database, folder / "mlflow.db")
     with mlflow_server(f"sqlite:///{folder}/mlflow.db", folder, password=PASSWORD) as address:
         yield address, folder
 
@@ -47,7 +49,9 @@ def world(story, guarded, postgres, tmp_path, monkeypatch):
     for _ in range(2):
         made.serve(drift=1.0)
     log = pd.concat([pd.read_parquet(path) for path in sorted((tmp_path / "log").iterdir())])
-    log.to_sql("served", sqlalchemy.create_engine(postgres), index=False, if_exists="replace")
+    engine = sqlalchemy.create_engine(postgres)
+    log.to_sql("served", engine, index=False, if_exists="replace")
+    engine.dispose()
     url = postgres.replace("tester@", f"tester:{DATABASE_PASSWORD}@")
     monkeypatch.setenv("LOG_URL", url)
     made.settings["source"] = {"log": {"url": "${LOG_URL}", "table": "served"}}

@@ -1,8 +1,10 @@
 from __future__ import annotations
 
 import json
+import os
 import subprocess
 import sys
+import venv
 import warnings
 from importlib.metadata import version
 from pathlib import Path
@@ -371,6 +373,24 @@ def test_the_model_loads_by_its_uri_in_a_process_without_huc_monitor(story, stor
     assert np.abs(got[:, order] - expected).max() <= 1e-12
 
 
+def plain_environment(folder):
+    """Python with what a server installs from the model's requirements.
+
+    ``HUC_PLAIN=/path/to/environment`` is used instead of a new one; what it lacks is installed.
+    """
+    given = os.environ.get("HUC_PLAIN")
+    place = Path(given) if given else folder / "venv"
+    if not given:
+        venv.create(place, with_pip=True)
+    wanted = [f"{name}=={version(name)}" for name in ("mlflow", "numpy", "scikit-learn")]
+    python = place / "bin" / "python"
+    pip = [python, "-m", "pip", "install", "--quiet", "--no-compile"]
+    subprocess.run([*pip, *wanted], check=True, timeout=900)
+    absent = [python, "-c", "import huc_monitor"]
+    assert subprocess.run(absent, capture_output=True, check=False, cwd=folder).returncode == 1
+    return python
+
+
 @pytest.mark.slow
 def test_the_model_loads_by_its_uri_in_an_environment_without_huc_monitor(story, store):
     boost = story.boost(initial="temperature", max_updates=60)
@@ -378,11 +398,7 @@ def test_the_model_loads_by_its_uri_in_an_environment_without_huc_monitor(story,
     with mlflow.start_run():
         huc_mlflow.log_model("models:/triage/1", boost, registered_model_name="triage")
     mlflow.MlflowClient().set_registered_model_alias("triage", "challenger", "2")
-    python = store / "venv" / "bin" / "python"
-    subprocess.run([sys.executable, "-m", "venv", store / "venv"], check=True)
-    wanted = [f"{name}=={version(name)}" for name in ("mlflow", "numpy", "scikit-learn")]
-    pip = [python, "-m", "pip", "install", "--quiet", "--no-compile"]
-    subprocess.run([*pip, *wanted], check=True, timeout=900)
+    python = plain_environment(store)
     story.frame.to_json(store / "frame.json", orient="split", double_precision=15)
     script = store / "elsewhere.py"
     script.write_text(WITHOUT.split("sys.meta_path", maxsplit=1)[1].split("\n", maxsplit=1)[1])

@@ -115,7 +115,7 @@ class Story:
 
 def main(config: str, folder: str, n_runs: int, seed: int, times: list[str]) -> dict[str, object]:
     rng = random.Random(seed)  # noqa: S311 - not a secret
-    warm_up()
+    warm_up(config)
     story = Story(config, Path(folder), times)
     story.start_receiver()
     story.forget()

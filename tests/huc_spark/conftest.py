@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import gc
 import os
 
 import pytest
@@ -13,6 +14,13 @@ def pytest_collection_modifyitems(items):
         item.add_marker(pytest.mark.filterwarnings(text))
         # Sockets and processes of Spark's own, closed when it ends.
         item.add_marker(pytest.mark.filterwarnings("ignore::ResourceWarning"))
+
+
+@pytest.fixture(scope="module", autouse=True)
+def _collected():
+    """Find here what others left open, and not in a test of something else."""
+    yield
+    gc.collect()
 
 
 @pytest.fixture(scope="session")

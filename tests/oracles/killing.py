@@ -2,11 +2,13 @@
 
 Run as a script, ``killing.py CONFIG N SEED NOW...``: prints one JSON document. Libraries are loaded
 once; every check runs in a forked process of its own, so that a kill hits the check and not the
-start of Python. Threads do not survive a fork, hence one thread and no DuckDB in the parent.
+start of Python. Threads do not survive a fork, hence one thread in the parent, and DuckDB is
+imported there, but not used.
 """
 
 from __future__ import annotations
 
+import gc
 import json
 import os
 import random
@@ -18,15 +20,17 @@ from pathlib import Path
 
 os.environ["HUC_NUM_THREADS"] = "1"
 
+import duckdb  # noqa: F401 - so that no check has to import it
 import numpy as np
 from production_log import tree
 
 import huc_monitor as hm
+from huc_monitor.config import load_config
 from huc_monitor.opening import open_monitor
 
 
-def warm_up() -> None:
-    """Load the compiled kernels before the first fork."""
+def warm_up(config: str) -> None:
+    """Load libraries and compiled kernels before the first fork."""
     rng = np.random.default_rng(0)
     p = rng.dirichlet(np.ones(5), size=200)
     labels = rng.integers(0, 5, size=200)
@@ -35,6 +39,8 @@ def warm_up() -> None:
     detector = hm.EDetector(tree=tree(), utilities=utilities, tolerance=0.02)
     for _ in range(3):
         detector.update(p, labels)
+    load_config(config)
+    gc.freeze()
 
 
 def start_checks(config: str, times: list[str], *, after: int | None = None) -> int:
@@ -83,7 +89,7 @@ def wait_for_records(state_folder: Path, n: int, child: int) -> None:
 def main(config: str, n_kills: int, seed: int, times: list[str]) -> dict[str, object]:
     rng = random.Random(seed)  # noqa: S311 - not a secret
     state_folder = Path(config).parent / "huc-state"
-    warm_up()
+    warm_up(config)
     seconds = []
     for _ in range(2):  # the first one also reads the files into memory
         shutil.rmtree(state_folder, ignore_errors=True)

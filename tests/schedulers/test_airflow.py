@@ -1,6 +1,6 @@
 """A real Airflow, in an environment of its own, runs the graph on the data of the demo.
 
-``HUC_AIRFLOW=/path/to/environment`` uses one that has apache-airflow already.
+``HUC_AIRFLOW=/path/to/environment`` is used instead of a new one; what it lacks is installed.
 """
 
 from __future__ import annotations
@@ -32,12 +32,11 @@ CALM_DAYS, DRIFTED_DAYS = 5, 8
 
 @pytest.fixture(scope="module")
 def installing(tmp_path_factory):
-    """Install Airflow aside, while the demo writes its data; None if it is there already."""
-    if os.environ.get("HUC_AIRFLOW"):
-        yield None
-        return
-    folder = tmp_path_factory.mktemp("airflow") / "venv"
-    venv.create(folder, with_pip=True)
+    """Install Airflow aside, while the demo writes its data."""
+    given = os.environ.get("HUC_AIRFLOW")
+    folder = Path(given) if given else tmp_path_factory.mktemp("airflow") / "venv"
+    if not given:
+        venv.create(folder, with_pip=True)
     command = [folder / "bin" / "python", "-m", "pip", "install", "--no-compile", "--quiet"]
     pipes = {"stdout": subprocess.DEVNULL, "stderr": subprocess.PIPE, "text": True}
     with subprocess.Popen([*command, AIRFLOW], **pipes) as process:
@@ -49,8 +48,6 @@ def installing(tmp_path_factory):
 @pytest.fixture(scope="module")
 def environment(installing, projects):  # noqa: ARG001 - the demo is what the wait is used for
     """The bin folder of a virtual environment with Airflow in it."""
-    if installing is None:
-        return Path(os.environ["HUC_AIRFLOW"]) / "bin"
     _, error = installing.communicate(timeout=600)
     if installing.returncode:
         pytest.skip(f"apache-airflow cannot be installed: {error[-300:]}")
