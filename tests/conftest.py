@@ -8,6 +8,7 @@ import pytest
 
 # Folders and files with the longest work.
 _FIRST = ("schedulers", "huc_spark", "test_crashes.py", "huc_mlflow", "test_audit_oracle.py")
+_FIRST += ("test_sequential.py", "huc_notify", "test_large.py", "test_classifier.py")
 # Long tests that share nothing.
 _APART = ("test_cluster.py", "test_connect.py", "test_crashes.py", "test_fault_points.py")
 _PLACE = pytest.StashKey[str]()
