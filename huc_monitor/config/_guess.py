@@ -219,7 +219,10 @@ def _note_sum(guess: Guess, off: float) -> None:
 def find_label(
     sample: Sample, tree: LabelTree, guess: Guess, matrix: NDArray[np.float64] | None
 ) -> str | None:
-    """Return the column whose values are leaves, but not the model's own answer."""
+    """Return the column whose values are leaves, but not the model's own answer.
+
+    Names that sound like labels go first; by any other name, it must be the only one.
+    """
     reader = LabelReader(tree, tree.leaves)
     top = None if matrix is None else matrix.argmax(axis=1)
 
@@ -235,7 +238,14 @@ def find_label(
             return False
         return top is None or tree.n_leaves < 3 or bool((codes != top[known]).mean() > 1e-3)
 
-    return _best(sample.types, _LABEL, holds_labels)
+    found = _best(sample.types, _LABEL, holds_labels)
+    # Of a list, the order is not known yet, and so not which column is the model's answer.
+    if found is None and top is not None and not guess.probabilities.get("list"):
+        others = [name for name in sample.types if holds_labels(name)]
+        if len(others) == 1:
+            (found,) = others
+            guess.notes["label"] = "CHECK THIS: no name says label, but only its values are leaves"
+    return found
 
 
 def _class_order(

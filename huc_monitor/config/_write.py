@@ -110,7 +110,8 @@ def _columns(found: Found) -> str:
     for key in ("label", "id", "model_version"):
         value = getattr(guess, key)
         if value is not None:
-            lines.append(f"  {key}: {_scalar(value)}")
+            note = f"  # {_comment(guess.notes[key])}" if key in guess.notes else ""
+            lines.append(f"  {key}: {_scalar(value)}{note}")
     return "\n".join(lines)
 
 

@@ -207,6 +207,20 @@ def test_a_small_log_gets_windows_by_count(folder):
     assert config.settings.windows.rows == 75
 
 
+def test_a_label_by_another_name_is_known_by_its_values(folder):
+    log = make_log().drop(columns="day").rename(columns={"outcome": "category"})
+    log.to_parquet(folder / "log.parquet")
+    text = init_config(folder / "log.parquet", folder / "tree.yaml", folder=folder)
+    assert "label: category  # CHECK THIS: no name says label" in text
+    config, source, extent = read(text, folder)
+    assert config.settings.columns.label == "category"
+    assert source.labelled(extent.first, extent.last).n > 0
+    # Which of two it is, only a person knows.
+    log.assign(reviewed=log["category"]).to_parquet(folder / "log.parquet")
+    with pytest.raises(hm.InvalidInputError, match="must have a column of labels"):
+        init_config(folder / "log.parquet", folder / "tree.yaml", folder=folder)
+
+
 def test_names_that_need_quotes_survive_the_file(folder):
     weird = 'age"; DROP TABLE x: #'
     log = make_log().drop(columns="day").rename(columns={"sex": weird, "outcome": "true label: é"})
