@@ -86,7 +86,7 @@ def _set_loaded_aside() -> None:
     """Keep the garbage collector off what stays: libraries and compiled code.
 
     Spark has every object of a Python worker looked at after every task, and loaded libraries are
-    most of them: on small windows, that takes longer than the work. Set aside at the 2nd, 4th,
+    most of them: on small windows, that takes longer than the work. Set aside at the 1st, 2nd, 4th,
     8th, ... time, because code is loaded as it is needed, and because what is set aside is freed
     by its last reference only.
     """

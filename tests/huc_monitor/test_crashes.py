@@ -103,7 +103,7 @@ def life(log, labels, at):
 
 @pytest.mark.parametrize("every", [11, pytest.param(1, marks=pytest.mark.slow)])
 def test_dying_before_or_after_any_write_or_message_changes_nothing(every):
-    log, labels = make_log(4, 600, broken_from=1, late_share=0.1)
+    log, labels = make_log(5, 800, broken_from=1, late_share=0.1)
     expected, n_steps = life(log, labels, None)
     assert n_steps > 40
     assert expected[3], "retraining was part of it"
@@ -113,7 +113,7 @@ def test_dying_before_or_after_any_write_or_message_changes_nothing(every):
 
 
 def kill(folder: Path, n: int) -> dict:
-    log, labels = make_log(3, 300, broken_from=2, late_share=0.1)
+    log, labels = make_log(4, 300, broken_from=2, late_share=0.1)
     config = write_project(folder, log, labels, windows=", revisit: 4d")
     command = [sys.executable, str(ORACLES / "killing.py"), str(config), str(n), "1", *TIMES]
     done = subprocess.run(command, capture_output=True, text=True, check=False, timeout=900)
