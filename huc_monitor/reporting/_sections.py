@@ -110,6 +110,8 @@ def _legend(window: WindowView) -> str:
     over = "".join(f'<span class="swatch s-o{k}"></span>' for k in (4, 3, 2, 1))
     under = "".join(f'<span class="swatch s-u{k}"></span>' for k in (1, 2, 3, 4))
     sure = "surely above tolerance" if limited else "surely not zero"
+    if any(_words.by_evidence(found) for found in window.worst_by("node").values()):
+        sure += ", or off by the evidence of all windows"
     items = [
         f'<span class="swatches">{over}</span>{_words.MINUS} utility overstated',
         f'<span class="swatches">{under}</span>+ understated',

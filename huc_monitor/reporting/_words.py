@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 from huc_monitor.reporting._model import CONFIDENCE, GLYPH
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Mapping, Sequence
 
     from huc_monitor.reporting._model import Finding, Report, WindowView
 
@@ -70,11 +70,22 @@ def status(found: Finding) -> str:
     """Say how a moment compares with its tolerance."""
     if found.tolerance is None:
         return "surely not zero" if found.status == "sure" else "may be zero"
+    if by_evidence(found):
+        sure = "surely off" if found.status == "sure" else "suspected"
+        return f"{sure} by the evidence of all windows"
     return {
         "sure": "surely above tolerance",
         "possible": "above tolerance, may be chance",
         "within": "within tolerance",
     }[found.status]
+
+
+def by_evidence(found: Finding) -> bool:
+    """Whether the e-detector speaks against it, and the window's own bounds do not."""
+    if found.tolerance is None or found.status == "within":
+        return False
+    size = found.lower if found.status == "sure" else abs(found.moment)
+    return size is not None and size <= found.tolerance
 
 
 def glyph(found: Finding) -> str:
@@ -117,14 +128,17 @@ def verdict(report: Report) -> str:
     if worst is None:
         return "There is nothing to audit: no branch of this tree can change any of the utilities."
     by_node = window.worst_by("node").values()
-    sure = sum(found.status == "sure" for found in by_node)
-    possible = sum(found.status == "possible" for found in by_node)
+    told = [found for found in by_node if by_evidence(found)]
+    sure = sum(found.status == "sure" for found in by_node if found not in told)
+    possible = sum(found.status == "possible" for found in by_node if found not in told)
     if worst.tolerance is None:
         if not sure:
             return "No branch is surely off."
         return f"{_branches(sure)} surely off; no tolerance is set."
     if sure:
         return f"{_branches(sure)} surely above tolerance."
+    if told:
+        return _told(told)
     if possible:
         return f"{_branches(possible)} above tolerance, but it may be chance."
     if worst.upper is None:
@@ -134,6 +148,13 @@ def verdict(report: Report) -> str:
         most = max(found.upper or 0.0 for found in above)
         return f"No branch exceeds its tolerance, but {plain(most)} cannot be ruled out."
     return "Every branch is surely within tolerance."
+
+
+def _told(found: Sequence[Finding]) -> str:
+    """Say what the e-detector knows of branches whose bounds in this window do not tell."""
+    sure = sum(one.status == "sure" for one in found)
+    how = "surely off" if sure else "suspected"
+    return f"{_branches(sure or len(found))} {how}, by the evidence of all windows."
 
 
 def _branches(count: int) -> str:

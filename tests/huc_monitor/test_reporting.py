@@ -25,9 +25,10 @@ from report_page import Page
 
 import huc_monitor as hm
 from huc_monitor.cli import main
-from huc_monitor.reporting import draw_pictures, render_report, write_report
+from huc_monitor.reporting import _words, draw_pictures, render_report, write_report
 from huc_monitor.reporting._drawing import clean
 from huc_monitor.reporting._looks import DARK, LIGHT, SHADES
+from huc_monitor.reporting._model import Finding
 
 GOLDEN = Path(__file__).parent / "golden"
 
@@ -55,6 +56,33 @@ def test_the_same_records_give_the_same_bytes_in_any_order(tmp_path):
 
 
 # -- words
+
+
+@pytest.mark.parametrize(
+    ("status", "moment", "lower", "said"),
+    [
+        ("sure", -0.05, 0.04, "surely above tolerance"),
+        ("sure", -0.03, 0.01, "surely off by the evidence of all windows"),
+        ("possible", -0.03, 0.0, "above tolerance, may be chance"),
+        ("possible", -0.01, 0.0, "suspected by the evidence of all windows"),
+        ("within", -0.01, 0.0, "within tolerance"),
+    ],
+)
+def test_what_only_the_e_detector_knows_is_not_said_of_the_window(status, moment, lower, said):
+    scored = {"low": 0.1, "high": 0.7, "n": 900.0, "tolerance": 0.02, "scale": 0.02}
+    found = Finding(
+        node="shoes",
+        subgroup="all",
+        utility="level2",
+        moment=moment,
+        lower=lower,
+        upper=0.06,
+        in_units=None,
+        units=None,
+        status=status,
+        **scored,
+    )
+    assert _words.status(found) == said
 
 
 @pytest.mark.parametrize(
