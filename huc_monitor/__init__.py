@@ -12,10 +12,10 @@ from types import ModuleType
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from huc_monitor.alerts import AlertPolicy
     from huc_monitor.audit import AuditResult, audit
-    from huc_monitor.decomposition import UtilityRows, decompose
-    from huc_monitor.drift import DriftPolicy
+    from huc_monitor.audit.decomposition import UtilityRows, decompose
+    from huc_monitor.config.opening import open_monitor
+    from huc_monitor.detection import EDetector, EDetectorStep
     from huc_monitor.errors import (
         HUCError,
         InvalidInputError,
@@ -23,9 +23,13 @@ if TYPE_CHECKING:
         MissingExtraError,
         UnknownNameError,
     )
-    from huc_monitor.hierarchy import LabelTree
     from huc_monitor.monitor import CheckResult, Monitor
-    from huc_monitor.opening import open_monitor
+    from huc_monitor.monitor.alerts import AlertPolicy
+    from huc_monitor.monitor.drift import DriftPolicy
+    from huc_monitor.monitor.records import WindowRecord
+    from huc_monitor.monitor.retraining import RetrainingPolicy
+    from huc_monitor.monitor.tolerance import Tolerance, ToleranceRule
+    from huc_monitor.monitor.windows import CountWindows, TimeWindows
     from huc_monitor.planning import (
         AlarmDelay,
         InitialModel,
@@ -44,12 +48,9 @@ if TYPE_CHECKING:
         Update,
         VectorScaling,
     )
-    from huc_monitor.records import WindowRecord
     from huc_monitor.reporting import draw_pictures, write_report
-    from huc_monitor.retraining import RetrainingPolicy
-    from huc_monitor.sequential import EDetector, EDetectorStep
     from huc_monitor.subgroups import Subgroups
-    from huc_monitor.tolerance import Tolerance, ToleranceRule
+    from huc_monitor.tree import LabelTree
     from huc_monitor.utilities import (
         ActionPayoff,
         BinaryAction,
@@ -63,7 +64,6 @@ if TYPE_CHECKING:
         TopK,
         Utility,
     )
-    from huc_monitor.windows import CountWindows, TimeWindows
 
 __version__ = "0.1.0"
 
@@ -125,16 +125,16 @@ __all__ = [
 _HOME = {
     "ActionPayoff": "utilities",
     "AlarmDelay": "planning",
-    "AlertPolicy": "alerts",
+    "AlertPolicy": "monitor.alerts",
     "AuditResult": "audit",
     "BinaryAction": "utilities",
     "CheckResult": "monitor",
-    "CountWindows": "windows",
+    "CountWindows": "monitor.windows",
     "CustomUtility": "utilities",
     "DirichletScaling": "recalibration",
-    "DriftPolicy": "drift",
-    "EDetector": "sequential",
-    "EDetectorStep": "sequential",
+    "DriftPolicy": "monitor.drift",
+    "EDetector": "detection",
+    "EDetectorStep": "detection",
     "GreedyPathCorrectness": "utilities",
     "HUCBoost": "recalibration",
     "HUCCalibratedClassifier": "recalibration",
@@ -142,35 +142,35 @@ _HOME = {
     "InitialModel": "planning",
     "InvalidInputError": "errors",
     "InvalidTreeError": "errors",
-    "LabelTree": "hierarchy",
+    "LabelTree": "tree",
     "LevelCorrectness": "utilities",
     "MissingExtraError": "errors",
     "Monitor": "monitor",
     "Payoff": "utilities",
     "RankPayoff": "utilities",
-    "RetrainingPolicy": "retraining",
+    "RetrainingPolicy": "monitor.retraining",
     "SelectiveReport": "utilities",
     "Subgroups": "subgroups",
     "SubtreeIndicator": "utilities",
     "TemperatureScaling": "recalibration",
-    "TimeWindows": "windows",
-    "Tolerance": "tolerance",
-    "ToleranceRule": "tolerance",
+    "TimeWindows": "monitor.windows",
+    "Tolerance": "monitor.tolerance",
+    "ToleranceRule": "monitor.tolerance",
     "TopK": "utilities",
     "UCBoost": "recalibration",
     "UnknownNameError": "errors",
     "Update": "recalibration",
     "Utility": "utilities",
-    "UtilityRows": "decomposition",
+    "UtilityRows": "audit.decomposition",
     "VectorScaling": "recalibration",
-    "WindowRecord": "records",
+    "WindowRecord": "monitor.records",
     "audit": "audit",
-    "decompose": "decomposition",
+    "decompose": "audit.decomposition",
     "detectable_size": "planning",
     "draw_pictures": "reporting",
     "labels_needed": "planning",
     "n_star": "planning",
-    "open_monitor": "opening",
+    "open_monitor": "config.opening",
     "pilot_candidates": "planning",
     "simulate_alarm": "planning",
     "write_report": "reporting",

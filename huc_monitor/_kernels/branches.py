@@ -35,7 +35,7 @@ from huc_monitor._kernels.decompose import (
     _slice,
     subtree_sums,
 )
-from huc_monitor._program import GREEDY, LEVEL, SELECTIVE
+from huc_monitor.utilities.program import GREEDY, LEVEL, SELECTIVE
 
 
 @loop

@@ -10,7 +10,7 @@ import numpy as np
 
 from huc_monitor._kernels._compile import loop
 from huc_monitor._kernels._lanes import LANES, add_row, heaviest
-from huc_monitor._program import DENSE, GREEDY, LEVEL, PAYOFF, RANK, SELECTIVE
+from huc_monitor.utilities.program import DENSE, GREEDY, LEVEL, PAYOFF, RANK, SELECTIVE
 
 SUM_TOLERANCE = 1e-6
 

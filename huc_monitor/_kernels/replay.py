@@ -21,7 +21,7 @@ from huc_monitor._kernels.branches import (
     tilt_leaves,
 )
 from huc_monitor._kernels.decompose import LANES, load_lanes, reach
-from huc_monitor._program import GREEDY, LEVEL, Program
+from huc_monitor.utilities.program import GREEDY, LEVEL, Program
 
 
 class State(NamedTuple):

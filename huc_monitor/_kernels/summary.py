@@ -1,7 +1,7 @@
 """Sums over a part of the rows, to be joined with those of other parts.
 
 What `_kernels.scan` and `_kernels.multiplier` do with a whole window, for runs of rows that are
-merged afterwards (`huc_monitor._summaries`, `huc_monitor._draws`): the same exact integers.
+merged afterwards (`huc_monitor.audit.runs`): the same exact integers.
 """
 
 from __future__ import annotations

@@ -61,9 +61,9 @@ def run(
 
     Example: huc-monitor check --config huc.yaml --fail-on warning
     """
-    from huc_monitor._times import Span
+    from huc_monitor._common.times import Span
     from huc_monitor.config import load_config
-    from huc_monitor.opening import open_monitor
+    from huc_monitor.config.opening import open_monitor
 
     start_logging(log_format)
     settings = load_config(config)
@@ -90,7 +90,7 @@ def run(
 
 
 def _time(config: Config, name: str, text: str | None) -> datetime | None:
-    from huc_monitor._times import get_zone, to_utc
+    from huc_monitor._common.times import get_zone, to_utc
 
     if text is None:
         return None

@@ -184,7 +184,7 @@ def _log(config: Config) -> Iterator[Finding]:
 
 def _window(config: Config) -> timedelta:
     """Length of a window; a day where windows count rows."""
-    from huc_monitor._times import Span
+    from huc_monitor._common.times import Span
 
     length = config.settings.windows.length
     return Span.parse("1d" if length is None else length, argument="length").nominal
@@ -192,7 +192,7 @@ def _window(config: Config) -> timedelta:
 
 def _freshness(config: Config, source: Any, span: Any) -> Finding:
     """How many of the newest predictions whose labels are due have one."""
-    from huc_monitor._times import Span
+    from huc_monitor._common.times import Span
 
     lag = Span.parse(config.settings.windows.label_lag, argument="label_lag").nominal
     window = _window(config)
@@ -243,7 +243,7 @@ def _tracker_fix(config: Config) -> str:
 
 
 def _channels(config: Config) -> Iterator[Finding]:
-    from huc_monitor.notifying import make_notifier
+    from huc_monitor.monitor.ports.notifier import make_notifier
 
     installed = {entry.name for entry in entry_points(group="huc_monitor.notifiers")}
     for name in config.settings.alerts.channels:

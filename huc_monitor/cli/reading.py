@@ -13,7 +13,7 @@ if TYPE_CHECKING:
 
     import pandas as pd
 
-    from huc_monitor.hierarchy import LabelTree
+    from huc_monitor.tree import LabelTree
 
 _PARQUET = (".parquet", ".pq")
 _CSV = (".csv", ".csv.gz")

@@ -39,8 +39,8 @@ def run(
 
     Example: huc-monitor report --config huc.yaml --out report.html --open
     """
-    from huc_monitor.hierarchy import LabelTree
     from huc_monitor.reporting import write_report
+    from huc_monitor.tree import LabelTree
 
     given = None if tree is None else LabelTree.from_file(tree)
     source, found_tree, found_tolerance = _from_config(config) if audit is None else _read(audit)
@@ -62,7 +62,7 @@ def run(
 
 def _from_config(config: Path) -> tuple[Any, Any, float | None]:
     from huc_monitor.config import load_config
-    from huc_monitor.opening import open_tracker
+    from huc_monitor.config.opening import open_tracker
 
     settings = load_config(config)
     tracker = open_tracker(settings)
@@ -81,8 +81,8 @@ def _from_config(config: Path) -> tuple[Any, Any, float | None]:
 
 def _read(path: Path) -> tuple[Any, Any, float | None]:
     """Read the output of `audit --json`, an AuditResult's dict, or one record."""
-    from huc_monitor.hierarchy import LabelTree
-    from huc_monitor.records import WindowRecord
+    from huc_monitor.monitor.records import WindowRecord
+    from huc_monitor.tree import LabelTree
 
     try:
         content = json.loads(path.read_text("utf-8"))

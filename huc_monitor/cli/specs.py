@@ -20,7 +20,7 @@ from huc_monitor.utilities import (
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
-    from huc_monitor.hierarchy import LabelTree
+    from huc_monitor.tree import LabelTree
 
 UTILITY_HELP = (
     "What to audit; repeatable. One of level:DEPTH_OR_NAME, path:DEPTH_OR_NAME, top:K, in:NODE, "

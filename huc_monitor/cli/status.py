@@ -13,7 +13,7 @@ import typer
 from huc_monitor.cli.check import ConfigOption
 
 if TYPE_CHECKING:
-    from huc_monitor.records import AlertState, WindowRecord
+    from huc_monitor.monitor.records import AlertState, WindowRecord
 
 
 def run(
@@ -29,8 +29,8 @@ def run(
     Example: huc-monitor status --config huc.yaml --last 5
     """
     from huc_monitor.config import load_config
+    from huc_monitor.config.opening import open_tracker
     from huc_monitor.monitor import MonitorState
-    from huc_monitor.opening import open_tracker
 
     settings = load_config(config)
     tracker = open_tracker(settings)
@@ -52,7 +52,7 @@ def run(
 
 def _trial(settings: Any, tracker: Any) -> Any:
     """How a challenger's trial stands, where promotion waits for one."""
-    from huc_monitor.opening import open_retrainer
+    from huc_monitor.config.opening import open_retrainer
 
     if settings.settings.retraining.promotion != "shadow":
         return None

@@ -88,8 +88,8 @@ def rollback(
 def _host(path: Path) -> Iterator[Any]:
     """Open what the tracker's package offers for versions."""
     from huc_monitor.config import load_config
+    from huc_monitor.config.opening import open_retrainer, open_tracker
     from huc_monitor.errors import InvalidInputError
-    from huc_monitor.opening import open_retrainer, open_tracker
 
     settings = load_config(path)
     tracker = open_tracker(settings)

@@ -40,11 +40,11 @@ def run(
 
     Example: huc-monitor watch --config huc.yaml --every 1h
     """
-    from huc_monitor._times import Span
+    from huc_monitor._common.times import Span
     from huc_monitor.config import load_config
-    from huc_monitor.exporting import serve
+    from huc_monitor.config.opening import open_exporters, open_monitor
     from huc_monitor.monitor import Watch, watch_lock
-    from huc_monitor.opening import open_exporters, open_monitor
+    from huc_monitor.monitor.ports.exporter import serve
 
     start_logging(log_format)
     length = Span.parse(every, argument="every").nominal

@@ -10,13 +10,12 @@ from typing import TYPE_CHECKING, Any, Final
 
 from pydantic import ValidationError
 
-from huc_monitor._times import get_zone, to_utc
+from huc_monitor._common.times import get_zone, to_utc
 from huc_monitor.config._messages import explain
 from huc_monitor.config._settings import Settings, TableSettings
 from huc_monitor.config._yaml import ConfigError, Document, read_document
 from huc_monitor.errors import HUCError, InvalidInputError, did_you_mean
-from huc_monitor.hierarchy import LabelTree
-from huc_monitor.large import LargeSource
+from huc_monitor.monitor.windows import CountWindows, TimeWindows, WindowSpec
 from huc_monitor.sources import (
     Columns,
     DuckTable,
@@ -27,9 +26,10 @@ from huc_monitor.sources import (
     TableSource,
     make_engine,
 )
+from huc_monitor.sources.large import LargeSource
 from huc_monitor.subgroups import Subgroups
+from huc_monitor.tree import LabelTree
 from huc_monitor.utilities import LevelCorrectness, Utility
-from huc_monitor.windows import CountWindows, TimeWindows, WindowSpec
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence

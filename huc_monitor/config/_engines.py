@@ -28,7 +28,7 @@ class LargeSettings(Section):
     @classmethod
     def _is_size(cls, value: str) -> str:
         from huc_monitor.errors import InvalidInputError
-        from huc_monitor.large import bytes_of
+        from huc_monitor.sources.large import bytes_of
 
         try:
             bytes_of(value)

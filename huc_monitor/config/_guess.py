@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
     from numpy.typing import NDArray
 
-    from huc_monitor.hierarchy import LabelTree
+    from huc_monitor.tree import LabelTree
 
 _TIME: Final = ("time", "timestamp", "ts", "at", "when", "datetime", "date", "created", "predicted")
 _LABEL: Final = ("label", "y", "true", "truth", "target", "actual", "outcome", "observed", "class")

@@ -24,10 +24,10 @@ from huc_monitor.config._inspect import (
 )
 from huc_monitor.config._write import Found, write
 from huc_monitor.errors import InvalidInputError
-from huc_monitor.hierarchy import LabelTree
+from huc_monitor.monitor.windows import TimeWindows
 from huc_monitor.sources import DuckTable, LabelTable
 from huc_monitor.sources._table import TimeColumn
-from huc_monitor.windows import TimeWindows
+from huc_monitor.tree import LabelTree
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -152,7 +152,7 @@ def _window_length(volume: Volume) -> tuple[str | None, int]:
 
 
 def _nominal(spec: TimeWindows) -> timedelta:
-    from huc_monitor._times import Span
+    from huc_monitor._common.times import Span
 
     return Span.parse(spec.length).nominal
 

@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
     import pandas as pd
 
-    from huc_monitor.hierarchy import LabelTree
+    from huc_monitor.tree import LabelTree
 
 SAMPLE_ROWS: Final = 20_000
 _TRIED_IDS: Final = 2_000

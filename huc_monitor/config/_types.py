@@ -6,7 +6,7 @@ from typing import Annotated, TypeAlias
 
 from pydantic import AfterValidator, BaseModel, ConfigDict, Field
 
-from huc_monitor._times import Span, TimeUnit, get_zone, to_utc
+from huc_monitor._common.times import Span, TimeUnit, get_zone, to_utc
 
 __all__ = ["Name", "PathText", "Section", "Share", "SpanText", "TimeText", "TimeUnit", "Zone"]
 

@@ -14,11 +14,11 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import pandas as pd
 
-from huc_monitor.hierarchy import LabelTree
+from huc_monitor.tree import LabelTree
 from huc_monitor.utilities import Payoff
 
 if TYPE_CHECKING:
-    from huc_monitor._program import Floats, Ints
+    from huc_monitor.utilities.program import Floats, Ints
 
 TREE = LabelTree.from_nested(
     {

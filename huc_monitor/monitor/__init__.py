@@ -5,7 +5,7 @@ What it does in the cases that go wrong elsewhere; each has a test of that name.
 * **It dies half-way**, anywhere, and is run again: records, state and messages come out as if it
   had not died. A message may be delivered twice, with the same key.
 * **Two checks at once**: one works; the other leaves, or waits if told to.
-* **Clock changes, label lag**: see `huc_monitor.windows`.
+* **Clock changes, label lag**: see `huc_monitor.monitor.windows`.
 * **An empty day** is recorded as empty; alerts stay as they are.
 * **Few labels**: recorded as thin, with the reason. The e-detector, which is valid for any number
   of rows, still gets them.

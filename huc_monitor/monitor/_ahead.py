@@ -14,8 +14,9 @@ if TYPE_CHECKING:
     from datetime import datetime
     from types import TracebackType
 
+    from huc_monitor.audit.result import AuditResult
     from huc_monitor.monitor._rows import Decomposed, RowCache
-    from huc_monitor.result import AuditResult
+    from huc_monitor.monitor.windows import Window
     from huc_monitor.sources import (
         PredictionData,
         PredictionSource,
@@ -23,7 +24,6 @@ if TYPE_CHECKING:
         TimeRange,
         WindowData,
     )
-    from huc_monitor.windows import Window
 
 
 class OneAtATime:

@@ -15,7 +15,6 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import pandas as pd
 
-from huc_monitor.drift import compare
 from huc_monitor.monitor._ahead import ReadAhead
 from huc_monitor.monitor._detecting import Detecting
 from huc_monitor.monitor._examine import Examination, reconcile
@@ -23,19 +22,26 @@ from huc_monitor.monitor._outbox import Outbox
 from huc_monitor.monitor._rows import decompose_each
 from huc_monitor.monitor._standards import Standards
 from huc_monitor.monitor._state import MonitorState, Visited
-from huc_monitor.records import DriftFinding, WindowRecord
+from huc_monitor.monitor.drift import compare
+from huc_monitor.monitor.records import DriftFinding, WindowRecord
+from huc_monitor.monitor.windows import (
+    Window,
+    due_windows,
+    next_revision,
+    pending_windows,
+    readiness,
+)
 from huc_monitor.sources import RowCounts, TooManyBadRowsError
-from huc_monitor.windows import Window, due_windows, next_revision, pending_windows, readiness
 
 if TYPE_CHECKING:
     from collections.abc import Callable
     from datetime import datetime
 
+    from huc_monitor.detection import EDetectorStep
     from huc_monitor.monitor._parts import Parts
     from huc_monitor.monitor._rows import Decomposed
-    from huc_monitor.records import AlertTransition
-    from huc_monitor.sequential import EDetectorStep
-    from huc_monitor.tracking import Tracker
+    from huc_monitor.monitor.ports.tracker import Tracker
+    from huc_monitor.monitor.records import AlertTransition
 
 _NO_ROWS = RowCounts(0, 0)
 

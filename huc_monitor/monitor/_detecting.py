@@ -8,17 +8,17 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import pandas as pd
 
-from huc_monitor._times import to_column
-from huc_monitor.sequential import EDetector
+from huc_monitor._common.times import to_column
+from huc_monitor.detection import EDetector
 
 if TYPE_CHECKING:
     from datetime import datetime
 
+    from huc_monitor.detection import EDetectorStep
     from huc_monitor.monitor._examine import Reference
     from huc_monitor.monitor._parts import Parts
     from huc_monitor.monitor._rows import Decomposed
     from huc_monitor.monitor._state import MonitorState, Visited
-    from huc_monitor.sequential import EDetectorStep
     from huc_monitor.subgroups import Subgroups
 
 

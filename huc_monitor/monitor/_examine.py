@@ -9,11 +9,12 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from huc_monitor.alerts import advance, judge
 from huc_monitor.audit import audit_rows
-from huc_monitor.curves import reliability_curve
-from huc_monitor.drift import DriftPolicy, DriftReference, compare, summarise
-from huc_monitor.hints import (
+from huc_monitor.audit.curves import reliability_curve
+from huc_monitor.audit.result import Candidate
+from huc_monitor.monitor.alerts import advance, judge
+from huc_monitor.monitor.drift import DriftPolicy, DriftReference, compare, summarise
+from huc_monitor.monitor.hints import (
     Cancellation,
     branch_frequencies,
     cancellation,
@@ -22,24 +23,23 @@ from huc_monitor.hints import (
     rows_inside,
     shift_hints,
 )
-from huc_monitor.records import AlertTransition
-from huc_monitor.result import Candidate
-from huc_monitor.tolerance import accepted
+from huc_monitor.monitor.records import AlertTransition
+from huc_monitor.monitor.tolerance import accepted
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
     import pandas as pd
 
-    from huc_monitor._program import Floats
-    from huc_monitor.alerts import AlertStep, Judgement
+    from huc_monitor.audit.result import AuditResult
+    from huc_monitor.detection import EDetectorStep
     from huc_monitor.monitor._parts import Parts
     from huc_monitor.monitor._rows import Decomposed
-    from huc_monitor.records import AlertState, DriftFinding
-    from huc_monitor.result import AuditResult
-    from huc_monitor.sequential import EDetectorStep
+    from huc_monitor.monitor.alerts import AlertStep, Judgement
+    from huc_monitor.monitor.records import AlertState, DriftFinding
+    from huc_monitor.monitor.windows import Window
     from huc_monitor.subgroups import Subgroups
-    from huc_monitor.windows import Window
+    from huc_monitor.utilities.program import Floats
 
 Triple = tuple[str, str, str]
 _MOST_HINTED = 20

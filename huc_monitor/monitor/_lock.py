@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from huc_monitor.errors import HUCError
-from huc_monitor.tracking import safe_name
+from huc_monitor.monitor.ports.tracker import safe_name
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

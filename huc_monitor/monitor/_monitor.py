@@ -7,35 +7,35 @@ from dataclasses import dataclass
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any, overload
 
-from huc_monitor._inputs import check_utilities
-from huc_monitor._times import Span, to_utc
-from huc_monitor.alerts import AlertPolicy
-from huc_monitor.drift import DriftPolicy
+from huc_monitor._common.times import Span, to_utc
+from huc_monitor.audit.inputs import check_utilities
 from huc_monitor.errors import InvalidInputError
 from huc_monitor.monitor._ahead import OneAtATime
 from huc_monitor.monitor._check import Check
 from huc_monitor.monitor._lock import default_path, hold
 from huc_monitor.monitor._parts import AuditOptions, Parts, identity_of
 from huc_monitor.monitor._state import MonitorState
+from huc_monitor.monitor.alerts import AlertPolicy
+from huc_monitor.monitor.drift import DriftPolicy
+from huc_monitor.monitor.ports.tracker import MemoryTracker
+from huc_monitor.monitor.tolerance import Tolerance
 from huc_monitor.subgroups import Subgroups
-from huc_monitor.tolerance import Tolerance
-from huc_monitor.tracking import MemoryTracker
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping, Sequence
 
     import pandas as pd
 
-    from huc_monitor.attaching import Attachment
-    from huc_monitor.exporting import Exporter
-    from huc_monitor.hierarchy import LabelTree
-    from huc_monitor.notifying import Message, Notifier
-    from huc_monitor.records import AlertState, WindowRecord
-    from huc_monitor.retraining import Retrainer, RetrainingPolicy
+    from huc_monitor.monitor.ports.attachment import Attachment
+    from huc_monitor.monitor.ports.exporter import Exporter
+    from huc_monitor.monitor.ports.notifier import Message, Notifier
+    from huc_monitor.monitor.ports.tracker import Tracker
+    from huc_monitor.monitor.records import AlertState, WindowRecord
+    from huc_monitor.monitor.retraining import Retrainer, RetrainingPolicy
+    from huc_monitor.monitor.windows import WindowSpec
     from huc_monitor.sources import PredictionSource
-    from huc_monitor.tracking import Tracker
+    from huc_monitor.tree import LabelTree
     from huc_monitor.utilities import Utility
-    from huc_monitor.windows import WindowSpec
 
 __all__ = ["CheckResult", "Monitor"]
 
@@ -140,7 +140,7 @@ class Monitor:
     --------
     >>> import numpy as np, pandas as pd, huc_monitor as hm
     >>> from huc_monitor.sources import Columns, FrameTable, TableSource
-    >>> from huc_monitor.windows import TimeWindows
+    >>> from huc_monitor.monitor.windows import TimeWindows
     >>> tree = hm.LabelTree.flat(["a", "b"])
     >>> log = pd.DataFrame(
     ...     {"at": pd.date_range("2024-01-01", periods=2000, freq="2min", tz="UTC")}

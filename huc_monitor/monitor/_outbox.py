@@ -14,16 +14,16 @@ from dataclasses import dataclass, field
 from datetime import datetime
 from typing import TYPE_CHECKING, Any
 
-from huc_monitor.attaching import attach
-from huc_monitor.exporting import Standing
-from huc_monitor.messages import compose
-from huc_monitor.notifying import Message, deliver
-from huc_monitor.records import WindowRecord
+from huc_monitor.monitor.messages import compose
+from huc_monitor.monitor.ports.attachment import attach
+from huc_monitor.monitor.ports.exporter import Standing
+from huc_monitor.monitor.ports.notifier import Message, deliver
+from huc_monitor.monitor.records import WindowRecord
 
 if TYPE_CHECKING:
     from huc_monitor.monitor._parts import Parts
     from huc_monitor.monitor._state import MonitorState
-    from huc_monitor.tracking import Tracker
+    from huc_monitor.monitor.ports.tracker import Tracker
 
 log = logging.getLogger("huc_monitor")
 

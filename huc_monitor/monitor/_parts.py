@@ -13,20 +13,20 @@ if TYPE_CHECKING:
 
     import pandas as pd
 
-    from huc_monitor._times import Span
-    from huc_monitor.alerts import AlertPolicy
-    from huc_monitor.attaching import Attachment
-    from huc_monitor.drift import DriftPolicy
-    from huc_monitor.exporting import Exporter
-    from huc_monitor.hierarchy import LabelTree
+    from huc_monitor._common.times import Span
     from huc_monitor.monitor._ahead import OneAtATime
-    from huc_monitor.notifying import Notifier
-    from huc_monitor.records import WindowRecord
-    from huc_monitor.retraining import Retrainer, RetrainingPolicy
+    from huc_monitor.monitor.alerts import AlertPolicy
+    from huc_monitor.monitor.drift import DriftPolicy
+    from huc_monitor.monitor.ports.attachment import Attachment
+    from huc_monitor.monitor.ports.exporter import Exporter
+    from huc_monitor.monitor.ports.notifier import Notifier
+    from huc_monitor.monitor.records import WindowRecord
+    from huc_monitor.monitor.retraining import Retrainer, RetrainingPolicy
+    from huc_monitor.monitor.tolerance import Tolerance
+    from huc_monitor.monitor.windows import WindowSpec
     from huc_monitor.subgroups import Subgroups
-    from huc_monitor.tolerance import Tolerance
+    from huc_monitor.tree import LabelTree
     from huc_monitor.utilities import Utility
-    from huc_monitor.windows import WindowSpec
 
 
 @dataclass(frozen=True, slots=True)

@@ -17,21 +17,21 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import pandas as pd
 
-from huc_monitor._inputs import INTERIOR_MIX, Predictions
-from huc_monitor.decomposition import UtilityRows, iter_decomposed
-from huc_monitor.intervals import Groups
+from huc_monitor.audit.decomposition import UtilityRows, iter_decomposed
+from huc_monitor.audit.inputs import INTERIOR_MIX, Predictions
+from huc_monitor.audit.scan import Groups
 from huc_monitor.sources import concatenate
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
     from datetime import datetime
 
-    from huc_monitor._program import Floats, Ints
-    from huc_monitor.hierarchy import LabelTree
+    from huc_monitor.monitor.windows import Window
     from huc_monitor.sources import PredictionSource, WindowData
     from huc_monitor.subgroups import Subgroups
+    from huc_monitor.tree import LabelTree
     from huc_monitor.utilities import Utility
-    from huc_monitor.windows import Window
+    from huc_monitor.utilities.program import Floats, Ints
 
 
 @dataclass(frozen=True, slots=True, eq=False)

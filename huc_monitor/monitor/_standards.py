@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING
 from huc_monitor.errors import InvalidInputError
 from huc_monitor.monitor._examine import Examination, Reference
 from huc_monitor.monitor._rows import RowCache
+from huc_monitor.monitor.windows import Window, readiness
 from huc_monitor.subgroups import Subgroups
-from huc_monitor.windows import Window, readiness
 
 if TYPE_CHECKING:
     from datetime import datetime

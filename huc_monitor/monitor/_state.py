@@ -8,9 +8,9 @@ from datetime import datetime
 from typing import TYPE_CHECKING, Any
 
 from huc_monitor.errors import InvalidInputError
-from huc_monitor.records import AlertState, AlertTransition, DriftFinding, RetrainingTrigger
+from huc_monitor.monitor.records import AlertState, AlertTransition, DriftFinding, RetrainingTrigger
+from huc_monitor.monitor.windows import Window
 from huc_monitor.sources import RowCounts
-from huc_monitor.windows import Window
 
 if TYPE_CHECKING:
     from collections.abc import Mapping

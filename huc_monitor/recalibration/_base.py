@@ -10,9 +10,8 @@ from typing import TYPE_CHECKING, Any, ClassVar, Self
 
 import numpy as np
 
-from huc_monitor._inputs import check_labels, check_predictions, check_utilities, check_weights
+from huc_monitor.audit.inputs import check_labels, check_predictions, check_utilities, check_weights
 from huc_monitor.errors import InvalidInputError
-from huc_monitor.hierarchy import LabelTree
 from huc_monitor.recalibration._contract import Scaling, fit_scaling, scaling_from_dict
 from huc_monitor.recalibration._estimator import Parametrised
 from huc_monitor.recalibration._history import Recorder, sample_of
@@ -22,6 +21,7 @@ from huc_monitor.recalibration._settings import check_choice, check_count, check
 from huc_monitor.recalibration._updates import Update
 from huc_monitor.recalibration._window import Window, make_window
 from huc_monitor.subgroups import Subgroups
+from huc_monitor.tree import LabelTree
 from huc_monitor.utilities import Utility
 
 if TYPE_CHECKING:
@@ -29,10 +29,10 @@ if TYPE_CHECKING:
 
     import pandas as pd
 
-    from huc_monitor._inputs import Predictions
-    from huc_monitor._program import Floats
+    from huc_monitor.audit.inputs import Predictions
     from huc_monitor.recalibration._history import Checks
     from huc_monitor.recalibration._rules import Pick
+    from huc_monitor.utilities.program import Floats
 
 SCHEMA_VERSION = 1
 

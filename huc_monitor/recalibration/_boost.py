@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from huc_monitor._inputs import INTERIOR_MIX, check_confidence_level
+from huc_monitor.audit.inputs import INTERIOR_MIX, check_confidence_level
 from huc_monitor.recalibration._base import Boost
 from huc_monitor.recalibration._rules import PlainRule, by_passes, by_size, evidence_rule
 from huc_monitor.recalibration._settings import check_choice, check_count
@@ -12,11 +12,11 @@ from huc_monitor.recalibration._settings import check_choice, check_count
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
-    from huc_monitor.hierarchy import LabelTree
     from huc_monitor.recalibration._contract import Scaling
     from huc_monitor.recalibration._rules import Pick, Rule
     from huc_monitor.recalibration._window import Window
     from huc_monitor.subgroups import Subgroups
+    from huc_monitor.tree import LabelTree
     from huc_monitor.utilities import Utility
 
 # Enough for the 95 % quantile of a supremum; the gate needs no third digit.

@@ -14,16 +14,16 @@ from sklearn.utils.multiclass import check_classification_targets
 from sklearn.utils.validation import check_is_fitted, indexable
 
 from huc_monitor.errors import InvalidInputError
-from huc_monitor.hierarchy import LabelTree
 from huc_monitor.recalibration._contract import Scaling, scaling_class
 from huc_monitor.subgroups import Subgroups
+from huc_monitor.tree import LabelTree
 from huc_monitor.utilities import LevelCorrectness
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
-    from huc_monitor._program import Floats, Ints
     from huc_monitor.utilities import Utility
+    from huc_monitor.utilities.program import Floats, Ints
 
 __all__ = ["HUCCalibratedClassifier"]
 

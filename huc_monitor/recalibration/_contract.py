@@ -13,8 +13,8 @@ from huc_monitor.errors import UnknownNameError
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-    from huc_monitor._program import Floats
-    from huc_monitor.hierarchy import LabelTree
+    from huc_monitor.tree import LabelTree
+    from huc_monitor.utilities.program import Floats
 
 # Where each scaling lives; loaded on first use.
 _HOME = {

@@ -10,10 +10,10 @@ import numpy as np
 import pandas as pd
 
 if TYPE_CHECKING:
-    from huc_monitor._program import Floats, Ints
     from huc_monitor.recalibration._rules import Pick
     from huc_monitor.recalibration._updates import Update
     from huc_monitor.recalibration._window import Window
+    from huc_monitor.utilities.program import Floats, Ints
 
 # Rounding of a mean of logarithms and of sixteen-digit products.
 _ROUNDING = 1e-12

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 if TYPE_CHECKING:
-    from huc_monitor._program import Floats, Ints
+    from huc_monitor.utilities.program import Floats, Ints
 
 STRENGTHS: Floats = np.logspace(-4, 1, 11)
 _N_FOLDS = 5

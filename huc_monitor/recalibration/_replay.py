@@ -6,20 +6,20 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
-from huc_monitor._inputs import INTERIOR_MIX, Predictions, block_spans
-from huc_monitor._threads import run_tasks
+from huc_monitor._common.threads import run_tasks
+from huc_monitor.audit.inputs import INTERIOR_MIX, Predictions, block_spans
 from huc_monitor.errors import InvalidInputError, UnknownNameError
 from huc_monitor.recalibration._pack import CompiledTree, CompiledUtility, pack_programs
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from huc_monitor._program import Floats, Ints
-    from huc_monitor.hierarchy import LabelTree
     from huc_monitor.recalibration._contract import Scaling
     from huc_monitor.recalibration._updates import Update
     from huc_monitor.subgroups import Subgroups
+    from huc_monitor.tree import LabelTree
     from huc_monitor.utilities import Utility
+    from huc_monitor.utilities.program import Floats, Ints
 
 
 class Steps(NamedTuple):

@@ -15,15 +15,15 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from huc_monitor._bound import log_share
-from huc_monitor.bootstrap import BootstrapBound
-from huc_monitor.intervals import Groups, second_moments
+from huc_monitor.audit.bounds.bootstrap import BootstrapBound
+from huc_monitor.audit.bounds.bound import log_share
+from huc_monitor.audit.scan import Groups, second_moments
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from huc_monitor._program import Floats
     from huc_monitor.recalibration._window import Found, Window
+    from huc_monitor.utilities.program import Floats
 
 # The bootstrap's quantile hardly depends on n, so a part of a large window is enough for it.
 _GATE_ROWS = 4_000

@@ -9,9 +9,8 @@ from typing import TYPE_CHECKING, Any, ClassVar, Self
 
 import numpy as np
 
-from huc_monitor._inputs import check_labels, check_predictions, check_weights
+from huc_monitor.audit.inputs import check_labels, check_predictions, check_weights
 from huc_monitor.errors import InvalidInputError
-from huc_monitor.hierarchy import LabelTree
 from huc_monitor.recalibration._contract import Scaling
 from huc_monitor.recalibration._estimator import Parametrised
 from huc_monitor.recalibration._log_loss import (
@@ -25,11 +24,12 @@ from huc_monitor.recalibration._log_loss import (
     choose_strength,
     fit_map,
 )
+from huc_monitor.tree import LabelTree
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-    from huc_monitor._program import Floats
+    from huc_monitor.utilities.program import Floats
 
 __all__ = [
     "DirichletScaling",

@@ -15,8 +15,8 @@ from huc_monitor.reporting._reading import Source, read
 if TYPE_CHECKING:
     import os
 
-    from huc_monitor.curves import ReliabilityCurve
-    from huc_monitor.hierarchy import LabelTree
+    from huc_monitor.audit.curves import ReliabilityCurve
+    from huc_monitor.tree import LabelTree
 
 __all__ = ["Picture", "draw_pictures", "render_report", "save_picture", "stack", "write_report"]
 
@@ -62,7 +62,7 @@ def write_report(
         Largest absolute moment that is accepted. Records bring their own tolerances.
     title : str, optional
     curve : ReliabilityCurve, optional
-        Of the worst candidate (:func:`huc_monitor.curves.reliability_curve`). Records bring
+        Of the worst candidate (:func:`huc_monitor.audit.curves.reliability_curve`). Records bring
         theirs.
 
     Examples

@@ -24,7 +24,7 @@ from huc_monitor.reporting._looks import shade
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from huc_monitor.curves import ReliabilityCurve
+    from huc_monitor.audit.curves import ReliabilityCurve
     from huc_monitor.reporting._model import Finding, WindowView
 
 _WIDTH = 560.0

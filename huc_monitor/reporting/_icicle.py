@@ -15,8 +15,8 @@ from huc_monitor.reporting._drawing import Group, Mark, Picture, Rect, Text, fit
 from huc_monitor.reporting._looks import shade
 
 if TYPE_CHECKING:
-    from huc_monitor.hierarchy import LabelTree
     from huc_monitor.reporting._model import Finding, WindowView
+    from huc_monitor.tree import LabelTree
 
 _ROW = 30.0
 _MIN_COLUMN = 132.0

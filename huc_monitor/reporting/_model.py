@@ -14,12 +14,12 @@ from typing import TYPE_CHECKING, Any, Final, Literal
 import numpy as np
 import pandas as pd
 
+from huc_monitor.audit.result import AuditResult
 from huc_monitor.errors import InvalidInputError
-from huc_monitor.result import AuditResult
 
 if TYPE_CHECKING:
-    from huc_monitor.curves import ReliabilityCurve
-    from huc_monitor.hierarchy import LabelTree
+    from huc_monitor.audit.curves import ReliabilityCurve
+    from huc_monitor.tree import LabelTree
 
 Status = Literal["sure", "possible", "within"]
 GLYPH: Final[dict[str, str]] = {"sure": "◆", "possible": "◇", "within": ""}

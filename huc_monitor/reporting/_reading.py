@@ -7,18 +7,18 @@ from typing import TYPE_CHECKING, Any, TypeAlias
 
 import pandas as pd
 
-from huc_monitor.curves import ReliabilityCurve
+from huc_monitor.audit.curves import ReliabilityCurve
+from huc_monitor.audit.result import AuditResult
 from huc_monitor.errors import InvalidInputError
-from huc_monitor.records import WindowRecord
+from huc_monitor.monitor.records import WindowRecord
 from huc_monitor.reporting import _words
 from huc_monitor.reporting._model import AlertView, Report, Tolerance, WindowView, view
-from huc_monitor.result import AuditResult
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from huc_monitor.hierarchy import LabelTree
-    from huc_monitor.records import AlertTransition
+    from huc_monitor.monitor.records import AlertTransition
+    from huc_monitor.tree import LabelTree
 
 Source: TypeAlias = "AuditResult | Mapping[str, Any] | WindowRecord | Iterable[WindowRecord]"
 

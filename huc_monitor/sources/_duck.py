@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 from urllib.parse import unquote
 
-from huc_monitor._times import (
+from huc_monitor._common.times import (
     EPOCH,
     epoch_bound,
     from_column,

@@ -9,7 +9,7 @@ import numpy as np
 import pandas as pd
 from pandas.api.types import infer_dtype, is_numeric_dtype, is_object_dtype
 
-from huc_monitor._times import from_column, to_column
+from huc_monitor._common.times import from_column, to_column
 from huc_monitor.errors import InvalidInputError
 from huc_monitor.sources._data import TimeRange
 from huc_monitor.sources._table import Chunk, ColumnKind, Lookup, TimeColumn, chunk_rows

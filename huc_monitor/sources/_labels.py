@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import pandas as pd
 
-from huc_monitor._times import from_column
+from huc_monitor._common.times import from_column
 from huc_monitor.sources._table import ColumnKind, Lookup, Table, TimeColumn
 
 if TYPE_CHECKING:

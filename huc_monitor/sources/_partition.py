@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 from datetime import datetime, timedelta
 from typing import Any
 
-from huc_monitor._times import get_zone
+from huc_monitor._common.times import get_zone
 
 
 @dataclass(frozen=True, slots=True)

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, Final
 import numpy as np
 import pandas as pd
 
-from huc_monitor._times import from_column
+from huc_monitor._common.times import from_column
 from huc_monitor.errors import InvalidInputError
 from huc_monitor.sources._data import N_EXAMPLES, BadRow
 from huc_monitor.sources._table import Chunk, ColumnKind, as_matrix, as_numbers
@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
     from numpy.typing import NDArray
 
-    from huc_monitor.hierarchy import LabelTree
+    from huc_monitor.tree import LabelTree
 
 LEAF: Final = "{leaf}"
 SUM_TOLERANCE: Final = 1e-6

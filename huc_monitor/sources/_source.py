@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 import pandas as pd
 
-from huc_monitor._times import to_utc
+from huc_monitor._common.times import to_utc
 from huc_monitor.errors import InvalidInputError
 from huc_monitor.sources._data import PredictionData, RowCounts, TimeRange, WindowData
 from huc_monitor.sources._duck import DuckTable
@@ -19,9 +19,9 @@ from huc_monitor.sources._table import ColumnKind, Table, TimeColumn, require_co
 if TYPE_CHECKING:
     from datetime import datetime
 
-    from huc_monitor.hierarchy import LabelTree
     from huc_monitor.sources._partition import ScanProfile
     from huc_monitor.sources._spec import Columns, LabelTable
+    from huc_monitor.tree import LabelTree
 
 
 @dataclass(frozen=True, slots=True, eq=False, repr=False)

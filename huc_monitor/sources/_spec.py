@@ -10,7 +10,7 @@ from huc_monitor.sources._rows import LEAF
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
-    from huc_monitor._times import TimeUnit
+    from huc_monitor._common.times import TimeUnit
     from huc_monitor.sources._table import Table
 
 

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any, Final
 import numpy as np
 import pandas as pd
 
-from huc_monitor._times import EPOCH, epoch_bound, from_column, get_zone, wall_bound
+from huc_monitor._common.times import EPOCH, epoch_bound, from_column, get_zone, wall_bound
 from huc_monitor.errors import InvalidInputError, UnknownNameError, did_you_mean
 from huc_monitor.sources._data import TimeRange
 from huc_monitor.sources._table import Chunk, ColumnKind, Lookup, TimeColumn, chunk_rows

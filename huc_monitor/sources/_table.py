@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any, Literal, Protocol, TypeAlias, get_args
 import numpy as np
 import pandas as pd
 
-from huc_monitor._times import TimeUnit, get_zone, utc_column
+from huc_monitor._common.times import TimeUnit, get_zone, utc_column
 from huc_monitor.errors import InvalidInputError, UnknownNameError, did_you_mean
 
 if TYPE_CHECKING:

@@ -14,8 +14,8 @@ import numpy as np
 from huc_monitor.errors import InvalidInputError, UnknownNameError
 
 if TYPE_CHECKING:
-    from huc_monitor._program import Floats, Ints, Program
-    from huc_monitor.hierarchy import LabelTree
+    from huc_monitor.tree import LabelTree
+    from huc_monitor.utilities.program import Floats, Ints, Program
 
 _FAMILIES: dict[str, type[Utility]] = {}
 
@@ -89,7 +89,7 @@ class Utility(ABC):
         >>> hm.LevelCorrectness(level=1).values([[0.3, 0.3, 0.4]], tree=tree)
         array([[1., 1., 0.]])
         """
-        from huc_monitor.decomposition import evaluate_utility
+        from huc_monitor.audit.decomposition import evaluate_utility
 
         return evaluate_utility(self, probabilities, tree=tree)
 

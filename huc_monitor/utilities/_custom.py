@@ -7,15 +7,15 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from huc_monitor._program import DENSE, program
 from huc_monitor.errors import InvalidInputError, UnknownNameError
 from huc_monitor.utilities._base import Utility, frozen_names
+from huc_monitor.utilities.program import DENSE, program
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
-    from huc_monitor._program import Floats, Program
-    from huc_monitor.hierarchy import LabelTree
+    from huc_monitor.tree import LabelTree
+    from huc_monitor.utilities.program import Floats, Program
 
 _FUNCTIONS: dict[str, Callable[[Any], Any]] = {}
 

@@ -8,15 +8,15 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from huc_monitor._program import PAYOFF, program
 from huc_monitor.errors import InvalidInputError
 from huc_monitor.utilities._base import Utility, frozen_names, leaf_mask, spread_of_rows
+from huc_monitor.utilities.program import PAYOFF, program
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
-    from huc_monitor._program import Floats, Program
-    from huc_monitor.hierarchy import LabelTree
+    from huc_monitor.tree import LabelTree
+    from huc_monitor.utilities.program import Floats, Program
 
 
 @dataclass(frozen=True, repr=False)

@@ -7,15 +7,15 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from huc_monitor._program import RANK, program
 from huc_monitor.errors import InvalidInputError
 from huc_monitor.utilities._base import Utility
+from huc_monitor.utilities.program import RANK, program
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from huc_monitor._program import Floats, Program
-    from huc_monitor.hierarchy import LabelTree
+    from huc_monitor.tree import LabelTree
+    from huc_monitor.utilities.program import Floats, Program
 
 
 @dataclass(frozen=True, repr=False)

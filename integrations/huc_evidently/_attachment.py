@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     import pandas as pd
 
     from huc_monitor.config import Config
-    from huc_monitor.records import WindowRecord
+    from huc_monitor.monitor.records import WindowRecord
 
 
 class DriftAttachment:

@@ -13,16 +13,16 @@ from evidently.tests import lte
 from huc_evidently._metrics import SUMMARIES, HUCMoment, HUCSummary
 from huc_evidently._widgets import draw, nothing_to_draw
 from huc_evidently._window import BOUNDS, Question, WindowAudit
-from huc_monitor._inputs import check_utilities
+from huc_monitor.audit.inputs import check_utilities
 from huc_monitor.errors import InvalidInputError
+from huc_monitor.monitor.tolerance import Tolerance
 from huc_monitor.subgroups import Subgroups
-from huc_monitor.tolerance import Tolerance
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
-    from huc_monitor.hierarchy import LabelTree
-    from huc_monitor.result import AuditResult
+    from huc_monitor.audit.result import AuditResult
+    from huc_monitor.tree import LabelTree
     from huc_monitor.utilities import Utility
 
 

@@ -20,7 +20,7 @@ from evidently.legacy.renderers.html_widgets import (
 
 if TYPE_CHECKING:
     from huc_evidently._window import WindowAudit
-    from huc_monitor.hierarchy import LabelTree
+    from huc_monitor.tree import LabelTree
 
 # Readable beside each other for the colour-blind, as in our own report.
 COLOURS = {"critical": "#b2182b", "warning": "#e08214", "ok": "#92c5de", None: "#d9d9d9"}

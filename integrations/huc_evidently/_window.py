@@ -9,16 +9,16 @@ import numpy as np
 
 from huc_monitor.audit import audit
 from huc_monitor.errors import InvalidInputError, UnknownNameError, did_you_mean
-from huc_monitor.tolerance import Tolerance, accepted
+from huc_monitor.monitor.tolerance import Tolerance, accepted
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
     import pandas as pd
 
-    from huc_monitor.hierarchy import LabelTree
-    from huc_monitor.result import AuditResult
+    from huc_monitor.audit.result import AuditResult
     from huc_monitor.subgroups import Subgroups
+    from huc_monitor.tree import LabelTree
     from huc_monitor.utilities import Utility
 
 BOUNDS = ("point", "lower", "upper")

@@ -18,7 +18,7 @@ from huc_monitor.errors import InvalidInputError
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from huc_monitor.hierarchy import LabelTree
+    from huc_monitor.tree import LabelTree
 
 RUNTIME = "_huc_runtime_1"
 _NATIVE = ("sklearn", "xgboost", "lightgbm")

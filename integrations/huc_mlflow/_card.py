@@ -6,8 +6,8 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from huc_monitor.records import AlertState, RetrainingTrigger
-    from huc_monitor.repair import Figures, Repair
+    from huc_monitor.monitor.records import AlertState, RetrainingTrigger
+    from huc_monitor.recalibration.choosing import Figures, Repair
 
 _MOST_ALERTS = 8
 _MOST_UPDATES = 8

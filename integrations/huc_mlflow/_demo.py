@@ -280,14 +280,14 @@ class _Desk:
         return p, batch.labels
 
     def _check(self, now: datetime) -> CheckResult:
-        from huc_monitor.opening import open_monitor
+        from huc_monitor.config.opening import open_monitor
 
         return open_monitor(self.folder / "huc.yaml").check(now)
 
     def report(self) -> None:
         """Write the page that shows it all."""
         from huc_monitor.config import load_config
-        from huc_monitor.opening import open_tracker
+        from huc_monitor.config.opening import open_tracker
         from huc_monitor.reporting import write_report
 
         records = open_tracker(load_config(self.folder / "huc.yaml")).records()

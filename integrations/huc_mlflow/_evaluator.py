@@ -20,14 +20,14 @@ from huc_mlflow._pages import report_files
 from huc_mlflow._tracker import slug
 from huc_monitor.audit import audit
 from huc_monitor.errors import InvalidInputError, did_you_mean
-from huc_monitor.hierarchy import LabelTree
 from huc_monitor.subgroups import Subgroups
+from huc_monitor.tree import LabelTree
 from huc_monitor.utilities import LevelCorrectness, Utility
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
-    from huc_monitor.result import AuditResult
+    from huc_monitor.audit.result import AuditResult
 
 _SETTINGS = (
     "tree",

@@ -22,7 +22,7 @@ from huc_mlflow._huc_runtime_1.model import PAYLOAD
 from huc_mlflow._huc_runtime_1.rules import Rules
 from huc_mlflow._payload import SCHEMA_VERSION, stage_of
 from huc_monitor.errors import InvalidInputError
-from huc_monitor.hierarchy import LabelTree
+from huc_monitor.tree import LabelTree
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence

@@ -5,9 +5,9 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from huc_monitor.errors import InvalidInputError
-from huc_monitor.hierarchy import LabelTree
 from huc_monitor.recalibration import Scaling
 from huc_monitor.subgroups import Subgroups
+from huc_monitor.tree import LabelTree
 from huc_monitor.utilities import ActionPayoff, BinaryAction, CustomUtility
 
 if TYPE_CHECKING:

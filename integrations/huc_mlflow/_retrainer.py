@@ -16,22 +16,22 @@ from huc_mlflow._registry import BASE_TAG, ID_TAG, Move, Registry
 from huc_mlflow._rows import NoBaseProbabilitiesError, RowReader, Rows
 from huc_mlflow._shadow import Shadow
 from huc_mlflow._tracker import MLflowTracker
-from huc_monitor._times import Span
+from huc_monitor._common.times import Span
 from huc_monitor.audit import audit
 from huc_monitor.errors import InvalidInputError
 from huc_monitor.monitor import MonitorState
-from huc_monitor.records import RetrainingTrigger
-from huc_monitor.repair import Gate, find_repair
+from huc_monitor.monitor.records import RetrainingTrigger
+from huc_monitor.recalibration.choosing import Gate, find_repair
 from huc_monitor.subgroups import Subgroups
 
 if TYPE_CHECKING:
     from mlflow.entities.model_registry import ModelVersion
 
     from huc_monitor.config import Config
-    from huc_monitor.repair import Repair
-    from huc_monitor.shadow import ShadowTrial
-    from huc_monitor.tracking import Tracker
-    from huc_monitor.windows import Window
+    from huc_monitor.monitor.ports.tracker import Tracker
+    from huc_monitor.monitor.windows import Window
+    from huc_monitor.recalibration.choosing import Repair
+    from huc_monitor.recalibration.shadow import ShadowTrial
 
 __all__ = ["MLflowRetrainer", "RetrainingOutcome"]
 

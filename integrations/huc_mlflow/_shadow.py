@@ -13,8 +13,8 @@ from typing import TYPE_CHECKING, Any
 from mlflow.entities import Metric
 
 from huc_mlflow._registry import ID_TAG
-from huc_monitor.repair import measure
-from huc_monitor.shadow import ShadowTrial, ShadowWindow
+from huc_monitor.recalibration.choosing import measure
+from huc_monitor.recalibration.shadow import ShadowTrial, ShadowWindow
 from huc_monitor.subgroups import Subgroups
 
 if TYPE_CHECKING:
@@ -25,9 +25,9 @@ if TYPE_CHECKING:
     from huc_mlflow._rows import RowReader
     from huc_mlflow._tracker import MLflowTracker
     from huc_monitor.config import Config
-    from huc_monitor.records import RetrainingTrigger, WindowRecord
-    from huc_monitor.repair import Gate
-    from huc_monitor.windows import Window
+    from huc_monitor.monitor.records import RetrainingTrigger, WindowRecord
+    from huc_monitor.monitor.windows import Window
+    from huc_monitor.recalibration.choosing import Gate
 
 SHADOW = "huc.shadow"
 _REASONS = "huc.shadow_reasons"

@@ -22,17 +22,17 @@ from mlflow.exceptions import MlflowException
 from huc_mlflow._client import Client, masked
 from huc_mlflow._pages import report_files
 from huc_monitor.errors import HUCError
-from huc_monitor.hierarchy import LabelTree
-from huc_monitor.records import WindowRecord
-from huc_monitor.tracking import in_order, safe_name
+from huc_monitor.monitor.ports.tracker import in_order, safe_name
+from huc_monitor.monitor.records import WindowRecord
+from huc_monitor.tree import LabelTree
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
 
     from mlflow.entities import Run
 
-    from huc_monitor.records import AlertState
-    from huc_monitor.tracking import MonitorInfo
+    from huc_monitor.monitor.ports.tracker import MonitorInfo
+    from huc_monitor.monitor.records import AlertState
 
 log = logging.getLogger("huc_monitor")
 

@@ -7,7 +7,7 @@ import warnings
 from typing import TYPE_CHECKING, Any, Final
 
 from huc_monitor.errors import InvalidInputError, MissingExtraError
-from huc_monitor.notifying import NotSentError, RejectedError
+from huc_monitor.monitor.ports.notifier import NotSentError, RejectedError
 from huc_notify._levels import check_level, is_wanted
 from huc_notify._redacting import Redactor, listening
 from huc_notify._signing import KEY
@@ -15,7 +15,7 @@ from huc_notify._signing import KEY
 if TYPE_CHECKING:
     from types import ModuleType
 
-    from huc_monitor.notifying import Message
+    from huc_monitor.monitor.ports.notifier import Message
 
 _REFUSED: Final = re.compile(r"error=(4\d\d)\b")
 _TRY_AGAIN: Final = frozenset({"408", "409", "425", "429"})

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Final
 from huc_monitor.errors import UnknownNameError, did_you_mean
 
 if TYPE_CHECKING:
-    from huc_monitor.notifying import Message
+    from huc_monitor.monitor.ports.notifier import Message
 
 LEVELS: Final = {"note": 0, "warning": 1, "critical": 2}
 
@@ -27,7 +27,7 @@ def is_wanted(message: Message, min_level: str) -> bool:
 
     Examples
     --------
-    >>> from huc_monitor.notifying import Message
+    >>> from huc_monitor.monitor.ports.notifier import Message
     >>> levels = ("critical", "warning", "resolved", "drift", "note")
     >>> messages = [Message("k", level, "", "", {}) for level in levels]
     >>> [is_wanted(message, "critical") for message in messages]

@@ -15,7 +15,7 @@ import time
 from typing import TYPE_CHECKING, Final
 
 from huc_monitor.errors import HUCError, InvalidInputError
-from huc_monitor.notifying import Message
+from huc_monitor.monitor.ports.notifier import Message
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence

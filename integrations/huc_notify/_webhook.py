@@ -16,12 +16,12 @@ from urllib.request import HTTPRedirectHandler, Request, build_opener
 
 from huc_monitor import __version__
 from huc_monitor.errors import InvalidInputError
-from huc_monitor.notifying import NotSentError, RejectedError
+from huc_monitor.monitor.ports.notifier import NotSentError, RejectedError
 from huc_notify._levels import check_level, is_wanted
 from huc_notify._signing import KEY, check_secret, sign
 
 if TYPE_CHECKING:
-    from huc_monitor.notifying import Message
+    from huc_monitor.monitor.ports.notifier import Message
 
 # A receiver that is busy, starting, or still at work on the same key.
 _TRY_AGAIN: Final = frozenset({408, 409, 425, 429, 500, 502, 503, 504})

@@ -19,7 +19,7 @@ from prometheus_client.core import GaugeMetricFamily
 from prometheus_client.exposition import basic_auth_handler, default_handler
 
 from huc_monitor.errors import InvalidInputError
-from huc_monitor.tracking import safe_name, write_atomically
+from huc_monitor.monitor.ports.tracker import safe_name, write_atomically
 from huc_prometheus._series import check_families, check_limit, window_families
 
 if TYPE_CHECKING:
@@ -27,8 +27,8 @@ if TYPE_CHECKING:
     from threading import Thread
     from wsgiref.simple_server import WSGIServer
 
-    from huc_monitor.exporting import Standing
-    from huc_monitor.tracking import MonitorInfo
+    from huc_monitor.monitor.ports.exporter import Standing
+    from huc_monitor.monitor.ports.tracker import MonitorInfo
     from huc_prometheus._series import Family
 
 JOB = "huc_monitor"
@@ -84,7 +84,7 @@ class PrometheusExporter:
     @staticmethod
     def ping(**options: Any) -> str:
         """Look at what the options name, without changing anything; say what it is."""
-        from huc_monitor.tracking import MonitorInfo
+        from huc_monitor.monitor.ports.tracker import MonitorInfo
 
         exporter = PrometheusExporter(MonitorInfo("ping", ""), **options)
         found = []

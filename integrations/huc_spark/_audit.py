@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from huc_monitor._packing import Packing
-from huc_monitor._pieces import PieceAudit, RunSummary, merge_runs
+from huc_monitor.audit.runs.packing import Packing
+from huc_monitor.audit.runs.pieces import PieceAudit, RunSummary, merge_runs
 from huc_monitor.errors import InvalidInputError, UnknownNameError, did_you_mean
 from huc_monitor.sources._rows import ProbabilityColumns
 from huc_spark import _worker
@@ -22,8 +22,8 @@ if TYPE_CHECKING:
     from pyspark.sql import DataFrame
 
     from huc_monitor import AuditResult, LabelTree, Subgroups, Utility
-    from huc_monitor._pieces import Facts
-    from huc_monitor._program import Floats, Ints
+    from huc_monitor.audit.runs.pieces import Facts
+    from huc_monitor.utilities.program import Floats, Ints
 
 _ROWS_PER_RUN = 500_000
 _FAN_IN = 32

@@ -25,8 +25,8 @@ if TYPE_CHECKING:
     import pandas as pd
     from pyspark.sql import DataFrame
 
-    from huc_monitor._program import Floats
-    from huc_monitor.result import AuditResult
+    from huc_monitor.audit.result import AuditResult
+    from huc_monitor.utilities.program import Floats
 
 _ROWS_AT_A_TIME = 1 << 14
 

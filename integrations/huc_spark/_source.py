@@ -8,13 +8,13 @@ from typing import TYPE_CHECKING, Any, cast
 import numpy as np
 import pyarrow as pa
 
-from huc_monitor._times import from_column, to_utc
+from huc_monitor._common.times import from_column, to_utc
 from huc_monitor.errors import InvalidInputError
-from huc_monitor.hierarchy import LabelTree
-from huc_monitor.large import LargeSource
 from huc_monitor.sources import RowCounts, TableSource
 from huc_monitor.sources._labels import label_time
 from huc_monitor.sources._rows import LabelReader, ProbabilityColumns, check_rows
+from huc_monitor.sources.large import LargeSource
+from huc_monitor.tree import LabelTree
 from huc_spark._audit import SparkAudit
 from huc_spark._table import SparkTable, as_chunk
 from huc_spark._worker import Job, tables
@@ -26,8 +26,8 @@ if TYPE_CHECKING:
     import pandas as pd
     from pyspark.sql import DataFrame
 
-    from huc_monitor._pieces import PieceAudit
-    from huc_monitor.result import AuditResult
+    from huc_monitor.audit.result import AuditResult
+    from huc_monitor.audit.runs.pieces import PieceAudit
     from huc_monitor.sources._table import ColumnKind
 
 _LABEL, _KNOWN, _ROW = "huc_label", "huc_label_time", "huc_row"

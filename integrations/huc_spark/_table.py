@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import pandas as pd
 
-from huc_monitor._times import epoch_bound, from_column, wall_bound
+from huc_monitor._common.times import epoch_bound, from_column, wall_bound
 from huc_monitor.errors import InvalidInputError
 from huc_monitor.sources import TimeRange
 from huc_monitor.sources._table import Chunk, ColumnKind, Lookup, TimeColumn, chunk_rows

@@ -1,4 +1,4 @@
-"""What runs on executors: the steps of `huc_monitor._pieces`, on Arrow batches.
+"""What runs on executors: the steps of `huc_monitor.audit.runs.pieces`, on Arrow batches.
 
 A step travels as plain data (JSON of tree, utilities and subgroups, names of columns), and each
 Python worker builds its objects from that once.
@@ -18,21 +18,21 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import pyarrow as pa
 
-from huc_monitor._arrays import arrays_from_bytes, arrays_to_bytes
-from huc_monitor._packing import Packing
-from huc_monitor._pieces import Facts, PieceAudit, RunSummary, merge_runs
+from huc_monitor._common.arrays import arrays_from_bytes, arrays_to_bytes
+from huc_monitor.audit.runs.packing import Packing
+from huc_monitor.audit.runs.pieces import Facts, PieceAudit, RunSummary, merge_runs
 from huc_monitor.errors import HUCError, InvalidInputError
-from huc_monitor.hierarchy import LabelTree
 from huc_monitor.sources._rows import ProbabilityColumns
 from huc_monitor.sources._table import Chunk
 from huc_monitor.subgroups import Subgroups
+from huc_monitor.tree import LabelTree
 from huc_monitor.utilities import CustomUtility, Utility
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Mapping
 
-    from huc_monitor._pieces import Piece
-    from huc_monitor._program import Floats, Ints
+    from huc_monitor.audit.runs.pieces import Piece
+    from huc_monitor.utilities.program import Floats, Ints
 
 # Rows taken at a time: enough to make calls cheap, few enough to stay small.
 _ROWS_AT_A_TIME = 1 << 16
@@ -236,8 +236,8 @@ class _Sample:
 
     def scores(self, audit: PieceAudit) -> bytes:
         """Scores of the sampled rows, utility by utility."""
-        from huc_monitor._inputs import INTERIOR_MIX, Predictions
-        from huc_monitor.decomposition import iter_decomposed
+        from huc_monitor.audit.decomposition import iter_decomposed
+        from huc_monitor.audit.inputs import INTERIOR_MIX, Predictions
 
         if not self._kept:
             return b""

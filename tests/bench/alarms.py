@@ -23,7 +23,7 @@ import pandas as pd
 
 import huc_monitor as hm
 from huc_monitor.audit import audit_rows
-from huc_monitor.intervals import Groups
+from huc_monitor.audit.scan import Groups
 
 if TYPE_CHECKING:
     from collections.abc import Callable

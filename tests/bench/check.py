@@ -37,7 +37,7 @@ import json, resource, sys, time
 from datetime import datetime, timedelta
 from huc_monitor import Subgroups, audit
 from huc_monitor.config import load_config
-from huc_monitor.opening import open_monitor
+from huc_monitor.config.opening import open_monitor
 
 path, now, first, last, per_round = sys.argv[1:]
 monitor, config = open_monitor(path), load_config(path)

@@ -21,8 +21,8 @@ import pandas as pd
 
 import huc_monitor as hm
 from huc_monitor.audit import audit_rows
-from huc_monitor.bounds import theorem_radius
-from huc_monitor.intervals import Groups
+from huc_monitor.audit.bounds.closed_forms import theorem_radius
+from huc_monitor.audit.scan import Groups
 
 if __name__ == "coverage":
     # numba asks for the package of that name, and a script of this folder would hand it this file.

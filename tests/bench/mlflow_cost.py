@@ -20,8 +20,8 @@ from huc_mlflow._huc_runtime_1.compiled import BUSY_REQUESTS
 from huc_mlflow._tracker import MLflowTracker
 
 import huc_monitor as hm
-from huc_monitor.records import WindowRecord
-from huc_monitor.tracking import MonitorInfo
+from huc_monitor.monitor.ports.tracker import MonitorInfo
+from huc_monitor.monitor.records import WindowRecord
 
 INFO = MonitorInfo("triage", "0123456789abcdef", model="triage")
 DAY = datetime(2024, 3, 1, tzinfo=UTC)

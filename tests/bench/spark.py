@@ -25,7 +25,7 @@ import pyarrow.parquet as pq
 
 import huc_monitor as hm
 
-sys.path.insert(0, str(Path(__file__).parents[1] / "huc_spark"))
+sys.path.insert(0, str(Path(__file__).parents[1]))
 
 TREE = hm.LabelTree.from_nested(
     {"a": {"a1": ["x1", "x2"], "a2": ["x3", "x4"]}, "b": {"b1": ["x5", "x6"], "b2": ["x7", "x8"]}}
@@ -92,7 +92,7 @@ def _family() -> tuple[int, float]:
 def measure(spark: Any, folder: Path, n: int, draws: int) -> dict[str, Any]:
     """Audit n rows; say how long it took, what it moved and how much memory it held."""
     import huc_spark
-    from sessions import shuffled_bytes
+    from support.spark_sessions import shuffled_bytes
 
     df = spark.read.parquet(str(folder))
     bounds = "bootstrap" if draws else "sharp"
@@ -134,7 +134,7 @@ def main() -> None:
     parser.add_argument("--folder", type=Path, default=Path(tempfile.gettempdir()))
     settings = parser.parse_args()
     warnings.filterwarnings("ignore", message="PySpark does not yet fully support pandas")
-    import sessions
+    from support import spark_sessions as sessions
 
     with tempfile.TemporaryDirectory(dir=settings.folder) as place:
         home = Path(place)

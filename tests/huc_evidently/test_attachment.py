@@ -11,13 +11,13 @@ from pathlib import Path
 import numpy as np
 import pytest
 import yaml
-from production_log import after, make_log, write_project
+from support.production_log import after, make_log, write_project
 from typer.testing import CliRunner
 
 from huc_monitor.cli import app
 from huc_monitor.config import load_config
+from huc_monitor.config.opening import open_monitor
 from huc_monitor.errors import InvalidInputError
-from huc_monitor.opening import open_monitor
 
 pytest.importorskip("evidently", reason="needs evidently")
 README = Path(__file__).parents[2] / "README.md"
@@ -123,7 +123,7 @@ def test_evidently_is_loaded_by_nothing_but_an_alert(tmp_path):
     config = project(tmp_path, moved=False)
     code = (
         "import sys, json, huc_evidently\n"
-        "from huc_monitor.opening import open_monitor\n"
+        "from huc_monitor.config.opening import open_monitor\n"
         f"monitor = open_monitor({str(config)!r})\n"
         "seen = []\n"
         "for day in ('2024-03-03T15:00Z', '2024-03-04T15:00Z'):\n"

@@ -7,7 +7,7 @@ import json
 import numpy as np
 import pandas as pd
 import pytest
-from production_log import make_log, tree
+from support.production_log import make_log, tree
 
 import huc_monitor as hm
 from huc_monitor.errors import InvalidInputError, UnknownNameError

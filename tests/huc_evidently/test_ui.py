@@ -13,8 +13,8 @@ from pathlib import Path
 from types import SimpleNamespace
 
 import pytest
-from production_log import make_log, tree
-from servers import free_port, process
+from support.mlflow_servers import free_port, process
+from support.production_log import make_log, tree
 
 import huc_monitor as hm
 

@@ -111,7 +111,7 @@ def _empty_database(tmp_path_factory):
 @pytest.fixture(scope="session")
 def postgres():
     """URL of a real PostgreSQL server."""
-    from servers import postgres_server
+    from support.mlflow_servers import postgres_server
 
     if shutil.which("psql") is None:
         pytest.skip("no PostgreSQL server: apt-get install postgresql")

@@ -10,11 +10,11 @@ import mlflow
 import pandas as pd
 import pytest
 from conftest import log_forest
-from forked import Processes
-from servers import mlflow_server
+from support.forked import Processes
+from support.mlflow_servers import mlflow_server
 from test_loop import World
 
-from huc_monitor.tracking import MonitorInfo
+from huc_monitor.monitor.ports.tracker import MonitorInfo
 
 pytestmark = pytest.mark.slow
 

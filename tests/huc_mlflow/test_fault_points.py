@@ -9,15 +9,15 @@ import sqlite3
 
 import huc_mlflow
 import mlflow
-import mortal_check
 import pytest
 import yaml
 from conftest import log_forest
-from forked import Processes
+from support import mortal_check
+from support.forked import Processes
 from test_loop import World
 
 from huc_monitor.config import load_config
-from huc_monitor.opening import open_tracker
+from huc_monitor.config.opening import open_tracker
 
 pytestmark = pytest.mark.slow
 

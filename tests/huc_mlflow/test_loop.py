@@ -16,7 +16,7 @@ from huc_mlflow._tracker import slug
 
 from huc_monitor.cli import main
 from huc_monitor.config import load_config
-from huc_monitor.opening import open_monitor, open_tracker
+from huc_monitor.config.opening import open_monitor, open_tracker
 
 DAY = datetime(2024, 3, 1, tzinfo=UTC)
 ROWS = 900

@@ -11,9 +11,9 @@ from test_loop import World
 
 import huc_monitor as hm
 from huc_monitor.config import load_config
-from huc_monitor.opening import open_retrainer, open_tracker
+from huc_monitor.config.opening import open_retrainer, open_tracker
+from huc_monitor.monitor.records import RetrainingTrigger
 from huc_monitor.recalibration import TemperatureScaling
-from huc_monitor.records import RetrainingTrigger
 
 
 @pytest.fixture

@@ -13,11 +13,11 @@ import mlflow
 import numpy as np
 import pytest
 from conftest import FEATURES, log_forest
-from servers import LosingProxy, free_port, mlflow_server, process
+from support.mlflow_servers import LosingProxy, free_port, mlflow_server, process
 from test_loop import STRICT, World, check_records, check_rollback, check_story, tell
 
 from huc_monitor.config import load_config
-from huc_monitor.opening import open_tracker
+from huc_monitor.config.opening import open_tracker
 
 pytestmark = pytest.mark.slow
 

@@ -10,13 +10,13 @@ import mlflow
 import pytest
 from conftest import log_forest
 from huc_mlflow import _retrainer
-from mortal_check import Faults
+from support.mortal_check import Faults
 from test_loop import World
 from test_registry import a_trigger, champion
 
 import huc_monitor as hm
 from huc_monitor.cli import main
-from huc_monitor.repair import find_repair
+from huc_monitor.recalibration.choosing import find_repair
 
 
 @pytest.fixture(autouse=True)

@@ -10,8 +10,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import huc_monitor as hm
-from huc_monitor.records import AlertState, WindowRecord
-from huc_monitor.tracking import MonitorInfo, make_tracker
+from huc_monitor.monitor.ports.tracker import MonitorInfo, make_tracker
+from huc_monitor.monitor.records import AlertState, WindowRecord
 
 INFO = MonitorInfo("triage", "0123456789abcdef", model="triage", settings={"window": "1d"})
 DAY = datetime(2024, 3, 1, tzinfo=UTC)

@@ -15,10 +15,10 @@ from aiosmtpd.controller import Controller
 from aiosmtpd.smtp import AuthResult
 from apprise.plugins import pagerduty, slack
 from huc_notify import AppriseNotifier
-from receiver import Receiver, free_port
+from support.receiver import Receiver, free_port
 
 from huc_monitor.errors import InvalidInputError
-from huc_monitor.notifying import Message, NotSentError, RejectedError, make_notifier
+from huc_monitor.monitor.ports.notifier import Message, NotSentError, RejectedError, make_notifier
 
 TOKEN = "hunter2Hunter2hunter2Hu9"  # noqa: S105 - of a test
 TEXT = "CRITICAL\nBranch *<script>alert(1)</script>* & <!channel> is overstated by 0.043."

@@ -10,12 +10,12 @@ from pathlib import Path
 
 import pytest
 from huc_notify import verify
-from production_log import make_log, write_project
-from receiver import Receiver, free_port
+from support.production_log import make_log, write_project
+from support.receiver import Receiver, free_port
 
 from huc_monitor.cli import main
 
-ORACLES = Path(__file__).parents[1] / "oracles"
+TESTS = Path(__file__).parents[1]
 SECRET = "a secret that nobody else knows 4711"  # noqa: S105 - of a test
 TOKEN = "hunter2Hunter2hunter2"  # noqa: S105 - of a test
 TIMES = ["2024-03-03T13:00+00:00", "2024-03-04T13:00+00:00", "2024-03-06T13:00+00:00"]
@@ -120,7 +120,7 @@ def test_secrets_are_in_no_log_even_if_everything_is_logged(told):
     ops.answers, chat.answers = [503] * 9, [500] * 9
     code = (
         "import logging, sys; logging.basicConfig(level=1)\n"
-        "from huc_monitor.opening import open_monitor\n"
+        "from huc_monitor.config.opening import open_monitor\n"
         "result = open_monitor(sys.argv[1]).check(sys.argv[2]); print(result.n_unsent)"
     )
     command = [sys.executable, "-c", code, str(config), TIMES[1]]
@@ -149,9 +149,9 @@ def disturb(folder, n, times):
         "HUC_PORT": str(port),
         "HUC_URL": f"http://127.0.0.1:{port}/{TOKEN}",
         "HUC_SECRET": SECRET,
-        "PYTHONPATH": str(ORACLES),
+        "PYTHONPATH": str(TESTS),
     }
-    script = str(Path(__file__).with_name("sending.py"))
+    script = str(TESTS / "support" / "sending.py")
     command = [sys.executable, script, str(config), str(inbox), str(n), "1", *times]
     done = subprocess.run(
         command,

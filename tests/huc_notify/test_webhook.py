@@ -7,10 +7,16 @@ from itertools import pairwise
 
 import pytest
 from huc_notify import WebhookNotifier, verify
-from receiver import Receiver, free_port
+from support.receiver import Receiver, free_port
 
 from huc_monitor.errors import InvalidInputError, UnknownNameError
-from huc_monitor.notifying import Message, NotSentError, RejectedError, deliver, make_notifier
+from huc_monitor.monitor.ports.notifier import (
+    Message,
+    NotSentError,
+    RejectedError,
+    deliver,
+    make_notifier,
+)
 
 SECRET = "correct horse battery staple"  # noqa: S105 - of a test
 TOKEN = "hunter2hunter2"  # noqa: S105 - of a test

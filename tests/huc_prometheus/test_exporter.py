@@ -12,12 +12,12 @@ import huc_prometheus
 import pytest
 from huc_prometheus import PrometheusExporter
 from huc_prometheus.__main__ import main
-from production_log import after, make_log
 from prometheus_client.parser import text_string_to_metric_families
-from watched import make
+from support.production_log import after, make_log
+from support.watched import make
 
 from huc_monitor.errors import InvalidInputError
-from huc_monitor.tracking import MemoryTracker, MonitorInfo
+from huc_monitor.monitor.ports.tracker import MemoryTracker, MonitorInfo
 
 INFO = MonitorInfo("intrusion", "5f", model="nids")
 

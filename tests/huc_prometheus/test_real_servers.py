@@ -20,13 +20,13 @@ import pandas as pd
 import pytest
 import yaml
 from huc_prometheus import PrometheusExporter
-from production_log import make_log, write_project
-from servers import free_port, process
+from support.mlflow_servers import free_port, process
+from support.production_log import make_log, write_project
 
 import huc_monitor as hm
 from huc_monitor.monitor import Monitor
+from huc_monitor.monitor.ports.tracker import MonitorInfo
 from huc_monitor.sources import Columns, FrameTable, TableSource
-from huc_monitor.tracking import MonitorInfo
 
 PROGRAMS = ("prometheus", "prometheus-pushgateway", "prometheus-node-exporter", "promtool")
 missing = [name for name in PROGRAMS if shutil.which(name) is None]

@@ -8,8 +8,8 @@ from pathlib import Path
 
 import pytest
 import yaml
-from production_log import make_log, write_project
-from servers import free_port
+from support.mlflow_servers import free_port
+from support.production_log import make_log, write_project
 from typer.testing import CliRunner
 
 from huc_monitor.cli import app

@@ -4,7 +4,7 @@ import gc
 import os
 
 import pytest
-import sessions
+from support import spark_sessions as sessions
 
 
 def pytest_collection_modifyitems(items):

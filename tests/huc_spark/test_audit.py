@@ -8,8 +8,8 @@ import huc_spark
 import numpy as np
 import pandas as pd
 import pytest
-from cases import N_WINDOWS, SAME, TREE, UTILITIES, assert_same, n_same, window
-from sessions import shuffled_bytes
+from support.spark_cases import N_WINDOWS, SAME, TREE, UTILITIES, assert_same, n_same, window
+from support.spark_sessions import shuffled_bytes
 
 import huc_monitor as hm
 from huc_monitor.errors import InvalidInputError, UnknownNameError

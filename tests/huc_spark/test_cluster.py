@@ -10,9 +10,9 @@ import threading
 import time
 from pathlib import Path
 
-import cases
 import pytest
-import sessions
+from support import spark_cases as cases
+from support import spark_sessions as sessions
 
 pytestmark = pytest.mark.slow
 

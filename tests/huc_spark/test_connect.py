@@ -6,10 +6,10 @@ import json
 import sys
 from pathlib import Path
 
-import cases
 import pandas as pd
 import pytest
-import sessions
+from support import spark_cases as cases
+from support import spark_sessions as sessions
 
 import huc_monitor as hm
 

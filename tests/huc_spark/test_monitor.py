@@ -7,12 +7,12 @@ import sys
 import numpy as np
 import pandas as pd
 import pytest
-from cases import SAME, TREE
+from support.spark_cases import SAME, TREE
 
 import huc_monitor as hm
 from huc_monitor.config import load_config
+from huc_monitor.config.opening import open_monitor
 from huc_monitor.errors import InvalidInputError
-from huc_monitor.opening import open_monitor
 
 CONFIG = """
 model: triage

@@ -7,9 +7,9 @@ from pathlib import Path
 
 import numpy as np
 import yaml
-from cases import TREE, UTILITIES, window
+from support.spark_cases import TREE, UTILITIES, window
 
-from huc_monitor._pieces import PieceAudit
+from huc_monitor.audit.runs.pieces import PieceAudit
 from huc_monitor.config._settings import Settings
 from huc_monitor.recalibration import HUCBoost
 

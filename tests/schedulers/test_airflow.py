@@ -20,7 +20,7 @@ from urllib.request import Request, urlopen
 
 import pytest
 import yaml
-from receiver import free_port
+from support.receiver import free_port
 
 from huc_monitor.cli import main
 

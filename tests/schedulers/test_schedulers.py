@@ -13,7 +13,7 @@ from pathlib import Path
 import kubernetes_validate
 import pytest
 import yaml
-from production_log import make_log, write_project
+from support.production_log import make_log, write_project
 
 ROOT = Path(__file__).parents[2]
 FOLDER = ROOT / "examples" / "schedulers"

@@ -10,10 +10,10 @@ import pytest
 import yaml
 
 import huc_monitor as hm
-from huc_monitor.bounds import METHODS
+from huc_monitor.audit.bounds.closed_forms import METHODS
 from huc_monitor.config import ConfigError, config_schema, load_config, parse_config
 from huc_monitor.config import _policies as policies
-from huc_monitor.windows import CountWindows, TimeWindows
+from huc_monitor.monitor.windows import CountWindows, TimeWindows
 
 TREE = "{survived: {milder: [none, assisted], major: [limited, coma]}, died: null}"
 GOOD = """\

@@ -1,0 +1,1 @@
+"""What every folder needs and no folder owns: arrays, threads, times."""

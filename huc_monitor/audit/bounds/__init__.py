@@ -1,0 +1,1 @@
+"""Simultaneous confidence bounds on moments: closed forms and the multiplier bootstrap."""

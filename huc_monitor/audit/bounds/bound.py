@@ -1,0 +1,45 @@
+"""What every way to bound moments promises: see each utility's rows once, then give radii."""
+
+from __future__ import annotations
+
+import math
+from abc import ABC, abstractmethod
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from huc_monitor.audit.decomposition import SortedRows
+    from huc_monitor.audit.scan import Groups
+    from huc_monitor.utilities.program import Floats
+
+
+class Bound(ABC):
+    """Radii for all candidates at once.
+
+    Call `start`, then `visit` once per utility, then `radii`. A bound reads contributions and the
+    limits known for them; it does not know what they mean.
+    """
+
+    n_draws: int | None = None
+
+    def start(self, n: float, n_candidates: int, confidence_level: float) -> None:
+        """Say how many rows and candidates share the probability of error."""
+        self.n = n
+        self.n_candidates = n_candidates
+        self.confidence_level = confidence_level
+
+    def visit(  # noqa: B027 - some bounds need nothing
+        self, rows: SortedRows, groups: Groups, spreads: Floats
+    ) -> None:
+        """Collect what is needed from one utility.
+
+        ``spreads[j]`` limits the absolute contributions of the j-th relevant branch.
+        """
+
+    @abstractmethod
+    def radii(self) -> Floats:
+        """Radius of every candidate, in the order of visits: utility, subgroup, branch."""
+
+
+def log_share(n_candidates: int, confidence_level: float) -> float:
+    """Log of 1 / (probability of error left to one candidate)."""
+    return math.log(max(1, n_candidates) / (1.0 - confidence_level))

@@ -1,0 +1,294 @@
+"""Scores and path contributions: the utility residual split over the tree, row by row."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import pandas as pd
+
+from huc_monitor._common.threads import n_threads, run_tasks
+from huc_monitor.audit.inputs import Predictions, check_labels, check_predictions, check_utilities
+from huc_monitor.utilities.program import PathTables, TreeTables
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Sequence
+
+    from huc_monitor.tree import LabelTree
+    from huc_monitor.utilities import Utility
+    from huc_monitor.utilities.program import Floats, Ints, Program
+
+_PARALLEL_SORT_ROWS = 100_000
+# Rows are turned into vectors of 16; the scratch for them stays in a core's own cache.
+_LANES = 16
+_SCRATCH_CELLS = 1 << 17
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class UtilityRows:
+    """Scores and contributions of one utility on a set of rows.
+
+    Attributes
+    ----------
+    utility : Utility
+    relevant : (S,) branch indices of the relevant branches; their positions are *slots*
+    scores : (n,) predicted mean utility mu_u(p)
+    contributions : (n, D) contribution of the d-th relevant branch on the path of the row's label
+    labels : (n,) leaf codes, -1 where there is no label yet
+    paths : which branch each column of ``contributions`` belongs to, by label
+    """
+
+    tree: LabelTree
+    utility: Utility
+    relevant: Ints
+    scores: Floats
+    contributions: Floats
+    labels: Ints
+    paths: PathTables
+
+    def __repr__(self) -> str:
+        """Name the utility and the sizes."""
+        return (
+            f"UtilityRows({self.utility.name!r}, n={self.scores.size}, "
+            f"branches={self.relevant.size})"
+        )
+
+    def to_frame(self) -> pd.DataFrame:
+        """Score, residual and one column per relevant branch; a row per prediction."""
+        dense = np.zeros((self.scores.size, self.relevant.size))
+        for y in range(self.tree.n_leaves):
+            rows = np.flatnonzero(self.labels == y)
+            slots = self.paths.slot[self.paths.ptr[y] : self.paths.ptr[y + 1]]
+            dense[rows[:, None], slots] = self.contributions[rows, : slots.size]
+        frame = pd.DataFrame(dense, columns=[self.tree.branches[v] for v in self.relevant])
+        frame.insert(0, "residual", dense.sum(axis=1))
+        frame.insert(0, "score", self.scores)
+        return frame
+
+    def take(self, rows: Ints) -> UtilityRows:
+        """Return the same quantities for a subset of rows; nothing is computed again."""
+        return UtilityRows(
+            self.tree,
+            self.utility,
+            self.relevant,
+            self.scores[rows],
+            np.ascontiguousarray(self.contributions[rows]),
+            self.labels[rows],
+            self.paths,
+        )
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class SortedRows:
+    """One utility's rows in order of score; ``order`` leads back to the caller's rows.
+
+    ``values`` are the contributions in whole numbers of 1 / ``scale``.
+    """
+
+    utility: Utility
+    relevant: Ints
+    order: Ints
+    scores: Floats
+    values: Ints
+    labels: Ints
+    paths: PathTables
+    scale: float
+
+
+def decompose(
+    probabilities: Any, labels: Any, *, tree: LabelTree, utilities: Sequence[Utility]
+) -> list[UtilityRows]:
+    """Split every row's utility residual over the branches of the tree.
+
+    By Theorem thm:tree-decomp-note, realised minus predicted utility is exactly the sum of the
+    contributions of the branches on the realised path.
+
+    Parameters
+    ----------
+    probabilities : (n, K) array in the order of ``tree.leaves``, or DataFrame with leaf columns
+    labels : (n,) leaf names or codes
+    tree : LabelTree
+    utilities : list of Utility
+
+    Returns
+    -------
+    list of UtilityRows, one per utility
+
+    Examples
+    --------
+    >>> import huc_monitor as hm
+    >>> tree = hm.LabelTree.from_nested({"cat": ["lion", "lynx"], "dog": None})
+    >>> (rows,) = hm.decompose(
+    ...     [[0.3, 0.3, 0.4]], ["lynx"], tree=tree, utilities=[hm.LevelCorrectness(level=2)]
+    ... )
+    >>> rows.to_frame()
+       score  residual  root  cat
+    0    0.4      -0.4  -0.4  0.0
+    """
+    predictions = check_predictions(probabilities, tree=tree)
+    codes = check_labels(labels, predictions.n, tree=tree)
+    return list(iter_decomposed(check_utilities(utilities), predictions, codes, tree=tree))
+
+
+def iter_decomposed(
+    utilities: Sequence[Utility], predictions: Predictions, labels: Ints, *, tree: LabelTree
+) -> Iterator[UtilityRows]:
+    """Decompose checked input, a few utilities per pass over the probabilities.
+
+    A pass holds as many utilities as keep their contributions within half of the
+    probabilities' own size, so that memory stays bounded and few passes are made.
+    """
+    room = predictions.matrix.shape[1] // 2
+    batch: list[UtilityRows] = []
+    for utility in utilities:
+        rows = _empty_rows(utility, labels, tree)
+        if batch and sum(r.contributions.shape[1] for r in (*batch, rows)) > room:
+            yield from _fill(batch, predictions, tree)
+            batch = []
+        batch.append(rows)
+    yield from _fill(batch, predictions, tree)
+
+
+def decompose_utility(
+    utility: Utility, predictions: Predictions, labels: Ints, *, tree: LabelTree
+) -> UtilityRows:
+    """Compute scores and contributions of one utility from checked input."""
+    return next(iter_decomposed([utility], predictions, labels, tree=tree))
+
+
+def _empty_rows(utility: Utility, labels: Ints, tree: LabelTree) -> UtilityRows:
+    relevant, paths = relevant_paths(tree, utility)
+    width = int(np.diff(paths.ptr).max(initial=0))
+    scores, contributions = np.empty(labels.size), np.empty((labels.size, width))
+    return UtilityRows(tree, utility, relevant, scores, contributions, labels, paths)
+
+
+def _fill(
+    batch: list[UtilityRows], predictions: Predictions, tree: LabelTree
+) -> Iterator[UtilityRows]:
+    from huc_monitor import _kernels
+
+    tables = tree_tables(tree)
+    programs = [rows.utility.compile(tree) for rows in batch]
+    height = tree.n_leaves + tree.arrays.n_branches
+    step = _LANES * max(1, _SCRATCH_CELLS // (height * _LANES))
+
+    def work(first: int, last: int) -> None:
+        room = -(-min(step, last - first) // _LANES)
+        leaf_room = np.empty((room, tree.n_leaves, _LANES))
+        branch_room = np.empty((room, tree.arrays.n_branches, _LANES))
+        for lo in range(first, last, step):
+            hi = min(lo + step, last)
+            block = predictions.block(lo, hi)
+            n_vectors = -(-(hi - lo) // _LANES)
+            leaves, branches = leaf_room[:n_vectors], branch_room[:n_vectors]
+            _kernels.load_rows(block, predictions.mix, tables, leaves, branches)
+            for rows, program in zip(batch, programs, strict=True):
+                _kernels.decompose_rows(
+                    leaves,
+                    branches,
+                    dense_block(rows.utility, block, predictions.mix, tree),
+                    rows.labels[lo:hi],
+                    tables,
+                    program,
+                    rows.paths,
+                    rows.scores[lo:hi],
+                    rows.contributions[lo:hi],
+                )
+
+    list(run_tasks(work, predictions.spans()))
+    while batch:
+        yield batch.pop(0)
+
+
+def dense_block(utility: Utility, block: Floats, mix: float, tree: LabelTree) -> Floats:
+    """Values of a utility no kernel knows, else one dummy row that the kernel ignores."""
+    if mix:
+        values = utility.dense_values(block * (1.0 - mix) + mix / block.shape[1], tree)
+    else:
+        values = utility.dense_values(block, tree)
+    return np.zeros((1, block.shape[1])) if values is None else values
+
+
+def tree_tables(tree: LabelTree) -> TreeTables:
+    """Return the arrays of a tree that kernels read."""
+    arrays = tree.arrays
+    return TreeTables(arrays.start, arrays.stop, arrays.child_ptr, arrays.child_code)
+
+
+def relevant_paths(tree: LabelTree, utility: Utility) -> tuple[Ints, PathTables]:
+    """Relevant branches of a utility, and where they lie on the path to every leaf."""
+    arrays = tree.arrays
+    relevant = utility.relevant_branches(tree)
+    slot_of = np.full(arrays.n_branches, -1, dtype=np.int64)
+    slot_of[relevant] = np.arange(relevant.size)
+    slots = slot_of[arrays.path_branch]
+    kept = slots >= 0
+    children = arrays.child_code[arrays.child_ptr[arrays.path_branch] + arrays.path_child]
+    kept_before = np.concatenate([[0], np.cumsum(kept)])
+    return relevant, PathTables(
+        np.ascontiguousarray(kept_before[arrays.path_ptr], dtype=np.int64),
+        np.ascontiguousarray(arrays.path_branch[kept], dtype=np.int64),
+        np.ascontiguousarray(children[kept], dtype=np.int64),
+        np.ascontiguousarray(slots[kept], dtype=np.int64),
+    )
+
+
+def sort_rows(rows: UtilityRows, scale: float) -> SortedRows:
+    """Sort labelled rows by score, once per utility, and gather what the scans stream through."""
+    from huc_monitor import _kernels
+
+    order = _argsort(rows.scores)
+    n, width = rows.contributions.shape
+    scores = np.empty(n)
+    labels = np.empty(n, dtype=np.int64)
+    values = np.empty((n, width), dtype=np.int64)
+
+    def gather(lo: int, hi: int) -> None:
+        _kernels.gather_rows(
+            order[lo:hi],
+            rows.scores,
+            rows.labels,
+            rows.contributions,
+            scale,
+            scores[lo:hi],
+            labels[lo:hi],
+            values[lo:hi],
+        )
+
+    list(run_tasks(gather, _halves(n), parallel=n >= _PARALLEL_SORT_ROWS))
+    return SortedRows(rows.utility, rows.relevant, order, scores, values, labels, rows.paths, scale)
+
+
+def _argsort(scores: Floats) -> Ints:
+    """Sort the two halves side by side and merge: ties may fall in any order."""
+    from huc_monitor import _kernels
+
+    n = scores.size
+    if n < _PARALLEL_SORT_ROWS or n_threads() == 1:
+        return np.argsort(scores)
+    left, right = run_tasks(lambda lo, hi: np.argsort(scores[lo:hi]) + lo, _halves(n))
+    order = np.empty(n, dtype=np.int64)
+    _kernels.merge_orders(scores, left, right, order)
+    return order
+
+
+def _halves(n: int) -> list[tuple[int, int]]:
+    return [(0, n // 2), (n // 2, n)]
+
+
+def evaluate_utility(utility: Utility, probabilities: Any, *, tree: LabelTree) -> Floats:
+    """Return the utility of every leaf for every prediction, shape (n, K)."""
+    from huc_monitor import _kernels
+
+    predictions = check_predictions(probabilities, tree=tree)
+    program: Program = utility.compile(tree)
+    out = np.empty((predictions.n, tree.n_leaves))
+    for lo, hi in predictions.spans():
+        block = predictions.block(lo, hi)
+        dense = dense_block(utility, block, predictions.mix, tree)
+        _kernels.utility_values(
+            block, dense, tree_tables(tree), program, predictions.mix, out[lo:hi]
+        )
+    return out

@@ -1,0 +1,254 @@
+"""Normalising what users hand in, so that mathematics never meets raw input."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import pandas as pd
+
+from huc_monitor.errors import InvalidInputError
+from huc_monitor.utilities import Utility
+
+if TYPE_CHECKING:
+    from huc_monitor.tree import LabelTree
+    from huc_monitor.utilities.program import Floats, Ints
+
+INTERIOR_MIX = 1e-10
+_BLOCK_CELLS = 1 << 21
+
+
+@dataclass(frozen=True, slots=True)
+class Predictions:
+    """Checked probabilities, read in blocks so that no second matrix is ever made.
+
+    ``mix`` is the share of the uniform distribution added to every row: zero when all
+    probabilities are positive (eq:experimental-interiorization-v16).
+    """
+
+    matrix: np.ndarray[Any, Any]
+    mix: float
+
+    @property
+    def n(self) -> int:
+        """Number of rows."""
+        return int(self.matrix.shape[0])
+
+    def block(self, lo: int, hi: int) -> Floats:
+        """Rows lo..hi-1 as contiguous float64."""
+        return np.ascontiguousarray(self.matrix[lo:hi], dtype=np.float64)
+
+    def take(self, rows: Ints) -> Predictions:
+        """Return a subset of rows, mixed as the whole."""
+        return Predictions(self.matrix[rows], self.mix)
+
+    def spans(self) -> Iterator[tuple[int, int]]:
+        """Row ranges of a size that stays in cache."""
+        return block_spans(self.n, int(self.matrix.shape[1]))
+
+    def positive(self) -> Floats:
+        """All rows as float64, mixed where needed: a copy."""
+        p = np.array(self.matrix, dtype=np.float64, order="C")
+        if self.mix:
+            p *= 1.0 - self.mix
+            p += self.mix / p.shape[1]
+        return p
+
+
+def block_spans(n: int, n_columns: int) -> Iterator[tuple[int, int]]:
+    """Cut n rows into ranges of about two million cells."""
+    step = max(1, _BLOCK_CELLS // max(1, n_columns))
+    for lo in range(0, n, step):
+        yield lo, min(n, lo + step)
+
+
+def check_predictions(
+    probabilities: Any, *, tree: LabelTree, argument: str = "probabilities"
+) -> Predictions:
+    """Check shape, columns and every row of a probability matrix."""
+    matrix = _as_matrix(probabilities, tree, argument)
+    any_zero = _check_rows(matrix, tree, argument)
+    return Predictions(matrix, INTERIOR_MIX if any_zero else 0.0)
+
+
+def _as_matrix(probabilities: Any, tree: LabelTree, argument: str) -> np.ndarray[Any, Any]:
+    if isinstance(probabilities, pd.DataFrame):
+        probabilities = _ordered_columns(probabilities, tree, argument)
+    matrix = np.asarray(probabilities)
+    if matrix.dtype.kind not in "fiu":
+        msg = (
+            f"`{argument}` must be numbers; got dtype {matrix.dtype}. "
+            "Convert the columns to float before the audit."
+        )
+        raise InvalidInputError(msg)
+    if matrix.ndim != 2:
+        msg = (
+            f"`{argument}` must have two dimensions (rows, leaves); got shape {matrix.shape}. "
+            "Reshape a single prediction to (1, n_leaves)."
+        )
+        raise InvalidInputError(msg)
+    if matrix.shape[1] != tree.n_leaves:
+        msg = (
+            f"`{argument}` must have one column per leaf ({tree.n_leaves}: "
+            f"{_some(tree.leaves)}); got {matrix.shape[1]} columns. "
+            "Pass a DataFrame with leaf names as columns to be safe from their order."
+        )
+        raise InvalidInputError(msg)
+    if matrix.shape[0] == 0:
+        msg = f"`{argument}` must have at least one row; got an empty window."
+        raise InvalidInputError(msg)
+    return matrix
+
+
+def _ordered_columns(frame: pd.DataFrame, tree: LabelTree, argument: str) -> np.ndarray[Any, Any]:
+    columns = [str(column) for column in frame.columns]
+    duplicated = sorted({column for column in columns if columns.count(column) > 1})[:1]
+    if duplicated:
+        msg = f"`{argument}` must have distinct columns; got {duplicated[0]!r} more than once."
+        raise InvalidInputError(msg)
+    known = set(tree.leaves)
+    missing = [leaf for leaf in tree.leaves if leaf not in set(columns)]
+    if missing:
+        msg = (
+            f"`{argument}` must have a column for every leaf; {missing[0]!r} is missing "
+            f"({len(missing)} in all). Columns: {_some(columns)}."
+        )
+        raise InvalidInputError(msg)
+    unknown = [column for column in columns if column not in known]
+    if unknown:
+        msg = (
+            f"`{argument}` must have leaf names as columns only; got {unknown[0]!r}. "
+            "Drop it, or add the class to the tree."
+        )
+        raise InvalidInputError(msg)
+    for column, dtype in zip(columns, frame.dtypes, strict=True):
+        if not pd.api.types.is_numeric_dtype(dtype) or pd.api.types.is_bool_dtype(dtype):
+            msg = (
+                f"`{argument}` must be numbers; got dtype {dtype} (column {column!r}). "
+                "Convert it to float before the audit."
+            )
+            raise InvalidInputError(msg)
+    order = np.argsort(columns)
+    position = order[np.searchsorted(np.array(columns)[order], list(tree.leaves))]
+    return frame.iloc[:, position].to_numpy(dtype=np.float64, na_value=np.nan)
+
+
+def _check_rows(matrix: np.ndarray[Any, Any], tree: LabelTree, argument: str) -> bool:
+    from huc_monitor._common.threads import run_tasks
+    from huc_monitor._kernels import first_bad_row
+
+    def check(lo: int, hi: int) -> tuple[int, int, int, bool]:
+        block = np.ascontiguousarray(matrix[lo:hi], dtype=np.float64)
+        row, column, code, any_zero = first_bad_row(block)
+        return int(row) + lo, int(column), int(code), bool(any_zero)
+
+    zeros = False
+    for row, column, code, any_zero in run_tasks(check, block_spans(*matrix.shape)):
+        zeros = zeros or any_zero
+        if code == 0:
+            continue
+        if code == 3:
+            total = float(np.asarray(matrix[row], dtype=np.float64).sum())
+            msg = (
+                f"`{argument}` must have rows that sum to 1 within 1e-6; got {total:.9g} "
+                f"(row {row}). Apply softmax, or divide each row by its sum."
+            )
+            raise InvalidInputError(msg)
+        rule = "finite" if code == 1 else "at least 0"
+        remedy = "Drop or repair the row." if code == 1 else "Pass probabilities, not logits."
+        msg = (
+            f"`{argument}` must be {rule}; got {matrix[row, column]} "
+            f"(row {row}, column {tree.leaves[column]!r}). {remedy}"
+        )
+        raise InvalidInputError(msg)
+    return zeros
+
+
+def check_labels(labels: Any, n: int, *, tree: LabelTree) -> Ints:
+    """Leaf codes of every row."""
+    codes = tree.encode(labels)
+    if codes.shape[0] != n:
+        msg = f"`labels` must have one entry per row ({n}); got {codes.shape[0]}."
+        raise InvalidInputError(msg)
+    return codes
+
+
+def check_weights(weights: Any, n: int) -> Floats | None:
+    """Row weights: finite, non-negative, with a positive sum."""
+    if weights is None:
+        return None
+    array = np.asarray(weights)
+    if array.dtype.kind not in "fiu" or array.ndim != 1 or array.shape[0] != n:
+        msg = (
+            f"`weights` must be one number per row ({n}); got shape {array.shape}, "
+            f"dtype {array.dtype}."
+        )
+        raise InvalidInputError(msg)
+    array = array.astype(np.float64)
+    bad = np.flatnonzero(~(np.isfinite(array) & (array >= 0)))
+    if bad.size:
+        msg = (
+            f"`weights` must be finite and at least 0; got {array[bad[0]]} (row {bad[0]}). "
+            "Drop the row, or give it weight 0."
+        )
+        raise InvalidInputError(msg)
+    if not array.sum() > 0:
+        msg = "`weights` must have a positive sum; all rows weigh 0."
+        raise InvalidInputError(msg)
+    return array
+
+
+def check_utilities(utilities: Any) -> tuple[Utility, ...]:
+    """Utilities with distinct names, in order."""
+    if isinstance(utilities, Utility):
+        utilities = [utilities]
+    if not isinstance(utilities, Sequence) or isinstance(utilities, str) or not utilities:
+        msg = f"`utilities` must be a non-empty list of utilities; got {utilities!r}."
+        raise InvalidInputError(msg)
+    for position, utility in enumerate(utilities):
+        if not isinstance(utility, Utility):
+            msg = (
+                f"`utilities` must hold Utility objects; got {utility!r} (position {position}). "
+                "Use Utility.from_dict for a JSON form."
+            )
+            raise InvalidInputError(msg)
+    names = [utility.name for utility in utilities]
+    twice = [name for position, name in enumerate(names) if name in names[:position]]
+    if twice:
+        msg = f"`utilities` must have distinct names; got {twice[0]!r} twice. Pass `name=`."
+        raise InvalidInputError(msg)
+    return tuple(utilities)
+
+
+def check_confidence_level(confidence_level: float) -> float:
+    """Return a level strictly between 0 and 1."""
+    ok = isinstance(confidence_level, int | float | np.number)
+    if not ok or not 0 < confidence_level < 1:
+        msg = f"`confidence_level` must lie strictly between 0 and 1; got {confidence_level!r}."
+        raise InvalidInputError(msg)
+    return float(confidence_level)
+
+
+def check_draws(n_draws: Any) -> int:
+    """Return a number of random draws of at least one."""
+    if isinstance(n_draws, bool) or not isinstance(n_draws, int | np.integer) or n_draws < 1:
+        msg = f"`n_draws` must be a whole number of at least 1; got {n_draws!r}."
+        raise InvalidInputError(msg)
+    return int(n_draws)
+
+
+def check_seed(rng: Any) -> int:
+    """Return a 64-bit seed: the number given, or one drawn from a generator."""
+    if isinstance(rng, np.random.Generator):
+        return int(rng.integers(0, 1 << 63))
+    if isinstance(rng, bool) or not isinstance(rng, int | np.integer) or not 0 <= rng < 1 << 64:
+        msg = f"`rng` must be a whole number from 0 to 2**64 - 1 or a numpy Generator; got {rng!r}."
+        raise InvalidInputError(msg)
+    return int(rng)
+
+
+def _some(names: Sequence[str], most: int = 5) -> str:
+    shown = ", ".join(repr(name) for name in names[:most])
+    return shown + (", ..." if len(names) > most else "")

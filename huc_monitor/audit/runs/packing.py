@@ -1,0 +1,84 @@
+"""Rows of one utility as records of a fixed size: what an engine writes, sorts and sends."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from huc_monitor.audit.decomposition import relevant_paths
+from huc_monitor.audit.runs.pieces import ScoredRows
+
+if TYPE_CHECKING:
+    from huc_monitor.audit.runs.pieces import PieceAudit
+
+Records = np.ndarray[Any, Any]
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Packing:
+    """The layout of one utility's rows.
+
+    A record holds the score, the label, one contribution per branch on the longest path, a bit per
+    subgroup that is an indicator (the whole population needs none), a number per real-valued one,
+    and the row's weight and id where the audit needs them. Its size is what a row costs to move.
+    """
+
+    dtype: np.dtype[Any]
+    real: tuple[bool, ...]
+
+    @classmethod
+    def of(cls, audit: PieceAudit, utility: int, *, weighted: bool) -> Packing:
+        """Lay out rows; ``weighted`` says whether they have weights of their own."""
+        real = audit.real
+        _, paths = relevant_paths(audit.tree, audit.utilities[utility])
+        width = int(np.diff(paths.ptr).max(initial=0))
+        n_real = sum(real)
+        n_bytes = -(-(len(real) - 1 - n_real) // 8)
+        n_leaves = audit.tree.n_leaves
+        label = "<u1" if n_leaves <= 1 << 8 else "<u2" if n_leaves <= 1 << 16 else "<u4"
+        fields: list[Any] = [("score", "<f8"), ("label", label), ("values", "<i8", (width,))]
+        fields += [("bits", "u1", (n_bytes,)), ("real", "<f8", (n_real,))]
+        fields += [("repeats", "<f8")] * weighted + [("id", "<i8")] * audit.draws
+        return cls(np.dtype(fields), real)
+
+    @property
+    def bytes_per_row(self) -> int:
+        """Size of a record."""
+        return self.dtype.itemsize
+
+    def pack(self, rows: ScoredRows) -> Records:
+        """Write rows as records."""
+        records = np.empty(rows.scores.size, dtype=self.dtype)
+        records["score"], records["label"], records["values"] = (
+            rows.scores,
+            rows.labels,
+            rows.values,
+        )
+        plain = [w for w, real in zip(rows.weights, self.real, strict=True) if not real][1:]
+        if plain:
+            records["bits"] = np.packbits(np.stack(plain, axis=1), axis=1)
+        weights = [w for w, real in zip(rows.weights, self.real, strict=True) if real]
+        if weights:
+            records["real"] = np.stack(weights, axis=1)
+        for name, values in (("repeats", rows.repeats), ("id", rows.ids)):
+            if name in (self.dtype.names or ()):
+                records[name] = values
+        return records
+
+    def unpack(self, records: Records) -> ScoredRows:
+        """Read records back."""
+        n_plain = len(self.real) - sum(self.real)
+        bits = np.unpackbits(records["bits"], axis=1, count=n_plain - 1)
+        plain = iter([np.ones(len(records), dtype=np.uint8), *np.ascontiguousarray(bits.T)])
+        real = iter(np.ascontiguousarray(records["real"].T))
+        names = self.dtype.names or ()
+        return ScoredRows(
+            np.ascontiguousarray(records["score"]),
+            records["label"].astype(np.int64),
+            np.ascontiguousarray(records["values"]),
+            [next(real) if is_real else next(plain) for is_real in self.real],
+            np.ascontiguousarray(records["repeats"]) if "repeats" in names else np.empty(0),
+            np.ascontiguousarray(records["id"]) if "id" in names else np.empty(0, dtype=np.int64),
+        )

@@ -1,0 +1,384 @@
+"""Alarms that stay valid however often, and at however many candidates, one looks.
+
+The null
+    Rows arrive in order. For every candidate j = (subgroup c, utility u, branch v), every interval
+    I of scores and every row i, given all rows before it,
+
+        abs(E[c(X_i) * 1{score_i in I} * contribution_i]) <= tolerance_j .
+
+    Nothing else is assumed: rows need be neither independent nor identically distributed, so a
+    drift of features, scores or class shares that leaves every moment within tolerance is not a
+    violation. Labels must arrive in an order that does not depend on what they are.
+
+One bet
+    Before a batch, an arm of candidate j fixes a side s, an interval I and a stake
+    lambda <= 1 / (2 (b_j + tolerance_j)), all functions of earlier rows; b_j bounds the
+    contribution. Row i multiplies its money by 1 + lambda (s c 1{score in I} contribution -
+    tolerance), which lies in [1/2, 3/2] and under the null has mean at most 1 given the rows
+    before. So the product L_t over the batch has mean at most 1 given the earlier batches (take
+    expectations from the last row back): an e-value, for a batch of any size.
+
+The detector
+    Each arm keeps M_t = (M_{t-1} + 1) L_t with M_0 = 0: a new unit enters every batch, so the value
+    reacts to a change at any time (Shiryaev-Roberts). A candidate's value is the mean over its
+    arms, the detector's value the mean over candidates. Means keep E[M_t | past] <= M_{t-1} + 1,
+    however dependent candidates are: M_t - t is a supermartingale.
+
+Average run length
+    Let tau be the first batch with M_t >= A. Optional stopping at min(tau, T), and M >= 0, give
+    A P(tau <= T) <= E[M_min(tau,T)] <= E[min(tau, T)]. Hence E[tau] >= A (if E[tau] is finite,
+    P(tau <= T) tends to 1), and P(tau <= T) <= T / A. No count of looks, nodes, subgroups or
+    utilities appears. After an alarm all arms restart at 0 and the argument starts again given the
+    past, so the k-th false alarm comes after k A batches or more on average.
+
+Naming
+    A candidate is named when its own M_t >= n_candidates A. Summing over the candidates that
+    satisfy the null, whatever the others do, the first false name comes after A batches or more on
+    average. Restarts, resets and the ceiling only lower M, and leave the inequality true.
+
+What is not promised: a probability that one given alarm is false; anything about a violation
+smaller than the tolerance; that the ranking is a test (only named candidates carry one); and that
+a violation is still there: a name says that there was one since the last restart.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any, Self
+
+import numpy as np
+
+from huc_monitor._common.threads import run_tasks
+from huc_monitor.audit.decomposition import UtilityRows, iter_decomposed, relevant_paths
+from huc_monitor.audit.inputs import check_labels, check_predictions, check_utilities
+from huc_monitor.detection._betting import N_ARMS, Outcome, UtilityBets
+from huc_monitor.detection.step import CandidateNames, EDetectorStep
+from huc_monitor.errors import HUCError, InvalidInputError, UnknownNameError
+from huc_monitor.subgroups import Subgroups
+from huc_monitor.tree import LabelTree
+from huc_monitor.utilities import Utility
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+
+    from huc_monitor.audit.scan import Groups
+    from huc_monitor.utilities.program import Floats
+
+__all__ = ["EDetector", "EDetectorStep"]
+
+SCHEMA_VERSION = 1
+AFTER_ALARM = ("restart", "continue")
+# Wealth beyond this multiple of what naming takes only delays the return to normal.
+_CEILING = 1e3
+_PARALLEL_ROWS = 8192
+
+
+class EDetector:
+    """Watch every candidate's moment over a stream of labelled rows; say when one is too large.
+
+    While every moment stays within ``tolerance``, the first alarm comes after
+    ``average_run_length`` batches or more on average, whatever the number of utilities, subgroups,
+    branches and looks: see the module's text for the null, the proof and what is not promised. The
+    cost of a batch and the size of the state do not grow with the stream.
+
+    Parameters
+    ----------
+    tree : LabelTree
+    utilities : list of Utility, with distinct names
+    subgroups : Subgroups, optional
+        The whole population when left out.
+    tolerance : float or sequence of floats
+        Largest absolute moment that is accepted; one number, or one per candidate in the order of
+        `candidates`.
+    average_run_length : float, default 100
+        Batches between false alarms, on average and at least.
+    memory : float, default 2000
+        Rows after which the past has faded to 1/e in the choice of intervals.
+    after_alarm : {"restart", "continue"}
+        Restart bounds the long-run rate of false alarms by 1 / average_run_length per batch; a
+        violation that lasts raises alarm after alarm. Continue keeps the evidence, so that names
+        accumulate and the alarm stays on until `reset` or until the evidence has been lost again;
+        its guarantee is about the first alarm.
+
+    Examples
+    --------
+    Every batch predicts 50:50, but from the third batch on only "a" happens.
+
+    >>> import huc_monitor as hm
+    >>> tree = hm.LabelTree.flat(["a", "b"])
+    >>> detector = hm.EDetector(tree=tree, utilities=[hm.Payoff("a", {"a": 1})], tolerance=0.05)
+    >>> for batch in (list("abab") * 5, list("bbaa") * 5, ["a"] * 20, ["a"] * 20):
+    ...     print(detector.update([[0.5, 0.5]] * 20, batch))
+    EDetectorStep(batch 1, 20 rows: 0.634)
+    EDetectorStep(batch 2, 20 rows: 1.09)
+    EDetectorStep(batch 3, 20 rows: 15.7)
+    EDetectorStep(batch 4, 20 rows: 602, alarm, first 'root' for 'all' in 'a')
+    """
+
+    def __init__(
+        self,
+        *,
+        tree: LabelTree,
+        utilities: Sequence[Utility] | Utility,
+        tolerance: float | Sequence[float],
+        subgroups: Subgroups | None = None,
+        average_run_length: float = 100.0,
+        memory: float = 2_000.0,
+        after_alarm: str = "restart",
+    ) -> None:
+        self._tree = tree
+        self._utilities = check_utilities(utilities)
+        self._subgroups = Subgroups.whole() if subgroups is None else subgroups
+        if after_alarm not in AFTER_ALARM:
+            choices = ", ".join(map(repr, AFTER_ALARM))
+            msg = f"`after_alarm` must be one of {choices}; got {after_alarm!r}."
+            raise UnknownNameError(msg)
+        self._average_run_length = _at_least("average_run_length", average_run_length, 1.0)
+        self._memory = _at_least("memory", memory, 1.0)
+        self._after_alarm = after_alarm
+        self._names = CandidateNames.of(tree, self._utilities, self._subgroups)
+        if not self._names.n:
+            msg = "`utilities` must have a relevant branch in this tree; none of them has."
+            raise InvalidInputError(msg)
+        self._tolerance = _check_tolerance(tolerance, self._names.n)
+        self._ceiling = _CEILING * N_ARMS * self._names.n * self._average_run_length
+        self._n_batches = 0
+        self._n_rows = 0
+        self._last_reset: dict[str, Any] | None = None
+        self._bets = self._start()
+
+    def _start(self) -> list[UtilityBets]:
+        bets, first = [], 0
+        for utility in self._utilities:
+            relevant, paths = relevant_paths(self._tree, utility)
+            spreads = np.tile(utility.spreads(self._tree)[relevant], len(self._subgroups))
+            tolerance = self._tolerance[first : first + spreads.size]
+            bets.append(UtilityBets.start(paths, spreads, tolerance, self._memory))
+            first += spreads.size
+        return bets
+
+    @property
+    def candidates(self) -> list[tuple[str, str, str]]:
+        """(utility, subgroup, node) of every candidate, in order."""
+        return [self._names.triple(row) for row in range(self._names.n)]
+
+    @property
+    def n_batches(self) -> int:
+        """Batches eaten, empty ones included."""
+        return self._n_batches
+
+    @property
+    def n_rows(self) -> int:
+        """Rows eaten: a stream that is read again resumes after this many."""
+        return self._n_rows
+
+    @property
+    def last_reset(self) -> dict[str, Any] | None:
+        """Reason of the last reset and the number of batches and rows before it."""
+        return None if self._last_reset is None else dict(self._last_reset)
+
+    def update(self, probabilities: Any, labels: Any, features: Any = None) -> EDetectorStep:
+        """Eat one batch of newly labelled rows.
+
+        Hand over every labelled row exactly once, in the order in which labels arrive. A batch may
+        end at any row, for any reason that does not look ahead. An empty batch is counted and
+        changes nothing else.
+
+        Parameters
+        ----------
+        probabilities : (n, K) array in the order of ``tree.leaves``, or DataFrame with leaf columns
+        labels : (n,) leaf names or codes
+        features : DataFrame of n rows, optional
+            Columns that the subgroups read.
+
+        Returns
+        -------
+        EDetectorStep
+        """
+        if len(labels) == 0 and len(probabilities) == 0:
+            return self._count_empty()
+        predictions = check_predictions(probabilities, tree=self._tree)
+        codes = check_labels(labels, predictions.n, tree=self._tree)
+        weights = _stack(self._subgroups.weights(features, predictions.n))
+        rows = iter_decomposed(self._utilities, predictions, codes, tree=self._tree)
+        return self._eat(list(rows), weights)
+
+    def update_rows(self, rows: Sequence[UtilityRows], groups: Groups) -> EDetectorStep:
+        """Eat a batch that was decomposed before: the same utilities and subgroups, in order."""
+        given = [row.utility for row in rows]
+        if given != list(self._utilities) or any(row.tree != self._tree for row in rows):
+            names = ", ".join(utility.name for utility in self._utilities)
+            msg = f"`rows` must be decomposed by this tree and the utilities {names}, in order."
+            raise InvalidInputError(msg)
+        if groups.repeats.size:
+            msg = "`groups` must count every row once; got row weights. Leave `repeats` out."
+            raise InvalidInputError(msg)
+        weights = _stack(groups.weights)
+        n = rows[0].scores.size
+        if weights.shape != (len(self._subgroups), n) or np.abs(weights).max(initial=0.0) > 1:
+            msg = (
+                f"`groups` must weigh {n} rows in {len(self._subgroups)} subgroups, between -1 "
+                f"and 1; got shape {weights.shape}."
+            )
+            raise InvalidInputError(msg)
+        if any((row.labels < 0).any() for row in rows):
+            msg = (
+                "`rows` must all have labels. Hand over unlabelled rows once their label is known."
+            )
+            raise InvalidInputError(msg)
+        return self._eat(rows, weights) if n else self._count_empty()
+
+    def _eat(self, rows: Sequence[UtilityRows], weights: Floats) -> EDetectorStep:
+        def work(bets: UtilityBets, utility_rows: UtilityRows) -> Outcome:
+            outcome = bets.bet(utility_rows, weights, self._ceiling)
+            bets.learn(utility_rows, weights)
+            return outcome
+
+        large = weights.shape[1] >= _PARALLEL_ROWS
+        outcomes = list(run_tasks(work, zip(self._bets, rows, strict=True), parallel=large))
+        self._n_batches += 1
+        self._n_rows += weights.shape[1]
+        step = self._step(_joined(outcomes), weights.shape[1])
+        if step.alarm and self._after_alarm == "restart":
+            for bets in self._bets:
+                bets.restart()
+        return step
+
+    def _count_empty(self) -> EDetectorStep:
+        self._n_batches += 1
+        values = np.concatenate([bets.values() for bets in self._bets])
+        with np.errstate(divide="ignore"):  # a value of 0 has no logarithm
+            log_value = np.log(values)
+        nothing = np.full(values.size, np.inf)
+        still = Outcome(log_value, log_value, np.zeros(values.size, np.int64), -nothing, nothing)
+        return self._step(still, 0)
+
+    def _step(self, outcome: Outcome, n_rows: int) -> EDetectorStep:
+        return EDetectorStep(
+            batch=self._n_batches,
+            n_rows=n_rows,
+            threshold=self._average_run_length,
+            names=self._names,
+            outcome=outcome,
+        )
+
+    def reset(self, reason: str) -> None:
+        """Forget evidence and past, as a new model version asks; the counts go on.
+
+        A reset at any time, even one chosen by looking at the values, keeps the guarantee.
+        """
+        self._bets = self._start()
+        self._last_reset = {
+            "reason": str(reason),
+            "n_batches": self._n_batches,
+            "n_rows": self._n_rows,
+        }
+
+    def to_dict(self) -> dict[str, Any]:
+        """JSON-safe settings and state; a detector read back continues bit for bit."""
+        return {
+            "schema_version": SCHEMA_VERSION,
+            "tree": self._tree.to_dict(),
+            "utilities": [utility.to_dict() for utility in self._utilities],
+            "subgroups": self._subgroups.to_dict(),
+            "tolerance": self._tolerance.tolist(),
+            "average_run_length": self._average_run_length,
+            "memory": self._memory,
+            "after_alarm": self._after_alarm,
+            "n_batches": self._n_batches,
+            "n_rows": self._n_rows,
+            "last_reset": self.last_reset,
+            "bets": [bets.state() for bets in self._bets],
+        }
+
+    @classmethod
+    def from_dict(cls, data: Mapping[str, Any]) -> Self:
+        """Read what `to_dict` wrote; functions of custom utilities must be registered before.
+
+        Examples
+        --------
+        >>> import huc_monitor as hm
+        >>> tree = hm.LabelTree.flat(["a", "b"])
+        >>> one = EDetector(tree=tree, utilities=[hm.TopK(1)], tolerance=0.01)
+        >>> other = EDetector.from_dict(one.to_dict())
+        >>> batch = [[0.7, 0.3]] * 9, ["a"] * 9
+        >>> one.update(*batch).value == other.update(*batch).value
+        True
+        """
+        version = data.get("schema_version")
+        if version != SCHEMA_VERSION or isinstance(version, bool):
+            msg = (
+                f"`data['schema_version']` must be {SCHEMA_VERSION}; got {version!r}. "
+                "Read data written by EDetector.to_dict, with the version that wrote it or newer."
+            )
+            raise InvalidInputError(msg)
+        try:
+            return cls._read(data)
+        except (KeyError, TypeError, ValueError) as error:
+            if isinstance(error, HUCError):
+                raise
+            msg = (
+                f"`data` must be what EDetector.to_dict wrote, unchanged; got {error!r} while "
+                "reading it. Restore the saved state, or start a new detector."
+            )
+            raise InvalidInputError(msg) from error
+
+    @classmethod
+    def _read(cls, data: Mapping[str, Any]) -> Self:
+        detector = cls(
+            tree=LabelTree.from_dict(data["tree"]),
+            utilities=[Utility.from_dict(utility) for utility in data["utilities"]],
+            subgroups=Subgroups.from_dict(data["subgroups"]),
+            tolerance=data["tolerance"],
+            average_run_length=data["average_run_length"],
+            memory=data["memory"],
+            after_alarm=data["after_alarm"],
+        )
+        detector._n_batches = int(data["n_batches"])
+        detector._n_rows = int(data["n_rows"])
+        detector._last_reset = data["last_reset"]
+        for bets, state in zip(detector._bets, data["bets"], strict=True):
+            bets.load(state)
+        return detector
+
+    def __repr__(self) -> str:
+        """One line."""
+        return (
+            f"EDetector({self._names.n} candidates, average_run_length="
+            f"{self._average_run_length:g}, {self._n_batches} batches, {self._n_rows} rows)"
+        )
+
+
+def _joined(outcomes: Sequence[Outcome]) -> Outcome:
+    return Outcome(
+        log_value=np.concatenate([outcome.log_value for outcome in outcomes]),
+        log_before=np.concatenate([outcome.log_before for outcome in outcomes]),
+        side=np.concatenate([outcome.side for outcome in outcomes]),
+        low=np.concatenate([outcome.low for outcome in outcomes]),
+        high=np.concatenate([outcome.high for outcome in outcomes]),
+    )
+
+
+def _stack(weights: Sequence[np.ndarray[Any, Any]]) -> Floats:
+    return np.array(weights, dtype=np.float64)
+
+
+def _at_least(argument: str, value: float, least: float) -> float:
+    if not isinstance(value, int | float | np.number) or not least <= value < np.inf:
+        msg = f"`{argument}` must be a number of at least {least:g}; got {value!r}."
+        raise InvalidInputError(msg)
+    return float(value)
+
+
+def _check_tolerance(tolerance: float | Sequence[float], n: int) -> Floats:
+    array = np.asarray(tolerance, dtype=np.float64)
+    if array.ndim > 1 or (array.ndim == 1 and array.size != n):
+        msg = (
+            f"`tolerance` must be one number or one per candidate ({n}); got shape {array.shape}. "
+            "The order is that of `EDetector.candidates`."
+        )
+        raise InvalidInputError(msg)
+    bad = array[~(np.isfinite(array) & (array >= 0))]
+    if bad.size:
+        msg = f"`tolerance` must be finite and at least 0; got {bad.flat[0]}."
+        raise InvalidInputError(msg)
+    return np.broadcast_to(array, n).copy()

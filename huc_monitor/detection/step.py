@@ -1,0 +1,206 @@
+"""What one batch told the e-detector: alarm or not, and who is under suspicion."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import pandas as pd
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from huc_monitor.detection._betting import Outcome
+    from huc_monitor.subgroups import Subgroups
+    from huc_monitor.tree import LabelTree
+    from huc_monitor.utilities import Utility
+    from huc_monitor.utilities.program import Floats
+
+_LARGEST_LOG = 709.0
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class CandidateNames:
+    """Names of all candidates, in the order utility, subgroup, branch."""
+
+    utilities: tuple[str, ...]
+    subgroups: tuple[str, ...]
+    nodes: tuple[str, ...]
+
+    @property
+    def n(self) -> int:
+        """Number of candidates."""
+        return len(self.nodes)
+
+    @classmethod
+    def of(
+        cls, tree: LabelTree, utilities: Sequence[Utility], subgroups: Subgroups
+    ) -> CandidateNames:
+        """Name every subgroup, utility and relevant branch."""
+        triples = [
+            (utility.name, subgroup, tree.branches[branch])
+            for utility in utilities
+            for subgroup in subgroups.names
+            for branch in utility.relevant_branches(tree)
+        ]
+        if not triples:
+            return cls((), (), ())
+        return cls(*zip(*triples, strict=True))
+
+    def triple(self, row: int) -> tuple[str, str, str]:
+        """Return (utility, subgroup, node) of one candidate."""
+        return self.utilities[row], self.subgroups[row], self.nodes[row]
+
+
+@dataclass(frozen=True, slots=True)
+class Evidence:
+    """How strongly the stream speaks against one candidate, and what its richest arm bets on.
+
+    ``value`` is the candidate's Shiryaev-Roberts value. ``side`` is 1 where predictions understate
+    utility, -1 where they overstate it, 0 before any row. Scores in [interval_low, interval_high)
+    are bet on; infinite ends are the whole line.
+    """
+
+    utility: str
+    subgroup: str
+    node: str
+    value: float
+    named: bool
+    side: int
+    interval_low: float
+    interval_high: float
+
+    def to_dict(self) -> dict[str, Any]:
+        """JSON-safe form; infinite numbers are None."""
+        return {
+            "utility": self.utility,
+            "subgroup": self.subgroup,
+            "node": self.node,
+            "value": _finite(self.value),
+            "named": self.named,
+            "side": self.side,
+            "interval_low": _finite(self.interval_low),
+            "interval_high": _finite(self.interval_high),
+        }
+
+
+@dataclass(frozen=True, slots=True, eq=False, repr=False)
+class EDetectorStep:
+    """The detector's state after one batch.
+
+    Attributes
+    ----------
+    batch : int
+        Number of the batch, from 1.
+    n_rows : int
+        Rows in it.
+    threshold : float
+        The average run length: an alarm is a ``value`` of at least this.
+    """
+
+    batch: int
+    n_rows: int
+    threshold: float
+    names: CandidateNames
+    outcome: Outcome
+
+    @property
+    def log_value(self) -> float:
+        """Natural logarithm of ``value``, which may itself be too large for a float."""
+        logs = self.outcome.log_value
+        top = float(logs.max())
+        return top + math.log(np.exp(logs - top).mean()) if math.isfinite(top) else top
+
+    @property
+    def value(self) -> float:
+        """Mean of the candidates' values."""
+        return _exp(self.log_value)
+
+    @property
+    def alarm(self) -> bool:
+        """True when the value has reached the threshold."""
+        return self.log_value >= math.log(self.threshold)
+
+    @property
+    def candidate_values(self) -> Floats:
+        """Shiryaev-Roberts value M_t of every candidate."""
+        return _exp_all(self.outcome.log_value)
+
+    @property
+    def e_values(self) -> Floats:
+        """What this batch alone earned per candidate, M_t / (M_{t-1} + 1): mean <= 1 if null."""
+        if self.n_rows == 0:
+            return np.ones(self.names.n)
+        return _exp_all(self.outcome.log_value - self.outcome.log_before)
+
+    @property
+    def ranking(self) -> tuple[Evidence, ...]:
+        """All candidates, the largest value first. An order of suspicion, not a test."""
+        order = np.argsort(-self.outcome.log_value, kind="stable")
+        return tuple(self._evidence(int(row)) for row in order)
+
+    @property
+    def worst(self) -> Evidence:
+        """The candidate of largest value; the first in order on a tie."""
+        return self._evidence(int(np.argmax(self.outcome.log_value)))
+
+    @property
+    def named(self) -> tuple[Evidence, ...]:
+        """Candidates whose own value has reached n_candidates * threshold, largest first."""
+        return tuple(evidence for evidence in self.ranking if evidence.named)
+
+    def _evidence(self, row: int) -> Evidence:
+        utility, subgroup, node = self.names.triple(row)
+        log_value = float(self.outcome.log_value[row])
+        return Evidence(
+            utility=utility,
+            subgroup=subgroup,
+            node=node,
+            value=_exp(log_value),
+            named=log_value >= math.log(self.names.n * self.threshold),
+            side=int(self.outcome.side[row]),
+            interval_low=float(self.outcome.low[row]),
+            interval_high=float(self.outcome.high[row]),
+        )
+
+    def to_frame(self) -> pd.DataFrame:
+        """Return a row per candidate, the largest value first."""
+        frame = pd.DataFrame([evidence.to_dict() for evidence in self.ranking])
+        order = np.argsort(-self.outcome.log_value, kind="stable")
+        frame.insert(4, "e_value", self.e_values[order])
+        return frame
+
+    def to_dict(self) -> dict[str, Any]:
+        """JSON-safe form: the decision, the names, and the first of the ranking."""
+        return {
+            "batch": self.batch,
+            "n_rows": self.n_rows,
+            "alarm": self.alarm,
+            "value": _finite(self.value),
+            "threshold": self.threshold,
+            "named": [evidence.to_dict() for evidence in self.named],
+            "worst": self.worst.to_dict(),
+        }
+
+    def __repr__(self) -> str:
+        """One line."""
+        rows = "1 row" if self.n_rows == 1 else f"{self.n_rows} rows"
+        text = f"batch {self.batch}, {rows}: {self.value:.3g}"
+        if self.alarm:
+            worst = self.worst
+            text += f", alarm, first {worst.node!r} for {worst.subgroup!r} in {worst.utility!r}"
+        return f"EDetectorStep({text})"
+
+
+def _exp(log_value: float) -> float:
+    return math.exp(log_value) if log_value < _LARGEST_LOG else math.inf
+
+
+def _exp_all(logs: Floats) -> Floats:
+    return np.where(logs < _LARGEST_LOG, np.exp(np.minimum(logs, _LARGEST_LOG)), np.inf)
+
+
+def _finite(value: float) -> float | None:
+    return value if math.isfinite(value) else None

@@ -1,0 +1,332 @@
+"""The life of alerts: opened, escalated, eased, repeated, resolved.
+
+One audited window is one step. What the window says of a candidate by itself is its *level*:
+
+* **warning**: the estimated moment exceeds the tolerance;
+* **critical**: its lower bound does, or the e-detector names the candidate.
+
+An alert opens after `min_windows` windows in a row above the tolerance. Then a higher level takes
+effect at once, and a lower one after `resolve_after` windows in a row, so that it does not flicker.
+The e-detector speaks of many windows and starts afresh with every alarm, so its silence in the next
+one means little: an alert of which it has spoken keeps its level while windows still add to the
+evidence against the candidate, and until `quiet_after` of them in a row have not.
+People hear of an alert when it opens, escalates, eases or is resolved, and again after each
+cool-down while it lasts. One that comes back soon after it was resolved is recorded, but not
+announced unless it is worse than before.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Final
+
+import numpy as np
+
+from huc_monitor._common.times import Span
+from huc_monitor.errors import InvalidInputError
+from huc_monitor.monitor.records import AlertState
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+    from datetime import datetime, timedelta
+
+    from huc_monitor.detection.step import EDetectorStep
+    from huc_monitor.monitor.records import Level, TransitionKind
+    from huc_monitor.utilities.program import Floats
+
+__all__ = ["AlertPolicy", "AlertStep", "Judgement", "advance", "judge"]
+
+_RANK: Final[dict[str | None, int]] = {None: 0, "warning": 1, "critical": 2}
+_DETECTOR: Final = frozenset({"detector", "suspected"})
+Triple = tuple[str, str, str]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class AlertPolicy:
+    """How patient alerts are.
+
+    Parameters
+    ----------
+    cool_down : str, default "7d"
+        How long an alert that lasts is not announced again.
+    min_windows : int, default 1
+        Windows in a row above the tolerance before an alert opens.
+    resolve_after : int, default 1
+        Windows in a row at a lower level before it takes effect.
+    quiet_after : int, default 2
+        For an alert of which the e-detector has spoken: windows in a row that must add nothing to
+        its evidence, beyond `resolve_after`.
+    """
+
+    cool_down: Span | str = "7d"
+    min_windows: int = 1
+    resolve_after: int = 1
+    quiet_after: int = 2
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "cool_down", Span.parse(self.cool_down, argument="cool_down"))
+        for name in ("min_windows", "resolve_after", "quiet_after"):
+            value = getattr(self, name)
+            if not isinstance(value, int) or value < 1:
+                msg = f"`{name}` must be a whole number of at least 1; got {value!r}."
+                raise InvalidInputError(msg)
+
+    @property
+    def pause(self) -> timedelta:
+        """The cool-down as a length of time."""
+        return Span.parse(self.cool_down).nominal
+
+
+@dataclass(frozen=True, slots=True)
+class Judgement:
+    """What one window says of one candidate by itself; `row` is its place among candidates.
+
+    ``gaining``: the window added to the e-detector's evidence against it, alarm or not.
+    """
+
+    row: int
+    candidate: Triple
+    level: Level | None
+    reasons: tuple[str, ...]
+    moment: float
+    lower: float | None
+    tolerance: float
+    gaining: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class AlertStep:
+    """One change in the life of an alert, and whether people hear of it."""
+
+    kind: TransitionKind
+    level: Level
+    state: AlertState
+    judgement: Judgement
+    announced: bool
+
+
+def judge(
+    candidates: Sequence[Triple],
+    moments: Floats,
+    lowers: Floats,
+    tolerances: Floats,
+    detector: EDetectorStep | None,
+) -> list[Judgement]:
+    """Say of every candidate whether it is fine, a warning or critical.
+
+    An alarm of the e-detector that names nobody still says that some moment is too large: the
+    candidate with most evidence becomes a warning.
+    """
+    named: set[Triple] = set()
+    gaining: set[Triple] = set()
+    suspect: Triple | None = None
+    if detector is not None:
+        gaining = {detector.names.triple(int(k)) for k in np.flatnonzero(detector.e_values > 1.0)}
+        found = detector.named
+        named = {(item.utility, item.subgroup, item.node) for item in found}
+        if detector.alarm and not found:
+            worst = detector.worst
+            suspect = worst.utility, worst.subgroup, worst.node
+    out = []
+    for row, candidate in enumerate(candidates):
+        tolerance, lower = float(tolerances[row]), float(lowers[row])
+        reasons = []
+        if abs(moments[row]) > tolerance:
+            reasons.append("estimate")
+        if lower > tolerance:
+            reasons.append("bound")
+        if candidate in named:
+            reasons.append("detector")
+        if candidate == suspect:
+            reasons.append("suspected")
+        critical = {"bound", "detector"} & set(reasons)
+        level: Level | None = "critical" if critical else "warning" if reasons else None
+        out.append(
+            Judgement(
+                row,
+                candidate,
+                level,
+                tuple(reasons),
+                float(moments[row]),
+                lower if np.isfinite(lower) else None,
+                tolerance,
+                candidate in gaining,
+            )
+        )
+    return out
+
+
+def advance(
+    alerts: Mapping[Triple, AlertState],
+    judgements: Sequence[Judgement],
+    *,
+    ordinal: int,
+    start: datetime,
+    end: datetime,
+    policy: AlertPolicy,
+) -> tuple[dict[Triple, AlertState], list[AlertStep]]:
+    """Take every alert through one window; a second look at the same window counts once.
+
+    Returns
+    -------
+    alerts : dict
+        Open ones, and resolved ones until their cool-down is over.
+    steps : list of AlertStep
+    """
+    after: dict[Triple, AlertState] = {}
+    steps: list[AlertStep] = []
+    for judgement in judgements:
+        before = alerts.get(judgement.candidate)
+        if before is not None and _is_over(before, end, policy):
+            before = None
+        if before is None and judgement.level is None:
+            continue
+        moved = _Move(before, judgement, ordinal, start, end, policy)
+        state, step = moved.step()
+        if state is not None:
+            after[judgement.candidate] = state
+        if step is not None:
+            steps.append(step)
+    return after, steps
+
+
+def _is_over(alert: AlertState, end: datetime, policy: AlertPolicy) -> bool:
+    resolved = alert.level is None and not alert.n_rising
+    return resolved and end - alert.last_seen > policy.pause
+
+
+@dataclass(frozen=True, slots=True)
+class _Move:
+    """One candidate's step through one window."""
+
+    before: AlertState | None
+    now: Judgement
+    ordinal: int
+    start: datetime
+    end: datetime
+    policy: AlertPolicy
+
+    def step(self) -> tuple[AlertState | None, AlertStep | None]:
+        before, level = self.before, self.now.level
+        if before is None or before.level is None:
+            return (self._remembered(), None) if level is None else self._rising(level)
+        if level is not None and _RANK[level] > _RANK[before.level]:
+            return self._change("escalated", level, announced=True)
+        by_detector = bool(_DETECTOR & set(before.reasons))
+        if level == before.level or (by_detector and self.now.gaining):
+            if before.announced_at is None or self.end - before.announced_at >= self.policy.pause:
+                return self._change("repeated", before.level, announced=True)
+            return self._seen(before.level, n_calm=0), None
+        # The level is lower than that of the alert.
+        again = before.last_ordinal == self.ordinal
+        n_calm = before.n_calm + (0 if again and before.n_calm else 1)
+        patience = self.policy.resolve_after
+        if n_calm < (max(patience, self.policy.quiet_after) if by_detector else patience):
+            return self._seen(before.level, n_calm=n_calm), None
+        if level is not None:
+            return self._change("eased", level, announced=True)
+        # What was never announced need not be called off.
+        told = before.told
+        state = dataclasses.replace(
+            before,
+            level=None,
+            n_calm=0,
+            n_critical=0,
+            last_seen=self.end,
+            announced_at=self.end if told else before.announced_at,
+        )
+        why = dataclasses.replace(self.now, reasons=before.reasons)
+        return state, AlertStep("resolved", before.level, before, why, told)
+
+    def _remembered(self) -> AlertState | None:
+        """Keep a resolved alert for its cool-down; forget one that only began to rise."""
+        before = self.before
+        if before is None or before.announced_level is None:
+            return None
+        return dataclasses.replace(before, n_rising=0)
+
+    def _rising(self, level: Level) -> tuple[AlertState, AlertStep | None]:
+        before = self.before
+        again = before is not None and before.n_rising and before.last_ordinal == self.ordinal
+        n_rising = (before.n_rising if before is not None else 0) + (0 if again else 1)
+        state, step = self._opened(level)
+        if before is not None and before.n_rising:
+            state = dataclasses.replace(
+                state, first_seen=before.first_seen, first_ordinal=before.first_ordinal
+            )
+        state = dataclasses.replace(state, n_windows=n_rising)
+        if n_rising >= self.policy.min_windows:
+            return state, dataclasses.replace(step, state=state)
+        told = (None, None) if before is None else (before.announced_at, before.announced_level)
+        waiting = dataclasses.replace(
+            state,
+            level=None,
+            n_critical=0,
+            n_rising=n_rising,
+            announced_at=told[0],
+            announced_level=told[1],
+            told=False,
+        )
+        return waiting, None
+
+    def _opened(self, level: Level) -> tuple[AlertState, AlertStep]:
+        utility, subgroup, node = self.now.candidate
+        old = self.before
+        quiet = (
+            old is not None
+            and old.announced_level is not None
+            and _RANK[level] <= _RANK[old.announced_level]
+        )
+        state = AlertState(
+            utility=utility,
+            subgroup=subgroup,
+            node=node,
+            level=level,
+            first_seen=self.start,
+            last_seen=self.end,
+            first_ordinal=self.ordinal,
+            last_ordinal=self.ordinal,
+            n_windows=1,
+            n_critical=int(level == "critical"),
+            announced_at=old.announced_at if old is not None and quiet else self.end,
+            announced_level=old.announced_level if old is not None and quiet else level,
+            told=not quiet,
+            moment=self.now.moment,
+            lower=self.now.lower,
+            tolerance=self.now.tolerance,
+            reasons=self.now.reasons,
+        )
+        return state, AlertStep("opened", level, state, self.now, not quiet)
+
+    def _change(
+        self, kind: TransitionKind, level: Level, *, announced: bool
+    ) -> tuple[AlertState, AlertStep]:
+        seen = self._seen(level, n_calm=0)
+        if kind == "eased":  # what made it critical is over
+            seen = dataclasses.replace(seen, reasons=self.now.reasons)
+        state = dataclasses.replace(seen, announced_at=self.end, announced_level=level, told=True)
+        return state, AlertStep(kind, level, state, self.now, announced)
+
+    def _seen(self, level: Level, *, n_calm: int) -> AlertState:
+        before = self.before
+        assert before is not None  # noqa: S101 - an alert that was seen has a past
+        again = before.last_ordinal == self.ordinal
+        n_critical = 0
+        if level == "critical":
+            # A calm window neither adds to the row nor ends it.
+            counted = n_calm > 0 or (again and before.level == "critical")
+            n_critical = before.n_critical + (0 if counted else 1)
+        return dataclasses.replace(
+            before,
+            level=level,
+            last_seen=self.end,
+            last_ordinal=self.ordinal,
+            n_windows=before.n_windows + (0 if again else 1),
+            n_calm=n_calm,
+            n_critical=n_critical,
+            moment=self.now.moment,
+            lower=self.now.lower,
+            tolerance=self.now.tolerance,
+            reasons=tuple(dict.fromkeys((*before.reasons, *self.now.reasons))),
+        )

@@ -1,0 +1,307 @@
+"""Drift: what moved since the reference, seen without labels.
+
+Three kinds of things are compared with a frozen reference: how predicted mass is split among the
+children of every node, the distribution of every utility's scores, and the share of every
+subgroup. None of this says that predictions are wrong: a model may stay calibrated while its
+inputs move, and go wrong while they stay. It says where to look until labels arrive.
+
+The bounds
+    All distances lie between 0 and 1. Rows of the two samples are taken as independent; N
+    statistics are compared at confidence level 1 - d, and each sample may be wrong about each
+    statistic with probability d / 2N. So with x = log(4 N / d), at once for all of them:
+
+    * shares of a subgroup are off by at most w sqrt(x / 2n) (Hoeffding; w is the range of weights);
+    * a distribution function by at most sqrt(x / 2n) (Dvoretzky-Kiefer-Wolfowitz, Massart). It is
+      compared at the reference's quantiles only, which can but lower the distance;
+    * for a node v with k children let q be their shares of v's mass in the reference, and
+      z_c = p_c - q_c p_v: mass that child c has beyond its share. The total variation is
+      1/2 sum_c |mean z_c|. One row changes it by at most 1/n, so it exceeds its mean by more than
+      sqrt(x / 2n) with probability below exp(-x) (McDiarmid), and its mean is at most
+      1/2 sqrt(k / n): the vectors z lie in a set of diameter sqrt(2), so their variance is at
+      most 1 (Cauchy-Schwarz). The reference's error in q adds the same with its own n.
+
+    `lower` is the distance less both samples' terms.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, Self
+
+import numpy as np
+
+from huc_monitor.audit.inputs import check_confidence_level
+from huc_monitor.errors import InvalidInputError
+from huc_monitor.monitor.records import DriftFinding
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Mapping, Sequence
+
+    from huc_monitor.audit.decomposition import UtilityRows
+    from huc_monitor.subgroups import Subgroups
+    from huc_monitor.tree import LabelTree
+    from huc_monitor.utilities.program import Floats, Ints
+
+__all__ = ["DriftPolicy", "DriftReference", "compare", "summarise"]
+
+SCHEMA_VERSION = 1
+_N_QUANTILES = 200
+_SHOWN = 5
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class DriftPolicy:
+    """How much drift is worth telling.
+
+    Parameters
+    ----------
+    min_distance : float, default 0.05
+        Distances that are surely larger than this are called drift.
+    confidence_level : float, default 0.95
+        Probability that no distance is overstated, all of them taken together.
+    """
+
+    min_distance: float = 0.05
+    confidence_level: float = 0.95
+
+    def __post_init__(self) -> None:
+        check_confidence_level(self.confidence_level)
+        if not 0 <= self.min_distance < 1:
+            msg = f"`min_distance` must be at least 0 and below 1; got {self.min_distance!r}."
+            raise InvalidInputError(msg)
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class DriftReference:
+    """What is kept of a sample of predictions to compare others with.
+
+    Attributes
+    ----------
+    n : int
+    leaf_mass : (K,) mean probability of every leaf
+    scores : dict of utility to (points, shares): the distribution function at some scores
+    mix : dict of subgroup to its mean weight
+    label_share : (K,) share of every leaf among the labels, or None
+    """
+
+    n: int
+    leaf_mass: Floats
+    scores: Mapping[str, tuple[Floats, Floats]]
+    mix: Mapping[str, float]
+    label_share: Floats | None = None
+
+    def to_dict(self) -> dict[str, Any]:
+        """JSON-safe form."""
+        return {
+            "schema_version": SCHEMA_VERSION,
+            "n": self.n,
+            "leaf_mass": self.leaf_mass.tolist(),
+            "scores": {name: [x.tolist(), f.tolist()] for name, (x, f) in self.scores.items()},
+            "mix": dict(self.mix),
+            "label_share": None if self.label_share is None else self.label_share.tolist(),
+        }
+
+    @classmethod
+    def from_dict(cls, data: Mapping[str, Any]) -> Self:
+        """Read what `to_dict` wrote."""
+        if data.get("schema_version") != SCHEMA_VERSION:
+            msg = f"`data['schema_version']` must be {SCHEMA_VERSION}; got {data!r:.80}."
+            raise InvalidInputError(msg)
+        share = data["label_share"]
+        return cls(
+            n=int(data["n"]),
+            leaf_mass=np.array(data["leaf_mass"]),
+            scores={name: (np.array(x), np.array(f)) for name, (x, f) in data["scores"].items()},
+            mix=dict(data["mix"]),
+            label_share=None if share is None else np.array(share),
+        )
+
+
+def summarise(
+    probabilities: Floats,
+    rows: Sequence[UtilityRows],
+    weights: Sequence[np.ndarray[Any, Any]],
+    *,
+    subgroups: Subgroups,
+    labels: Ints | None = None,
+) -> DriftReference:
+    """Reduce a sample of predictions to what drift is measured by."""
+    n, n_leaves = probabilities.shape
+    share = None
+    if labels is not None and n:
+        share = np.bincount(labels, minlength=n_leaves) / n
+    return DriftReference(
+        n=n,
+        leaf_mass=probabilities.mean(axis=0) if n else np.zeros(n_leaves),
+        scores={item.utility.name: _distribution(item.scores) for item in rows},
+        mix={
+            name: float(np.mean(w)) if n else 0.0
+            for name, w in zip(subgroups.names, weights, strict=True)
+        },
+        label_share=share,
+    )
+
+
+def _distribution(scores: Floats) -> tuple[Floats, Floats]:
+    if not scores.size:
+        return np.empty(0), np.empty(0)
+    ordered = np.sort(scores)
+    ranks = np.linspace(0, scores.size - 1, min(_N_QUANTILES, scores.size)).round().astype(int)
+    points = np.unique(ordered[ranks])
+    return points, np.searchsorted(ordered, points, side="right") / scores.size
+
+
+def compare(
+    reference: DriftReference,
+    probabilities: Floats,
+    rows: Sequence[UtilityRows],
+    weights: Sequence[np.ndarray[Any, Any]],
+    *,
+    tree: LabelTree,
+    subgroups: Subgroups,
+    policy: DriftPolicy,
+) -> tuple[DriftFinding, ...]:
+    """Measure how far a sample of predictions is from the reference, largest distance first.
+
+    Examples
+    --------
+    >>> import huc_monitor as hm
+    >>> tree, whole = hm.LabelTree.flat(["a", "b"]), hm.Subgroups.whole()
+    >>> def sample(p, n=4000):
+    ...     matrix = np.tile([p, 1 - p], (n, 1))
+    ...     rows = hm.decompose(matrix, ["a"] * n, tree=tree, utilities=[hm.TopK(1)])
+    ...     return matrix, rows, whole.weights(None, n)
+    >>> before = summarise(*sample(0.5), subgroups=whole)
+    >>> found = compare(before, *sample(0.7), tree=tree, subgroups=whole, policy=DriftPolicy())
+    >>> [(item.kind, item.name, round(item.distance, 3), item.drifted) for item in found]
+    [('scores', 'top1', 1.0, True), ('branch', 'root', 0.2, True)]
+    """
+    n = probabilities.shape[0]
+    if not n or not reference.n:
+        return ()
+    n_statistics = tree.arrays.n_branches + len(rows) + len(subgroups) - 1
+    x = math.log(4.0 * n_statistics / (1.0 - policy.confidence_level))
+    sample = _Sample(reference, n, math.sqrt(x / 2.0))
+    found = [
+        *sample.branches(probabilities.mean(axis=0), tree, policy.min_distance),
+        *sample.score_distributions(rows, policy.min_distance),
+        *sample.subgroup_mix(weights, subgroups, policy.min_distance),
+    ]
+    return tuple(sorted(found, key=lambda item: -item.distance))
+
+
+@dataclass(frozen=True, slots=True)
+class _Sample:
+    reference: DriftReference
+    n: int
+    root: float
+
+    def _both(self, per_root: float) -> float:
+        return per_root / math.sqrt(self.n) + per_root / math.sqrt(self.reference.n)
+
+    def branches(self, mass: Floats, tree: LabelTree, least: float) -> Iterator[DriftFinding]:
+        """Yield the total variation of predicted mass among every node's children."""
+        before = self.reference.leaf_mass
+        for v, node in enumerate(tree.branches):
+            names, slices = children(tree, v)
+            old = np.array([before[one].sum() for one in slices])
+            new = np.array([mass[one].sum() for one in slices])
+            share = old / old.sum() if old.sum() > 0 else np.full(old.size, 1.0 / old.size)
+            moved = new - share * new.sum()
+            distance = 0.5 * float(np.abs(moved).sum())
+            radius = self._both(0.5 * math.sqrt(old.size) + self.root)
+            now = new / new.sum() if new.sum() > 0 else share
+            shown = np.argsort(-np.abs(moved), kind="stable")[:_SHOWN]
+            yield _finding(
+                "branch",
+                node,
+                distance,
+                radius,
+                least,
+                {names[c]: float(share[c]) for c in shown},
+                {names[c]: float(now[c]) for c in shown},
+            )
+
+    def score_distributions(
+        self, rows: Sequence[UtilityRows], least: float
+    ) -> Iterator[DriftFinding]:
+        """Yield the Kolmogorov-Smirnov distance of every utility's scores."""
+        for item in rows:
+            points, before = self.reference.scores[item.utility.name]
+            ordered = np.sort(item.scores)
+            after = np.searchsorted(ordered, points, side="right") / self.n
+            distance = float(np.abs(after - before).max(initial=0.0))
+            old = _quartiles(points, before)
+            new = _quartiles(*_distribution(item.scores))
+            radius = self._both(self.root)
+            yield _finding("scores", item.utility.name, distance, radius, least, old, new)
+
+    def subgroup_mix(
+        self, weights: Sequence[np.ndarray[Any, Any]], subgroups: Subgroups, least: float
+    ) -> Iterator[DriftFinding]:
+        """Yield the change of every subgroup's share; the whole population has none."""
+        for name, w in list(zip(subgroups.names, weights, strict=True))[1:]:
+            width = 1.0 if w.dtype == np.uint8 else 2.0
+            old, new = self.reference.mix[name], float(np.mean(w))
+            distance, radius = abs(new - old) / width, self._both(self.root)
+            yield _finding(
+                "subgroup", name, distance, radius, least, {"share": old}, {"share": new}
+            )
+
+
+def _quartiles(points: Floats, shares: Floats) -> dict[str, float]:
+    if not points.size:
+        return {}
+    at = np.minimum(np.searchsorted(shares, [0.25, 0.5, 0.75]), points.size - 1)
+    return dict(zip(("quarter", "median", "three_quarters"), points[at].tolist(), strict=True))
+
+
+def _finding(
+    kind: Any,
+    name: str,
+    distance: float,
+    radius: float,
+    least: float,
+    before: dict[str, float],
+    after: dict[str, float],
+) -> DriftFinding:
+    lower = max(0.0, distance - radius)
+    drifted = lower > least
+    return DriftFinding(
+        kind=kind,
+        name=name,
+        distance=distance,
+        lower=lower,
+        drifted=drifted,
+        before=before if drifted else {},
+        after=after if drifted else {},
+    )
+
+
+def label_shift(reference: DriftReference, labels: Ints, policy: DriftPolicy) -> Ints:
+    """Return the leaves whose share among the labels moved most, none unless they surely moved."""
+    before = reference.label_share
+    if before is None or not labels.size:
+        return np.empty(0, dtype=np.int64)
+    moved = np.bincount(labels, minlength=before.size) / labels.size - before
+    x = math.log(4.0 / (1.0 - policy.confidence_level))
+    per_root = 0.5 * math.sqrt(before.size) + math.sqrt(x / 2.0)
+    radius = per_root / math.sqrt(labels.size) + per_root / math.sqrt(reference.n)
+    if 0.5 * np.abs(moved).sum() - radius <= policy.min_distance:
+        return np.empty(0, dtype=np.int64)
+    return np.argsort(-np.abs(moved), kind="stable")[:2].astype(np.int64)
+
+
+def children(tree: LabelTree, branch: int) -> tuple[list[str], list[slice]]:
+    """Names of a branch's children, and the leaves below each."""
+    arrays = tree.arrays
+    names, slices = [], []
+    for code in arrays.child_code[arrays.child_ptr[branch] : arrays.child_ptr[branch + 1]]:
+        if code >= 0:
+            names.append(tree.branches[code])
+            slices.append(slice(int(arrays.start[code]), int(arrays.stop[code])))
+        else:
+            names.append(tree.leaves[-1 - code])
+            slices.append(slice(int(-1 - code), int(-code)))
+    return names, slices

@@ -1,0 +1,199 @@
+"""What probably lies behind an alert: which branch hides it, which children, what else moved."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from huc_monitor.monitor.drift import children, label_shift
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+
+    from huc_monitor.audit.decomposition import UtilityRows
+    from huc_monitor.monitor.drift import DriftPolicy, DriftReference
+    from huc_monitor.monitor.records import DriftFinding
+    from huc_monitor.tree import LabelTree
+    from huc_monitor.utilities.program import Floats, Ints
+
+__all__ = [
+    "Cancellation",
+    "branch_frequencies",
+    "cancellation",
+    "child_hints",
+    "preferred_hints",
+    "shift_hints",
+]
+
+_HIDDEN = 0.5
+_SHOWN_CHILDREN = 2
+_LEAST_GAP = 0.01
+_NOTHING_MOVED = (
+    "Predictions, subgroups and the label mix are where they were in the reference: what follows "
+    "from them has changed."
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Cancellation:
+    """A branch of opposite sign on the same interval; None where nothing is hidden."""
+
+    node: str | None = None
+    moment: float | None = None
+
+
+def cancellation(
+    rows: UtilityRows, weights: np.ndarray[Any, Any], inside: Ints, node: str, moment: float
+) -> Cancellation:
+    """Find the branch that hides `node` in the sum: opposite, and leaving less than half of it."""
+    moments = interval_moments(rows, weights, inside)
+    total = float(moments.sum())
+    opposite = np.where(moments * moment < 0, np.abs(moments), 0.0)
+    slot = int(np.argmax(opposite)) if opposite.size else -1
+    hidden = abs(total) <= _HIDDEN * abs(moment)
+    if not hidden or opposite.size == 0 or opposite[slot] < _HIDDEN * abs(moment):
+        return Cancellation()
+    name = rows.tree.branches[rows.relevant[slot]]
+    return Cancellation() if name == node else Cancellation(name, float(moments[slot]))
+
+
+def interval_moments(rows: UtilityRows, weights: np.ndarray[Any, Any], inside: Ints) -> Floats:
+    """Moment of every relevant branch on chosen rows, averaged over all rows."""
+    width = rows.contributions.shape[1]
+    owner = np.full((rows.tree.n_leaves, width), rows.relevant.size, dtype=np.int64)
+    for y in range(rows.tree.n_leaves):
+        slots = rows.paths.slot[rows.paths.ptr[y] : rows.paths.ptr[y + 1]]
+        owner[y, : slots.size] = slots
+    values = rows.contributions[inside] * weights[inside, None].astype(np.float64)
+    sums = np.bincount(
+        owner[rows.labels[inside]].ravel(), values.ravel(), minlength=rows.relevant.size + 1
+    )
+    return np.asarray(sums[: rows.relevant.size] / rows.scores.size)
+
+
+def rows_inside(rows: UtilityRows, weights: np.ndarray[Any, Any], low: float, high: float) -> Ints:
+    """Return the subgroup's rows with a score in the closed interval."""
+    return np.flatnonzero((rows.scores >= low) & (rows.scores <= high) & (weights != 0))
+
+
+def branch_frequencies(
+    tree: LabelTree, branch: int, mass: Floats, counts: Ints
+) -> dict[str, dict[str, float]]:
+    """Predicted and observed share of every child among the cases under a branch.
+
+    `mass` is the probability of every leaf summed over rows, `counts` how often it happened.
+
+    Examples
+    --------
+    >>> import huc_monitor as hm
+    >>> tree = hm.LabelTree.flat(["a", "b"])
+    >>> branch_frequencies(tree, 0, np.array([2.0, 2.0]), np.array([3, 1]))["a"]
+    {'predicted': 0.5, 'observed': 0.75}
+    """
+    names, slices = children(tree, branch)
+    predicted = np.array([mass[one].sum() for one in slices])
+    observed = np.array([counts[one].sum() for one in slices], dtype=np.float64)
+    if not observed.sum() or not predicted.sum():
+        return {}
+    predicted, observed = predicted / predicted.sum(), observed / observed.sum()
+    return {
+        name: {"predicted": float(p), "observed": float(o)}
+        for name, p, o in zip(names, predicted, observed, strict=True)
+    }
+
+
+def child_hints(node: str, frequencies: Mapping[str, Mapping[str, float]]) -> list[str]:
+    """Say which children were predicted too rarely or too often."""
+    gaps = sorted(
+        ((name, share["predicted"], share["observed"]) for name, share in frequencies.items()),
+        key=lambda item: -abs(item[2] - item[1]),
+    )
+    told = [
+        f"*{name}* was predicted in {predicted:.1%} and seen in {observed:.1%}"
+        for name, predicted, observed in gaps[:_SHOWN_CHILDREN]
+        if abs(observed - predicted) >= _LEAST_GAP
+    ]
+    if not told:
+        return []
+    return [f"In this range, of the cases under *{node}*, {', '.join(told)}."]
+
+
+def preferred_hints(tree: LabelTree, branch: int, probabilities: Floats, labels: Ints) -> list[str]:
+    """Say which child is seen too rarely or too often where it is the likeliest one.
+
+    Children that are mistaken for each other have the right shares in sum; this tells them apart.
+
+    Examples
+    --------
+    >>> import huc_monitor as hm
+    >>> tree = hm.LabelTree.flat(["a", "b"])
+    >>> p = np.repeat([[0.9, 0.1], [0.1, 0.9]], 10, axis=0)
+    >>> print(*preferred_hints(tree, 0, p, np.arange(20) % 2))
+    Where *a* was the likeliest under *root*, it was predicted in 90.0% and seen in 50.0%.
+    """
+    names, slices = children(tree, branch)
+    mass = np.column_stack([probabilities[:, one].sum(axis=1) for one in slices])
+    code = np.full(labels.size, -1)
+    for j, one in enumerate(slices):
+        code[(labels >= one.start) & (labels < one.stop)] = j
+    mass, code = mass[code >= 0], code[code >= 0]
+    if not code.size:
+        return []
+    share, preferred = mass / mass.sum(axis=1, keepdims=True), mass.argmax(axis=1)
+    gaps = []
+    for j, name in enumerate(names):
+        mine = preferred == j
+        if mine.any():
+            predicted, observed = float(share[mine, j].mean()), float((code[mine] == j).mean())
+            gaps.append((abs(observed - predicted) * mine.mean(), name, predicted, observed))
+    size, name, predicted, observed = max(gaps, key=lambda gap: gap[0])
+    if size < _LEAST_GAP:
+        return []
+    node = tree.branches[branch]
+    told = f"it was predicted in {predicted:.1%} and seen in {observed:.1%}."
+    return [f"Where *{name}* was the likeliest under *{node}*, {told}"]
+
+
+def shift_hints(
+    drift: Sequence[DriftFinding],
+    *,
+    tree: LabelTree,
+    labels: Ints,
+    reference: DriftReference | None,
+    policy: DriftPolicy,
+) -> list[str]:
+    """Say whether predictions, subgroups or labels moved since the reference as well."""
+    if reference is None:
+        return []
+    moved = [item for item in drift if item.drifted]
+    hints = [_moved(item) for item in moved if item.kind == "subgroup"][:1]
+    hints += [_moved(item) for item in moved if item.kind != "subgroup"][:1]
+    leaves = label_shift(reference, labels, policy)
+    if leaves.size and reference.label_share is not None:
+        share = np.bincount(labels, minlength=tree.n_leaves) / labels.size
+        told = [
+            f"*{tree.leaves[leaf]}* from {reference.label_share[leaf]:.1%} to {share[leaf]:.1%}"
+            for leaf in leaves
+        ]
+        hints.append(f"The label mix moved since the reference: {', '.join(told)}.")
+    return hints or [_NOTHING_MOVED]
+
+
+def _moved(item: DriftFinding) -> str:
+    if item.kind == "subgroup":
+        return (
+            f"The inputs moved since the reference: subgroup {item.name} from "
+            f"{item.before['share']:.1%} to {item.after['share']:.1%} of the rows."
+        )
+    if item.kind == "scores":
+        return (
+            f"Predicted utility *{item.name}* moved since the reference: median from "
+            f"{item.before['median']:.3f} to {item.after['median']:.3f}."
+        )
+    name = next(iter(item.before))
+    return (
+        f"Predictions moved since the reference: under *{item.name}*, *{name}* from "
+        f"{item.before[name]:.1%} to {item.after[name]:.1%} of the mass."
+    )

@@ -1,0 +1,215 @@
+"""The words of an alert: one grouped message per check, for people who decide."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from huc_monitor.monitor.ports.notifier import Message, message_key
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+    from datetime import datetime
+
+    from huc_monitor.monitor.records import AlertTransition, DriftFinding
+
+__all__ = ["compose", "describe"]
+
+MOST_LISTED = 5
+_HEADS = {"critical": "CRITICAL", "warning": "WARNING", "resolved": "RESOLVED"}
+
+
+def describe(step: AlertTransition) -> str:
+    """Say in a paragraph which branch is off, for whom, where, by how much, and since when."""
+    who = "whole population" if step.subgroup == "all" else f"subgroup {step.subgroup}"
+    where = f"Branch *{step.node}* ({who}, utility *{step.utility}*)"
+    size = _amount(abs(step.moment), step)
+    tolerance = _plain_amount(step.tolerance, step)
+    if step.kind == "resolved":
+        text = f"{where}: {_calm(step, size, tolerance)}"
+        return f"{text} Seen from {_day(step.first_seen)}, {_windows(step.n_windows)}."
+    direction = "understated" if step.moment > 0 else "overstated"
+    text = (
+        f"{where}: predicted utility {_interval(step)} is {direction} by {size}{_bounds(step)} per "
+        f"prediction, tolerance {tolerance}"
+    )
+    if step.cancels_node is not None and step.cancels_moment is not None:
+        text += (
+            f"; cancels against *{step.cancels_node}* ({_signed(step.cancels_moment, step)}), so "
+            f"overall UC shows only {_amount(step.uc, step)}"
+        )
+    text += f". First seen {_day(step.first_seen)}, {_windows(step.n_windows)}."
+    return text + _because(step)
+
+
+def _calm(step: AlertTransition, size: str, tolerance: str) -> str:
+    """Say what is over: an estimate above the tolerance, an alarm of the e-detector, or both."""
+    reasons = set(step.reasons)
+    quiet = "the e-detector's evidence against it no longer grows"
+    if reasons and not reasons & {"estimate", "bound"}:
+        # It never left the tolerance in a single window, so it cannot come back.
+        return (
+            f"{quiet}. The estimate, now {size}{_bounds(step)} per prediction, was within the "
+            f"tolerance of {tolerance} throughout."
+        )
+    text = f"back within the tolerance of {tolerance}, now {size}{_bounds(step)} per prediction"
+    return f"{text}; {quiet}." if reasons & {"detector", "suspected"} else f"{text}."
+
+
+def _because(step: AlertTransition) -> str:
+    if step.kind == "eased":
+        return " No longer certain: eased from critical."
+    if "detector" in step.reasons and "bound" not in step.reasons:
+        return " The evidence of all windows so far is conclusive, this window alone is not."
+    if "suspected" in step.reasons:
+        return " The e-detector raised an alarm and suspects this branch most."
+    if step.kind == "repeated" and "bound" not in step.reasons and _is_kept(step):
+        return " The e-detector raised an alarm earlier, and this window adds to its evidence."
+    return ""
+
+
+def _is_kept(step: AlertTransition) -> bool:
+    """Tell whether the level is higher than what this window says by itself."""
+    return not step.reasons or step.level == "critical"
+
+
+def compose(
+    transitions: Sequence[AlertTransition],
+    *,
+    drift: Sequence[DriftFinding] = (),
+    notes: Sequence[str] = (),
+    monitor: str,
+    identity: str,
+    until: datetime,
+    status: str | None = None,
+) -> Message | None:
+    """Group what a check has to tell into one message; None if there is nothing.
+
+    `status` is where the monitor stands after the check: a message may speak of resolved alerts
+    alone while others stay open.
+
+    Of several steps of one alert the last one is told, if any of them is to be announced. The
+    largest findings come first, and after five of a kind the rest is counted.
+    """
+    announced = {step.candidate for step in transitions if step.announced}
+    latest = {step.candidate: step for step in transitions if step.candidate in announced}
+    groups: dict[str, list[AlertTransition]] = {"critical": [], "warning": [], "resolved": []}
+    for step in latest.values():
+        groups["resolved" if step.kind == "resolved" else step.level].append(step)
+    if not latest and not drift and not notes:
+        return None
+    blocks = [_block(kind, steps) for kind, steps in groups.items() if steps]
+    if drift:
+        blocks.append(_drift_block(drift))
+    if notes:
+        blocks.append("\n".join(["NOTE", *notes]))
+    counts = [f"{len(steps)} {kind}" for kind, steps in groups.items() if steps]
+    counts += ["drift"] if drift else []
+    title = f"{monitor}: {', '.join(counts) or 'note'} (data to {_moment(until)})"
+    level = next((kind for kind, steps in groups.items() if steps), "drift" if drift else "note")
+    parts = [f"{step.kind} {step.window_id} {'/'.join(step.candidate)}" for step in latest.values()]
+    parts += [f"drift {item.kind} {item.name}" for item in drift] + [_moment(until), *notes]
+    data: Mapping[str, Any] = {
+        "monitor": monitor,
+        "identity": identity,
+        "until": until.isoformat(),
+        "status": status,
+        "transitions": [step.to_dict() for step in latest.values()],
+        "drift": [item.to_dict() for item in drift],
+        "notes": list(notes),
+    }
+    return Message(message_key(identity, parts), level, title, "\n\n".join(blocks), data)
+
+
+def _block(kind: str, steps: list[AlertTransition]) -> str:
+    ranked = sorted(steps, key=lambda step: -abs(step.moment) + step.tolerance)
+    lines = [_HEADS[kind]]
+    for step in ranked[:MOST_LISTED]:
+        lines.append(describe(step))
+        lines += [f"  - {hint}" for hint in step.hints]
+    if len(ranked) > MOST_LISTED:
+        lines.append(f"And {len(ranked) - MOST_LISTED} more.")
+    return "\n".join(lines)
+
+
+def _drift_block(drift: Sequence[DriftFinding]) -> str:
+    lines = [
+        "DRIFT",
+        "Labels are still missing: this says nothing about calibration. Since the reference:",
+    ]
+    lines += [f"  - {_drifted(item)}" for item in drift[:MOST_LISTED]]
+    if len(drift) > MOST_LISTED:
+        lines.append(f"And {len(drift) - MOST_LISTED} more.")
+    return "\n".join(lines)
+
+
+def _drifted(item: DriftFinding) -> str:
+    how_far = f"distance {item.distance:.3f}, at least {item.lower:.3f}"
+    if item.kind == "branch":
+        told = ", ".join(
+            f"*{name}* {share:.1%} to {item.after[name]:.1%}" for name, share in item.before.items()
+        )
+        return f"predicted split under *{item.name}*: {told} ({how_far})."
+    if item.kind == "scores":
+        old, new = item.before["median"], item.after["median"]
+        return f"predicted utility *{item.name}*: median {old:.3f} to {new:.3f} ({how_far})."
+    old, new = item.before["share"], item.after["share"]
+    return f"subgroup {item.name}: {old:.1%} to {new:.1%} of the rows ({how_far})."
+
+
+def _interval(step: AlertTransition) -> str:
+    if step.interval_low is None or step.interval_high is None:
+        return "anywhere"
+    low, high = (f"{x * step.scale:.2f}" for x in (step.interval_low, step.interval_high))
+    return f"{low} to {high}{_units(step)}"
+
+
+def _bounds(step: AlertTransition) -> str:
+    if step.lower is None or step.upper is None:
+        return ""
+    low, high = (_number(x * step.scale) for x in (step.lower, step.upper))
+    return f" [{low}, {high}]"
+
+
+def _amount(value: float, step: AlertTransition) -> str:
+    return f"{_number(value * step.scale)}{_units(step)}"
+
+
+def _plain_amount(value: float, step: AlertTransition) -> str:
+    return f"{value * step.scale:.4g}{_units(step)}"
+
+
+def _signed(value: float, step: AlertTransition) -> str:
+    return f"{'+' if value > 0 else '-'}{_amount(abs(value), step)}"
+
+
+def _units(step: AlertTransition) -> str:
+    return f" {step.units}" if step.units else ""
+
+
+def _number(value: float) -> str:
+    """Show three decimals, fewer of a large number, and never a finding as zero.
+
+    Examples
+    --------
+    >>> [_number(x) for x in (0.0431, 0.0, 0.00012, 8.62, 15.0, 1234.5)]
+    ['0.043', '0', '0.00012', '8.62', '15.0', '1,234']
+    """
+    if value == 0:
+        return "0"
+    size = abs(value)
+    if size < 0.0005:
+        return f"{value:.2g}"
+    digits = 3 if size < 1 else 2 if size < 10 else 1 if size < 100 else 0
+    return f"{value:,.{digits}f}"
+
+
+def _windows(n: int) -> str:
+    return "1 window" if n == 1 else f"{n} windows"
+
+
+def _day(time: datetime) -> str:
+    return f"{time:%Y-%m-%d}" if (time.hour, time.minute) == (0, 0) else _moment(time)
+
+
+def _moment(time: datetime) -> str:
+    return f"{time:%Y-%m-%d %H:%M} UTC"

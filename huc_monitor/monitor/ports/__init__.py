@@ -1,0 +1,1 @@
+"""What the monitor asks of its hosts: tracker, notifier, exporter, attachment."""

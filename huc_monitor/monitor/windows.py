@@ -1,0 +1,432 @@
+"""Windows: which predictions are audited together, and from when on.
+
+A *time window* is a range ``[start, end)`` on a fixed grid; a *count window* holds a number of
+predictions, in order of time. Both are *due* once their end plus the label lag has passed: by then
+labels have matured. What happens in the cases that go wrong elsewhere:
+
+* **Clock changes.** Spans of days and weeks follow the calendar of the time zone: "1d" in
+  Europe/Berlin is 23 or 25 hours long when the clocks change, and always begins at local midnight.
+  Spans of hours, minutes and seconds are exact, and their grid is that of UTC.
+* **Label lag** is added to the end of the window in the same way.
+* **Empty days** are windows like others; `readiness` calls them "empty", and they are recorded as
+  such. Windows that would begin after the last prediction are not listed: a log that ended is not
+  followed by empty windows for ever.
+* **Late labels** never change a window that was audited. `next_revision` says when the counts of a
+  window differ from those audited, and what number the new revision has.
+* **A changed configuration** (a changed tree as well) has another identity, so its windows have
+  other ids: results of different questions are never mixed.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import math
+from dataclasses import dataclass, field
+from datetime import UTC, datetime
+from typing import TYPE_CHECKING, Any, Literal, Protocol, TypeAlias
+
+from huc_monitor._common.times import EPOCH, MONDAY, Span, from_wall, get_zone, to_utc
+from huc_monitor.errors import InvalidInputError
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Mapping
+    from zoneinfo import ZoneInfo
+
+    from huc_monitor.sources import RowCounts, TimeRange
+
+__all__ = [
+    "CountWindows",
+    "Readiness",
+    "TimeWindows",
+    "Window",
+    "WindowSpec",
+    "due_windows",
+    "next_revision",
+    "pending_windows",
+    "readiness",
+]
+
+Readiness: TypeAlias = Literal["ready", "empty", "few labels", "low coverage"]
+_NO_SPAN = Span(0, "s")
+
+
+@dataclass(frozen=True, slots=True)
+class Window:
+    """One range of predictions audited together.
+
+    Attributes
+    ----------
+    ordinal : int
+        1 for the first window that is monitored, then counting up.
+    start, end : datetime
+        The range ``[start, end)`` in UTC.
+    due_at : datetime
+        When its labels count as matured: the end plus the label lag. Auditing with the labels as
+        of this time gives the same result whenever it is done.
+    id : str
+        Stable name: a hash of what identifies the configuration, and of the range.
+    """
+
+    ordinal: int
+    start: datetime
+    end: datetime
+    due_at: datetime
+    id: str
+
+    def to_dict(self) -> dict[str, Any]:
+        """Write the window as JSON-safe data."""
+        times = {name: getattr(self, name).isoformat() for name in ("start", "end", "due_at")}
+        return {"schema_version": 1, "ordinal": self.ordinal, **times, "id": self.id}
+
+    @classmethod
+    def from_dict(cls, data: Mapping[str, Any]) -> Window:
+        """Read what `to_dict` wrote."""
+        if data.get("schema_version") != 1:
+            msg = f"`data['schema_version']` must be 1; got {data.get('schema_version')!r}."
+            raise InvalidInputError(msg)
+        start, end, due = (to_utc(data[name], argument=name) for name in ("start", "end", "due_at"))
+        return cls(int(data["ordinal"]), start, end, due, str(data["id"]))
+
+
+class Rows(Protocol):
+    """The part of a prediction source that cutting windows needs."""
+
+    def time_range(self) -> TimeRange | None: ...
+    def advance(self, start: datetime, n_rows: int) -> datetime | None: ...
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Requirements:
+    """What both kinds of windows ask of their labels."""
+
+    label_lag: Span | str = _NO_SPAN
+    time_zone: str = "UTC"
+    min_labelled: int = 1
+    min_coverage: float = 0.0
+    begin: datetime | None = None
+    zone: ZoneInfo = field(init=False, repr=False, compare=False)
+
+    def __post_init__(self) -> None:
+        zone = get_zone(self.time_zone)
+        object.__setattr__(self, "zone", zone)
+        object.__setattr__(self, "label_lag", Span.parse(self.label_lag, argument="label_lag"))
+        if self.begin is not None:
+            object.__setattr__(self, "begin", to_utc(self.begin, argument="begin", zone=zone))
+        _check_count("min_labelled", self.min_labelled, least=0)
+        if not 0 <= self.min_coverage <= 1:
+            msg = f"`min_coverage` must be a share from 0 to 1; got {self.min_coverage!r}."
+            raise InvalidInputError(msg)
+
+    def due_at(self, end: datetime) -> datetime:
+        """When a window with this end is due."""
+        return Span.parse(self.label_lag).after(end, self.zone)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TimeWindows(_Requirements):
+    """Windows of a fixed length of time.
+
+    Parameters
+    ----------
+    length : str
+        Such as "6h", "1d" or "1w".
+    stride : str, optional
+        From the start of a window to the start of the next; the length when left out, so that
+        windows touch (tumbling). A shorter one makes them overlap (rolling).
+    label_lag : str, default "0s"
+        How long after the end of a window its labels take to arrive.
+    time_zone : str, default "UTC"
+        Where days begin at midnight, and weeks on Monday.
+    min_labelled : int, default 1
+        With fewer labelled rows a window is not audited.
+    min_coverage : float, default 0
+        With a smaller share of labelled rows a window is not audited.
+    begin : datetime or str, optional
+        No window starts earlier: for logs with older rows than one wants to look at.
+
+    Examples
+    --------
+    >>> days = TimeWindows(length="1d", time_zone="Europe/Berlin", label_lag="2d")
+    >>> start = days.start_at(datetime(2024, 3, 31, 15, tzinfo=UTC))
+    >>> end = days.end_of(start)
+    >>> start.isoformat(), str(end - start), days.due_at(end).isoformat()
+    ('2024-03-30T23:00:00+00:00', '23:00:00', '2024-04-02T22:00:00+00:00')
+    """
+
+    length: Span | str
+    stride: Span | str | None = None
+
+    def __post_init__(self) -> None:
+        # Not super(): slots make a new class, which a bare super() would not know.
+        _Requirements.__post_init__(self)
+        length = Span.parse(self.length, argument="length")
+        stride = length if self.stride is None else Span.parse(self.stride, argument="stride")
+        object.__setattr__(self, "length", length)
+        object.__setattr__(self, "stride", stride)
+        for name, span in (("length", length), ("stride", stride)):
+            if span.amount == 0:
+                msg = f"`{name}` must be longer than nothing; got '{span}'."
+                raise InvalidInputError(msg)
+        if stride.nominal > length.nominal:
+            msg = (
+                f"`stride` must not exceed the length '{length}', or the rows between windows "
+                f"would never be audited; got '{stride}'."
+            )
+            raise InvalidInputError(msg)
+
+    def start_at(self, moment: datetime) -> datetime:
+        """Return the latest start on the grid that is not after `moment`."""
+        stride = Span.parse(self.stride)
+        if not stride.by_calendar:
+            return EPOCH + (moment - EPOCH) // stride.nominal * stride.nominal
+        return self._grid(self._place(moment))
+
+    def next_start(self, start: datetime) -> datetime:
+        """Return the start on the grid that follows `start`."""
+        stride = Span.parse(self.stride)
+        if not stride.by_calendar:
+            return start + stride.nominal
+        return self._grid(self._place(start) + 1)
+
+    def end_of(self, start: datetime) -> datetime:
+        """Return the end of the window that starts at `start`."""
+        length, stride = Span.parse(self.length), Span.parse(self.stride)
+        if not (length.by_calendar and stride.by_calendar):
+            return length.after(start, self.zone)
+        # Where clocks jump at midnight a day starts at one: count from the midnight it stands for.
+        place = self._place(start)
+        if self._grid(place) == start:
+            return from_wall(MONDAY + place * stride.nominal + length.nominal, self.zone)
+        wall = start.astimezone(self.zone).replace(tzinfo=None, fold=0)
+        return from_wall(wall + length.nominal, self.zone)
+
+    def _grid(self, place: int) -> datetime:
+        """Return a start on the calendar's grid by its number."""
+        return from_wall(MONDAY + place * Span.parse(self.stride).nominal, self.zone)
+
+    def _place(self, moment: datetime) -> int:
+        """Return the number of the latest start on the calendar's grid not after `moment`."""
+        wall = moment.astimezone(self.zone).replace(tzinfo=None)
+        place = math.floor((wall - MONDAY) / Span.parse(self.stride).nominal)
+        # Where midnight comes twice or never, and where a whole day is left out, as on Samoa at
+        # the end of 2011, the wall clock alone can be off.
+        while self._grid(place) > moment:
+            place -= 1
+        while self._grid(place + 1) <= moment:
+            place += 1
+        return place
+
+    def ranges(self, rows: Rows, after: datetime | None) -> Iterator[tuple[datetime, datetime]]:
+        """Yield the windows that begin after `after`, up to the one of the last prediction."""
+        extent = rows.time_range()
+        if extent is None:
+            return
+        if after is None:
+            first = extent.first if self.begin is None else max(self.begin, extent.first)
+            start = self.start_at(first)
+            if self.begin is not None and start < self.begin:
+                start = self.next_start(start)
+        else:
+            start = self.next_start(after)
+        while start <= extent.last:
+            yield start, self.end_of(start)
+            start = self.next_start(start)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CountWindows(_Requirements):
+    """Windows of a fixed number of predictions, in order of time.
+
+    Predictions are counted, not labels: labels that arrive late must not move windows. Rows of
+    equal time stay together, so that a window may hold a few more than `n_rows`. A window is
+    complete when a later row is there.
+
+    Parameters
+    ----------
+    n_rows : int
+        Predictions per window, at least.
+    stride : int, optional
+        Predictions from the start of a window to the start of the next; `n_rows` when left out.
+    label_lag, time_zone, min_labelled, min_coverage, begin
+        As in `TimeWindows`.
+    """
+
+    n_rows: int
+    stride: int | None = None
+
+    def __post_init__(self) -> None:
+        _Requirements.__post_init__(self)
+        _check_count("n_rows", self.n_rows, least=1)
+        if self.stride is None:
+            object.__setattr__(self, "stride", self.n_rows)
+        _check_count("stride", self.stride, least=1)
+        if self.step > self.n_rows:
+            msg = (
+                f"`stride` must not exceed `n_rows`, {self.n_rows}, or the rows between windows "
+                f"would never be audited; got {self.stride}."
+            )
+            raise InvalidInputError(msg)
+
+    @property
+    def step(self) -> int:
+        """The stride, known to be there."""
+        return self.n_rows if self.stride is None else self.stride
+
+    def ranges(self, rows: Rows, after: datetime | None) -> Iterator[tuple[datetime, datetime]]:
+        """Yield the complete windows that begin after `after`."""
+        start: datetime | None
+        if after is None:
+            extent = rows.time_range()
+            start = None if extent is None else extent.first
+            if start is not None and self.begin is not None:
+                start = max(start, self.begin)
+        else:
+            start = rows.advance(after, self.step)
+        while start is not None:
+            end = rows.advance(start, self.n_rows)
+            if end is None:
+                return
+            yield start, end
+            start = end if self.step == self.n_rows else rows.advance(start, self.step)
+
+
+WindowSpec: TypeAlias = TimeWindows | CountWindows
+
+
+def due_windows(
+    spec: WindowSpec,
+    rows: Rows,
+    *,
+    now: datetime,
+    identity: str,
+    last: Window | None = None,
+    since: datetime | None = None,
+    until: datetime | None = None,
+) -> list[Window]:
+    """List the windows whose labels have matured, oldest first.
+
+    Parameters
+    ----------
+    spec : TimeWindows or CountWindows
+    rows : PredictionSource
+        Only its `time_range` and `advance` are used.
+    now : datetime
+        With a time zone.
+    identity : str
+        What the results depend on besides the range, such as `Config.identity`.
+    last : Window, optional
+        The last window that was dealt with; the list begins after it.
+    since, until : datetime, optional
+        Leave out windows that start before, or end after. Ordinals are those of the full list.
+
+    Examples
+    --------
+    >>> from huc_monitor.sources import TimeRange
+    >>> class Log:
+    ...     def time_range(self):
+    ...         return TimeRange(
+    ...             datetime(2024, 1, 1, 8, tzinfo=UTC), datetime(2024, 1, 3, 9, tzinfo=UTC)
+    ...         )
+    >>> spec, now = TimeWindows(length="1d"), datetime(2024, 1, 3, 10, tzinfo=UTC)
+    >>> windows = due_windows(spec, Log(), now=now, identity="triage")
+    >>> [(window.ordinal, window.start.day, window.id) for window in windows]
+    [(1, 1, 'f90fd8a0a0d92d66'), (2, 2, 'b26189e4976da0ef')]
+    """
+    moment = to_utc(now, argument="now")
+    return [
+        window
+        for window in _windows(spec, rows, identity, last, moment)
+        if window.due_at <= moment and _inside(window, since, until)
+    ]
+
+
+def pending_windows(
+    spec: WindowSpec,
+    rows: Rows,
+    *,
+    now: datetime,
+    identity: str,
+    last: Window | None = None,
+) -> list[Window]:
+    """List the windows that have ended but still wait for labels, oldest first.
+
+    For drift while labels are missing. Their ids and ordinals are those they will be audited by.
+    """
+    moment = to_utc(now, argument="now")
+    return [
+        window
+        for window in _windows(spec, rows, identity, last, moment)
+        if window.end <= moment < window.due_at
+    ]
+
+
+def readiness(spec: WindowSpec, counts: RowCounts) -> Readiness:
+    """Say whether a due window can be audited, and if not, why.
+
+    Examples
+    --------
+    >>> from huc_monitor.sources import RowCounts
+    >>> spec = TimeWindows(length="1d", min_labelled=100, min_coverage=0.5)
+    >>> [
+    ...     readiness(spec, RowCounts(n, m))
+    ...     for n, m in [(0, 0), (900, 99), (900, 300), (300, 200)]
+    ... ]
+    ['empty', 'few labels', 'low coverage', 'ready']
+    """
+    if counts.n_predictions == 0:
+        return "empty"
+    if counts.n_labelled < max(1, spec.min_labelled):
+        return "few labels"
+    return "low coverage" if counts.coverage < spec.min_coverage else "ready"
+
+
+def next_revision(revision: int, audited: RowCounts, found: RowCounts) -> int | None:
+    """Return the number of the revision that late rows or labels call for, None if there are none.
+
+    Parameters
+    ----------
+    revision : int
+        The number of the revision that was audited; the first is 0.
+    audited : RowCounts
+        What was there then (`WindowData.counts`).
+    found : RowCounts
+        What is there now: ``source.counts(window.start, window.end)``, without `as_of`, or with
+        the time of asking.
+
+    Notes
+    -----
+    A label that is replaced in place, with no label time, changes no count and is not noticed.
+    """
+    return None if found == audited else revision + 1
+
+
+def _windows(
+    spec: WindowSpec, rows: Rows, identity: str, last: Window | None, now: datetime
+) -> Iterator[Window]:
+    """Yield every window that has ended by now, numbered and named."""
+    ordinal = 0 if last is None else last.ordinal
+    for start, end in spec.ranges(rows, None if last is None else last.start):
+        if end > now:
+            return
+        ordinal += 1
+        yield Window(ordinal, start, end, spec.due_at(end), window_id(identity, start, end))
+
+
+def window_id(identity: str, start: datetime, end: datetime) -> str:
+    """Return the stable name of a range under a configuration."""
+    plain = json.dumps([1, identity, *(time.astimezone(UTC).isoformat() for time in (start, end))])
+    return hashlib.sha256(plain.encode()).hexdigest()[:16]
+
+
+def _inside(window: Window, since: datetime | None, until: datetime | None) -> bool:
+    return not (
+        (since is not None and window.start < to_utc(since, argument="since"))
+        or (until is not None and window.end > to_utc(until, argument="until"))
+    )
+
+
+def _check_count(name: str, value: object, *, least: int) -> None:
+    if not isinstance(value, int) or isinstance(value, bool) or value < least:
+        msg = f"`{name}` must be a whole number of at least {least}; got {value!r}."
+        raise InvalidInputError(msg)

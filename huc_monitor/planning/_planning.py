@@ -1,0 +1,238 @@
+"""How many labels it takes to see a moment of a given size, before any are collected.
+
+An audit shows a moment with confidence when its lower bound exceeds the tolerance. With the
+probability of the confidence level the estimate is within one radius of the truth, so a true
+moment above tolerance + 2 radii is then shown: `detectable_size`. The same rule stands behind the
+column ``detectable`` of an audit. For the e-detector, which has no radius, `simulate_alarm` counts
+labels in simulated streams.
+"""
+
+from __future__ import annotations
+
+import math
+from statistics import NormalDist
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from huc_monitor.audit import audit
+from huc_monitor.audit.bounds.closed_forms import sharp_radius, theorem_radius
+from huc_monitor.audit.decomposition import decompose
+from huc_monitor.audit.inputs import check_confidence_level, check_utilities
+from huc_monitor.errors import InvalidInputError, UnknownNameError
+from huc_monitor.planning._alarm_simulation import AlarmDelay, largest_moment, simulate_alarm
+from huc_monitor.planning._boost_samples import InitialModel, n_star
+from huc_monitor.subgroups import Subgroups
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    import pandas as pd
+
+    from huc_monitor.tree import LabelTree
+    from huc_monitor.utilities import Utility
+
+__all__ = [
+    "AlarmDelay",
+    "InitialModel",
+    "detectable_size",
+    "labels_needed",
+    "largest_moment",
+    "n_star",
+    "pilot_candidates",
+    "simulate_alarm",
+]
+
+METHODS = ("theorem", "sharp", "bootstrap")
+_MOST_LABELS = 1 << 50
+
+
+def detectable_size(
+    n: float,
+    *,
+    bounds: str,
+    n_candidates: int,
+    mean_square: float | None = None,
+    spread: float = 1.0,
+    tolerance: float = 0.0,
+    confidence_level: float = 0.95,
+    quantile: float | None = None,
+) -> float:
+    """Smallest absolute moment that an audit of n rows shows to exceed the tolerance.
+
+    With probability ``confidence_level`` (for the bootstrap: approximately), every candidate
+    whose moment is at least this large gets a lower bound above ``tolerance``. A value above the
+    spread says that no moment can be shown with so few rows.
+
+    Parameters
+    ----------
+    n : number of labelled rows
+    bounds : {"theorem", "sharp", "bootstrap"}
+    n_candidates : int
+        Subgroups times relevant branches, summed over utilities.
+    mean_square : float, optional
+        Mean over all rows of the squared contribution, as `pilot_candidates` measures it; without,
+        the largest that a calibrated branch can have, spread**2 / 4.
+    spread : float, default 1
+        Bound on the absolute contribution: the range of the utility below the branch.
+    tolerance, confidence_level : float
+    quantile : float, optional
+        The bootstrap's studentised quantile, as `pilot_candidates` measures it; without, that of
+        the range of a Brownian motion, shared between candidates as if they were disjoint.
+
+    Examples
+    --------
+    >>> for bounds in ("theorem", "sharp", "bootstrap"):
+    ...     print(
+    ...         bounds,
+    ...         round(
+    ...             detectable_size(2_000, bounds=bounds, n_candidates=84, mean_square=0.04), 3
+    ...         ),
+    ...     )
+    theorem 1.06
+    sharp 0.11
+    bootstrap 0.035
+    """
+    if bounds not in METHODS:
+        msg = f"`bounds` must be one of {', '.join(map(repr, METHODS))}; got {bounds!r}."
+        raise UnknownNameError(msg)
+    level = check_confidence_level(confidence_level)
+    square = spread**2 / 4.0 if mean_square is None else mean_square
+    for argument, value in (("n", n), ("n_candidates", n_candidates), ("spread", spread)):
+        if not 0 < value < math.inf:
+            msg = f"`{argument}` must be a positive number; got {value!r}."
+            raise InvalidInputError(msg)
+    for argument, value in (("mean_square", square), ("tolerance", tolerance)):
+        if not 0 <= value < math.inf:
+            msg = f"`{argument}` must be a number of at least 0; got {value!r}."
+            raise InvalidInputError(msg)
+    if bounds == "theorem":
+        radius = theorem_radius(n, n_candidates, level)
+    elif bounds == "sharp":
+        radius = float(sharp_radius(n, square, spread, n_candidates=n_candidates, level=level))
+    else:
+        radius = _bootstrap_radius(n, square, spread, n_candidates, level, quantile)
+    return tolerance + 2.0 * radius
+
+
+def _bootstrap_radius(
+    n: float, square: float, spread: float, n_candidates: int, level: float, quantile: float | None
+) -> float:
+    """Approximate the bootstrap's radius, q / sqrt(n) times its scale, by normal theory."""
+    share = math.log(n_candidates / (1.0 - level))
+    if quantile is None:
+        # The range of a Brownian motion exceeds q with probability close to 8 P(normal > q).
+        quantile = NormalDist().inv_cdf(1.0 - (1.0 - level) / (8.0 * n_candidates))
+    q = max(quantile, math.sqrt(share))
+    return q * math.sqrt((square + spread**2 * share / n) / n)
+
+
+def labels_needed(
+    size: float,
+    *,
+    bounds: str,
+    n_candidates: int,
+    mean_square: float | None = None,
+    spread: float = 1.0,
+    tolerance: float = 0.0,
+    confidence_level: float = 0.95,
+    quantile: float | None = None,
+) -> int:
+    """Smallest number of labelled rows whose audit shows a moment of ``size``.
+
+    The inverse of `detectable_size`; the parameters are explained there.
+
+    Examples
+    --------
+    >>> for bounds in ("theorem", "sharp", "bootstrap"):
+    ...     print(bounds, labels_needed(0.05, bounds=bounds, n_candidates=84, mean_square=0.04))
+    theorem 899307
+    sharp 6839
+    bootstrap 1080
+    """
+    if not tolerance < size < math.inf:
+        msg = f"`size` must be above the tolerance, {tolerance:g}; got {size!r}."
+        raise InvalidInputError(msg)
+
+    def shown(n: int) -> bool:
+        found = detectable_size(
+            n,
+            bounds=bounds,
+            n_candidates=n_candidates,
+            mean_square=mean_square,
+            spread=spread,
+            tolerance=tolerance,
+            confidence_level=confidence_level,
+            quantile=quantile,
+        )
+        return found <= size
+
+    low, high = 0, 1
+    while not shown(high):
+        low, high = high, 2 * high
+        if high > _MOST_LABELS:
+            msg = f"`size` must be further above the tolerance, {tolerance:g}; got {size!r}."
+            raise InvalidInputError(msg)
+    while high - low > 1:
+        middle = (low + high) // 2
+        low, high = (low, middle) if shown(middle) else (middle, high)
+    return high
+
+
+def pilot_candidates(
+    probabilities: Any,
+    labels: Any,
+    *,
+    tree: LabelTree,
+    utilities: Sequence[Utility] | Utility,
+    subgroups: Subgroups | None = None,
+    features: Any = None,
+    confidence_level: float = 0.95,
+    rng: Any = 0,
+) -> pd.DataFrame:
+    """Measure on a pilot window what planning needs to know of every candidate.
+
+    Returns
+    -------
+    DataFrame
+        A row per candidate: ``utility``, ``subgroup``, ``node``, ``mean_square`` and ``spread`` of
+        its contribution, and ``quantile``, the bootstrap's, the same for all.
+
+    Examples
+    --------
+    >>> import huc_monitor as hm
+    >>> tree = hm.LabelTree.flat(["a", "b"])
+    >>> frame = pilot_candidates(
+    ...     [[0.5, 0.5]] * 50, ["a", "b"] * 25, tree=tree, utilities=[hm.TopK(1)]
+    ... )
+    >>> frame[["utility", "subgroup", "node", "mean_square", "spread"]]
+      utility subgroup  node  mean_square  spread
+    0    top1      all  root         0.25     1.0
+    """
+    chosen = check_utilities(utilities)
+    groups = Subgroups.whole() if subgroups is None else subgroups
+    result = audit(
+        probabilities,
+        labels,
+        tree=tree,
+        utilities=chosen,
+        subgroups=groups,
+        features=features,
+        bounds="bootstrap",
+        confidence_level=confidence_level,
+        rng=rng,
+    )
+    frame = result.to_frame()[["utility", "subgroup", "node"]]
+    n = int(result.n)
+    weights = [np.asarray(weight, dtype=np.float64) for weight in groups.weights(features, n)]
+    squares, spreads = [], []
+    for rows in decompose(probabilities, labels, tree=tree, utilities=chosen):
+        dense = rows.to_frame().iloc[:, 2:].to_numpy() ** 2
+        squares += [(weight**2 @ dense) / n for weight in weights]
+        spreads += [rows.utility.spreads(tree)[rows.relevant]] * len(weights)
+    frame["mean_square"] = np.concatenate(squares)
+    frame["spread"] = np.concatenate(spreads)
+    share = math.log(result.candidates.n / (1.0 - confidence_level))
+    scale = np.sqrt(frame["mean_square"] + frame["spread"] ** 2 * share / n)
+    frame["quantile"] = result.radii * math.sqrt(n) / scale
+    return frame

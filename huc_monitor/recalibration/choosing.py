@@ -1,0 +1,348 @@
+"""Finding a repair: candidates fitted on older labels, one chosen, judged once on the newest.
+
+The rows come in order of time. The oldest part fits, the next part chooses, and the newest part
+is looked at once, by the gate: so its figures are those of data that no choice has seen.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from huc_monitor.audit import audit
+from huc_monitor.audit.inputs import check_labels, check_predictions, check_utilities
+from huc_monitor.errors import InvalidInputError, UnknownNameError
+from huc_monitor.recalibration._boost import HUCBoost
+from huc_monitor.recalibration._contract import scaling_class
+from huc_monitor.subgroups import Subgroups
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    import pandas as pd
+
+    from huc_monitor.audit.result import AuditResult
+    from huc_monitor.tree import LabelTree
+    from huc_monitor.utilities import Utility
+    from huc_monitor.utilities.program import Floats, Ints
+
+__all__ = ["Figures", "Gate", "Repair", "find_repair"]
+
+NOTHING = "nothing"
+SCALINGS = ("temperature", "vector", "dirichlet")
+CANDIDATES = (NOTHING, "huc_boost", *SCALINGS, *(f"{name}+huc_boost" for name in SCALINGS))
+_PARTS = (0.6, 0.8)
+_FEWEST_ROWS = 100
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Gate:
+    """What a repair must achieve on held-out rows before it may be registered.
+
+    It is compared with the model that serves now, on the same rows. The settings of the same names
+    in a configuration file (``retraining.gate``) mean the same and have the same defaults.
+
+    Parameters
+    ----------
+    min_improvement : float, default 0.1
+        Share of the serving model's HUC that must be gone: 0.1 means that HUC must fall by a tenth
+        at least. Point estimates are compared: the rows are the same, so most noise cancels.
+    max_log_loss_increase : float, default 0
+        In nats per row.
+    max_accuracy_drop : float, default 0.005
+        Share of rows.
+
+    Examples
+    --------
+    >>> before = Figures(400, 0.10, None, None, 0.02, 1.1, 0.62)
+    >>> Gate().reasons(before, Figures(400, 0.04, None, None, 0.02, 1.0, 0.62))
+    ()
+    >>> Gate(min_improvement=0.7).reasons(
+    ...     before, Figures(400, 0.04, None, None, 0.02, 1.0, 0.62)
+    ... )
+    ('HUC on held-out rows is 0.0400 after 0.1000; it must fall by at least 70%',)
+    """
+
+    min_improvement: float = 0.1
+    max_log_loss_increase: float = 0.0
+    max_accuracy_drop: float = 0.005
+
+    def __post_init__(self) -> None:
+        for name in ("min_improvement", "max_log_loss_increase", "max_accuracy_drop"):
+            value = getattr(self, name)
+            most = math.inf if name == "max_log_loss_increase" else 1.0
+            if not 0 <= value <= most:
+                msg = f"`{name}` must be at least 0 and at most {most:g}; got {value!r}."
+                raise InvalidInputError(msg)
+
+    def reasons(
+        self, before: Figures, after: Figures, *, rows: str = "held-out rows"
+    ) -> tuple[str, ...]:
+        """Say what stands against the repair; nothing when it may pass."""
+        found = []
+        if not after.huc <= (1.0 - self.min_improvement) * before.huc:
+            found.append(
+                f"HUC on {rows} is {after.huc:.4f} after {before.huc:.4f}; "
+                f"it must fall by at least {self.min_improvement:.0%}"
+            )
+        if after.log_loss > before.log_loss + self.max_log_loss_increase:
+            found.append(
+                f"log loss rises from {before.log_loss:.4f} to {after.log_loss:.4f}; "
+                f"allowed is a rise of {self.max_log_loss_increase:g}"
+            )
+        if after.accuracy < before.accuracy - self.max_accuracy_drop:
+            found.append(
+                f"accuracy falls from {before.accuracy:.4f} to {after.accuracy:.4f}; "
+                f"allowed is a fall of {self.max_accuracy_drop:g}"
+            )
+        return tuple(found)
+
+
+@dataclass(frozen=True, slots=True)
+class Figures:
+    """How one set of probabilities does on some rows; bounds are those of HUC."""
+
+    n: int
+    huc: float
+    huc_lower: float | None
+    huc_upper: float | None
+    uc: float
+    log_loss: float
+    accuracy: float
+
+    def to_dict(self) -> dict[str, Any]:
+        """JSON-safe form."""
+        return {name: getattr(self, name) for name in self.__slots__}
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Repair:
+    """The chosen recalibrator and what the gate says of it.
+
+    Attributes
+    ----------
+    name : str
+        Of the chosen candidate; "nothing" when none did better on the choosing rows.
+    recalibrator : HUCBoost, scaling or None
+    passed : bool
+    reasons : tuple of str
+        Why it did not pass.
+    before, after : Figures
+        Of the model that serves now and of the chosen candidate, on the held-out rows, looked at
+        once.
+    choices : dict of str to Figures
+        Every candidate on the choosing rows.
+    held_out : AuditResult
+        Of the chosen candidate.
+    """
+
+    name: str
+    recalibrator: Any
+    passed: bool
+    reasons: tuple[str, ...]
+    before: Figures
+    after: Figures
+    choices: dict[str, Figures] = field(repr=False)
+    held_out: AuditResult = field(repr=False)
+
+    def to_dict(self) -> dict[str, Any]:
+        """JSON-safe summary, without the recalibrator."""
+        return {
+            "name": self.name,
+            "passed": self.passed,
+            "reasons": list(self.reasons),
+            "before": self.before.to_dict(),
+            "after": self.after.to_dict(),
+            "choices": {name: figures.to_dict() for name, figures in self.choices.items()},
+        }
+
+
+def find_repair(
+    probabilities: Any,
+    labels: Any,
+    *,
+    tree: LabelTree,
+    utilities: Sequence[Utility],
+    subgroups: Subgroups | None = None,
+    features: pd.DataFrame | None = None,
+    current: Any = None,
+    candidates: Sequence[str] = CANDIDATES,
+    gate: Gate | None = None,
+    confidence_level: float = 0.95,
+    rng: int = 0,
+) -> Repair:
+    """Fit the candidates, choose one, and judge it once on the newest rows.
+
+    Parameters
+    ----------
+    probabilities : (n, K) of the base model, rows in order of time
+    labels : (n,) leaf names or codes
+    features : DataFrame of n rows, optional
+        Columns that the subgroups read.
+    current : (n, K), optional
+        Of the model that serves now, which a repair must beat; the base when left out. It differs
+        where the base was recalibrated before: candidates are always fitted to the base.
+    candidates : list of str
+        Of "nothing" (keep the model that serves now), "huc_boost", a scaling, or a scaling and
+        "+huc_boost".
+
+    Returns
+    -------
+    Repair
+
+    Examples
+    --------
+    >>> import numpy as np, huc_monitor as hm
+    >>> rng = np.random.default_rng(0)
+    >>> tree = hm.LabelTree.from_nested({"cat": ["lion", "lynx"], "dog": None})
+    >>> p = rng.dirichlet([2, 2, 2], 3000)
+    >>> y = np.array([rng.choice(3, p=row[[1, 0, 2]]) for row in p])
+    >>> repair = find_repair(p, y, tree=tree, utilities=[hm.LevelCorrectness(level=2)])
+    >>> repair.passed, repair.after.huc < repair.before.huc / 3
+    (True, True)
+    """
+    predictions = check_predictions(probabilities, tree=tree)
+    codes = check_labels(labels, predictions.n, tree=tree)
+    if predictions.n < _FEWEST_ROWS:
+        msg = (
+            f"`probabilities` must have at least {_FEWEST_ROWS} rows to fit, choose and judge a "
+            f"repair; got {predictions.n}. Wait for more labels."
+        )
+        raise InvalidInputError(msg)
+    base = predictions.positive()
+    if current is not None:
+        serving = check_predictions(current, tree=tree)
+        if serving.n != predictions.n:
+            counts = f"{serving.n} for {predictions.n}"
+            msg = f"`current` must have a row per row of the base; got {counts}."
+            raise InvalidInputError(msg)
+    task = _Task(
+        base,
+        base if current is None else serving.positive(),
+        codes,
+        features,
+        tree,
+        check_utilities(utilities),
+        Subgroups.whole() if subgroups is None else subgroups,
+        confidence_level,
+        rng,
+    )
+    fit, choose, judge = task.parts()
+    fitted = {name: task.fit(name, fit, choose) for name in candidates}
+    choices = {name: task.figures(model, choose)[0] for name, model in fitted.items()}
+    name = _choose(choices)
+    before, _ = task.figures(None, judge, bounds="bootstrap")
+    after, held_out = task.figures(fitted.get(name), judge, bounds="bootstrap")
+    if name == NOTHING:
+        reasons: tuple[str, ...] = (
+            "no candidate did better than the serving model on the choosing rows",
+        )
+    else:
+        reasons = (gate or Gate()).reasons(before, after)
+    return Repair(name, fitted.get(name), not reasons, reasons, before, after, choices, held_out)
+
+
+def _choose(choices: dict[str, Figures]) -> str:
+    """Lowest HUC of those whose log loss is not above the serving model's; that one on a tie."""
+    now = choices.get(NOTHING)
+    able = {
+        name: figures
+        for name, figures in choices.items()
+        if now is None or figures.log_loss <= now.log_loss
+    }
+    return min(able, key=lambda name: (able[name].huc, name != NOTHING))
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class _Task:
+    """The data of one search, cut by time."""
+
+    probabilities: Floats
+    current: Floats
+    codes: Ints
+    features: pd.DataFrame | None
+    tree: LabelTree
+    utilities: tuple[Utility, ...]
+    subgroups: Subgroups
+    confidence_level: float
+    rng: int
+
+    def parts(self) -> tuple[slice, slice, slice]:
+        n = self.codes.size
+        first, second = (round(share * n) for share in _PARTS)
+        return slice(0, first), slice(first, second), slice(second, n)
+
+    def rows(self, part: slice) -> tuple[Floats, Ints, Any]:
+        features = None if self.features is None else self.features.iloc[part]
+        return self.probabilities[part], self.codes[part], features
+
+    def fit(self, name: str, fit: slice, choose: slice) -> Any:
+        """Fit one candidate on the older rows; regularisation and prefix by the choosing rows."""
+        if name == NOTHING:
+            return None
+        p, codes, features = self.rows(fit)
+        if name in SCALINGS:
+            model = scaling_class(name)()
+            return model.fit(p, codes, tree=self.tree, validation=self.rows(choose))
+        initial, plus, _ = name.partition("+huc_boost")
+        if initial not in (SCALINGS if plus else ("huc_boost",)):
+            msg = f"`candidates` must be among {', '.join(CANDIDATES)}; got {name!r}."
+            raise UnknownNameError(msg)
+        boosted = HUCBoost(
+            tree=self.tree,
+            utilities=list(self.utilities),
+            subgroups=self.subgroups,
+            initial=initial if plus else None,
+            confidence_level=self.confidence_level,
+            rng=self.rng,
+        )
+        return boosted.fit(p, codes, features=features, validation=self.rows(choose))
+
+    def figures(
+        self, model: Any, part: slice, bounds: str | None = None
+    ) -> tuple[Figures, AuditResult]:
+        """Audit some rows as the model would predict them; None is the model that serves now."""
+        p, codes, features = self.rows(part)
+        if isinstance(model, HUCBoost):
+            p = model.predict_proba(p, features=features)
+        elif model is not None:
+            p = model.predict_proba(p)
+        else:
+            p = self.current[part]
+        return measure(
+            p,
+            codes,
+            tree=self.tree,
+            utilities=self.utilities,
+            subgroups=self.subgroups,
+            features=features,
+            bounds=bounds,
+            confidence_level=self.confidence_level,
+            rng=self.rng,
+        )
+
+
+def measure(
+    probabilities: Floats,
+    codes: Ints,
+    *,
+    tree: LabelTree,
+    bounds: str | None = None,
+    **options: Any,
+) -> tuple[Figures, AuditResult]:
+    """Measure HUC, log loss and accuracy of one set of probabilities; `options` as in `audit`."""
+    probabilities = check_predictions(probabilities, tree=tree).positive()
+    result = audit(probabilities, codes, tree=tree, bounds=bounds, **options)
+    figures = Figures(
+        n=codes.size,
+        huc=result.huc,
+        huc_lower=result.huc_lower if bounds else None,
+        huc_upper=result.huc_upper if bounds else None,
+        uc=result.uc,
+        log_loss=float(-np.log(probabilities[np.arange(codes.size), codes]).mean()),
+        accuracy=float((probabilities.argmax(axis=1) == codes).mean()),
+    )
+    return figures, result

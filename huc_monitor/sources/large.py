@@ -1,0 +1,407 @@
+"""Audits of windows larger than memory: rows go to disk, and come back in order of score.
+
+The same steps and summaries as on a cluster (`huc_monitor.audit.runs.pieces`), with DuckDB for the
+ordering: pieces are scored one at a time, DuckDB sorts each utility's rows within a memory limit,
+spilling to disk, and runs of rows are summarised as they come back.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import functools
+import operator
+import re
+import tempfile
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from huc_monitor._common.threads import n_threads
+from huc_monitor._common.times import to_utc
+from huc_monitor.audit.runs.packing import Packing
+from huc_monitor.audit.runs.pieces import PieceAudit, merge_runs
+from huc_monitor.errors import InvalidInputError
+from huc_monitor.sources import RowCounts, SampledTable, Streaming, Table, TableSource
+from huc_monitor.sources._labels import latest_labels
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable, Iterator, Sequence
+    from datetime import datetime
+
+    import duckdb
+
+    from huc_monitor.audit.result import AuditResult
+    from huc_monitor.audit.runs.packing import Records
+    from huc_monitor.audit.runs.pieces import Facts, Piece, RunSummary
+    from huc_monitor.sources import PredictionData, WindowData
+    from huc_monitor.subgroups import Subgroups
+    from huc_monitor.tree import LabelTree
+    from huc_monitor.utilities import Utility
+    from huc_monitor.utilities.program import Ints
+
+__all__ = ["LargeSource", "Rows", "audit_pieces", "bytes_of"]
+
+_UNITS = {"": 1, "K": 10**3, "M": 10**6, "G": 10**9, "T": 10**12}
+# Of the limit: for DuckDB, and for a run of rows with what is made of it. The rest is slack.
+_DUCKDB_SHARE = 0.5
+_RUN_SHARE = 0.15
+_LEAST_DUCKDB = 32 * 10**6
+_ROOM_FOR_THREADS = 256 * 10**6
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Rows:
+    """Some rows of a window: the arguments of `audit` that have one entry per row."""
+
+    probabilities: Any
+    labels: Any
+    features: Any = None
+    weights: Any = None
+
+
+def audit_pieces(
+    read: Callable[[], Iterable[Rows]],
+    *,
+    tree: LabelTree,
+    utilities: Sequence[Utility] | Utility,
+    subgroups: Subgroups | None = None,
+    bounds: str | None = "bootstrap",
+    confidence_level: float = 0.95,
+    n_draws: int = 1000,
+    rng: Any = 0,
+    memory_limit: str | int = "1GB",
+    folder: str | Path | None = None,
+) -> AuditResult:
+    """Measure how far predicted utility is from realised utility, in a window larger than memory.
+
+    The result is that of `audit` on all rows together, however they are cut into pieces.
+
+    Parameters
+    ----------
+    read : callable
+        Returns the pieces of the window, an iterable of `Rows`. Called twice; both times it must
+        give the same rows in the same order.
+    tree, utilities, subgroups, bounds, confidence_level, n_draws, rng
+        As in `audit`.
+    memory_limit : str or int, default "1GB"
+        What sorting and scanning may take, besides the piece in hand. Rows of equal score are held
+        together, however many there are.
+    folder : path, optional
+        Where rows are kept meanwhile, some 10 bytes and 8 per level of the tree for each row and
+        utility; the system's temporary folder when left out.
+
+    Notes
+    -----
+    Moments, intervals and bounds equal those of `audit` to the last bits.
+
+    Examples
+    --------
+    >>> import numpy as np, huc_monitor as hm
+    >>> from huc_monitor.sources.large import Rows, audit_pieces
+    >>> tree = hm.LabelTree.from_nested({"left": ["a", "b"], "right": ["c", "d"]})
+    >>> pay = hm.Payoff("pay", {"a": -1, "b": 1, "c": 1, "d": 1})
+    >>> pieces = [Rows([[0.25] * 4] * 4, list("aacc")), Rows([[0.25] * 4] * 4, list("cddd"))]
+    >>> result = audit_pieces(lambda: pieces, tree=tree, utilities=[pay], bounds="sharp")
+    >>> result.uc, result.huc
+    (0.0, 0.25)
+    """
+    audit = PieceAudit.of(
+        tree=tree,
+        utilities=utilities,
+        subgroups=subgroups,
+        bounds=bounds,
+        confidence_level=confidence_level,
+        n_draws=n_draws,
+        rng=rng,
+    )
+    return _audit_pieces(audit, read, memory_limit, folder)
+
+
+def _audit_pieces(
+    audit: PieceAudit,
+    read: Callable[[], Iterable[Rows]],
+    memory_limit: str | int,
+    folder: str | Path | None = None,
+) -> AuditResult:
+    limit = bytes_of(memory_limit)
+    facts = functools.reduce(
+        operator.add, (audit.facts(piece) for piece in _checked(audit, read)), audit.no_facts
+    )
+    if not facts.n_rows:
+        msg = "`read` must give at least one row of positive weight; got none."
+        raise InvalidInputError(msg)
+    with tempfile.TemporaryDirectory(prefix="huc-", dir=folder) as place:
+        store = _Store(audit, facts, Path(place), limit)
+        try:
+            for piece in _checked(audit, read):
+                store.add(piece)
+            return store.result()
+        finally:
+            store.close()
+
+
+def bytes_of(memory_limit: str | int) -> int:
+    """Return a number of bytes, written as a number or as text such as "512MB".
+
+    Examples
+    --------
+    >>> bytes_of("1.5GB")
+    1500000000
+    """
+    found = re.fullmatch(r"\s*([0-9]*\.?[0-9]+)\s*([KMGT]?)B?\s*", str(memory_limit), re.IGNORECASE)
+    size = round(float(found[1]) * _UNITS[found[2].upper()]) if found else 0
+    if size < 1:
+        msg = f"`memory_limit` must be a size such as '512MB'; got {memory_limit!r}."
+        raise InvalidInputError(msg)
+    return size
+
+
+def _checked(audit: PieceAudit, read: Callable[[], Iterable[Rows]]) -> Iterator[Piece]:
+    """Check pieces; rows are called by their place in the window, as `audit` calls them."""
+    done = 0
+    for rows in read():
+        if not len(rows.labels):
+            continue
+        ids = np.arange(len(rows.labels))
+        piece = audit.check(rows.probabilities, rows.labels, rows.features, rows.weights, ids)
+        # Rows of weight zero are not there, and are not counted either.
+        piece.ids[:] = np.arange(done, done + piece.ids.size)
+        done += piece.labels.size
+        if piece.labels.size:
+            yield piece
+
+
+class _Store:
+    """Rows of all utilities in a DuckDB file, to be read in order of score."""
+
+    def __init__(self, audit: PieceAudit, facts: Facts, folder: Path, limit: int) -> None:
+        self._audit, self._facts, self._limit = audit, facts, limit
+        self._packings: list[Packing] = []
+        self._database = _open(folder, max(_LEAST_DUCKDB, int(limit * _DUCKDB_SHARE)))
+
+    def close(self) -> None:
+        self._database.close()
+
+    def add(self, piece: Piece) -> None:
+        """Write a piece's rows, utility by utility."""
+        import pyarrow as pa
+
+        for u, rows in enumerate(self._audit.rows(piece, self._facts)):
+            if len(self._packings) <= u:
+                packing = Packing.of(self._audit, u, weighted=bool(piece.repeats.size))
+                self._packings.append(packing)
+                self._database.execute(f"CREATE TABLE rows_{u} (score DOUBLE, record BLOB)")
+            records = self._packings[u].pack(rows)
+            width = pa.binary(records.dtype.itemsize)
+            packed = pa.FixedSizeBinaryArray.from_buffers(
+                width, len(records), [None, pa.py_buffer(records.tobytes())]
+            )
+            batch = pa.table({"score": rows.scores, "record": packed})
+            self._database.register("batch", batch)
+            self._database.execute(f"INSERT INTO rows_{u} SELECT score, record FROM batch")  # noqa: S608
+            self._database.unregister("batch")
+
+    def result(self) -> AuditResult:
+        """Summarise every utility's rows and make the result."""
+        merged, within = [], []
+        for u in range(len(self._packings)):
+            run = self._merged(u)
+            self._same_rows(run.scan.n_rows)
+            merged.append(run)
+            within.append(self._within(u, run))
+        return self._audit.result(self._facts, merged, within)
+
+    def _merged(self, u: int) -> RunSummary:
+        merged = None
+        for records in _whole_ties(self._records(u, "ORDER BY score"), self._rows_at_a_time(u)):
+            run = self._audit.summarise(u, self._packings[u].unpack(records), self._facts)
+            merged = run if merged is None else merge_runs([merged, run])
+        assert merged is not None  # noqa: S101 - there are rows
+        return merged
+
+    def _within(self, u: int, run: RunSummary) -> Ints:
+        shown, packing = run.scan.shown, self._packings[u]
+        parts = [
+            self._audit.within(u, packing.unpack(records), self._facts, shown)
+            for records in self._records(u, "")
+        ]
+        return functools.reduce(operator.add, parts)
+
+    def _records(self, u: int, order: str) -> Iterator[Records]:
+        query = f"SELECT record FROM rows_{u} {order}"  # noqa: S608 - numbers and constants
+        dtype = self._packings[u].dtype
+        reader = self._database.sql(query).to_arrow_reader(min(100_000, self._rows_at_a_time(u)))
+        for batch in reader:
+            column = batch.column(0)
+            data = np.frombuffer(column.buffers()[2], dtype=np.uint8)
+            start = int(np.frombuffer(column.buffers()[1], dtype=np.int32)[column.offset])
+            yield data[start : start + len(column) * dtype.itemsize].view(dtype)
+
+    def _rows_at_a_time(self, u: int) -> int:
+        """Rows of a run: records, their sorted copies, weights, and multipliers of a block."""
+        n_groups = len(self._audit.subgroups)
+        per_row = 4 * self._packings[u].bytes_per_row + 10 * n_groups + 64
+        per_row += (128 + 16 * n_groups) if self._audit.draws else 0
+        return max(1_000, int(self._limit * _RUN_SHARE) // per_row)
+
+    def _same_rows(self, n_rows: int) -> None:
+        if n_rows != self._facts.n_rows:
+            msg = (
+                f"`read` must give the same rows each time; got {self._facts.n_rows:,} rows, then "
+                f"{n_rows:,}."
+            )
+            raise InvalidInputError(msg)
+
+
+def _whole_ties(batches: Iterable[Records], at_least: int) -> Iterator[Records]:
+    """Put ordered records together into runs, none of which ends between equal scores."""
+    kept: list[Records] = []
+    n = 0
+    for batch in batches:
+        kept.append(batch.copy())
+        n += len(batch)
+        if n < at_least or batch["score"][-1] == kept[0]["score"][0]:
+            continue
+        records = np.concatenate(kept)
+        end = int(np.searchsorted(records["score"], records["score"][-1]))
+        yield records[:end]
+        kept, n = [records[end:].copy()], len(records) - end
+    if kept:
+        yield np.concatenate(kept)
+
+
+def _open(folder: Path, limit: int) -> duckdb.DuckDBPyConnection:
+    import duckdb
+
+    settings: dict[str, Any] = {
+        "memory_limit": f"{limit}B",
+        "temp_directory": str(folder / "spill"),
+        "preserve_insertion_order": "false",
+        # Every thread asks for buffers of its own, and a small limit has no room for two.
+        "threads": 1 if limit < _ROOM_FOR_THREADS else n_threads(),
+    }
+    connection = duckdb.connect(str(folder / "rows.duckdb"), config=settings)
+    connection.execute("SET enable_progress_bar = false")
+    return connection
+
+
+@dataclass(frozen=True, slots=True, eq=False, repr=False)
+class LargeSource(TableSource):
+    """A prediction log whose windows may be too large to hold.
+
+    A window of at most `most_rows` labelled rows is read as by `TableSource`. Of a larger one,
+    `labelled` returns a sample of about that many rows, the same each time and chosen without
+    regard to labels, and `audit` audits all rows without holding them. Labels in a table of their
+    own are looked up for some rows at a time.
+
+    Parameters
+    ----------
+    most_rows : int
+        Labelled rows that are held.
+    memory_limit : str or int, default "1GB"
+        As in `audit_pieces`.
+    """
+
+    most_rows: int = field(kw_only=True)
+    memory_limit: str | int = field(default="1GB", kw_only=True)
+
+    def __post_init__(self) -> None:
+        TableSource.__post_init__(self)
+        if self.most_rows < 1:
+            msg = f"`most_rows` must be at least 1; got {self.most_rows!r}."
+            raise InvalidInputError(msg)
+
+    def counts(self, start: datetime, end: datetime, *, as_of: datetime | None = None) -> RowCounts:
+        """Count predictions and labels, some ids at a time."""
+        if self.labels is None:
+            return TableSource.counts(self, start, end, as_of=as_of)
+        first, last = to_utc(start, argument="start"), to_utc(end, argument="end")
+        known = None if as_of is None else to_utc(as_of, argument="as_of")
+        name, n, n_labelled, latest = str(self.columns.id), 0, 0, None
+        for chunk in self.log.scan({name: "any"}, self.time, first, last):
+            ids = chunk.frame[name]
+            found = latest_labels(self.labels, ids, known)
+            n += len(ids)
+            n_labelled += int((found.find(ids) >= 0).sum())
+            latest = max(filter(None, (latest, found.latest)), default=None)
+        return RowCounts(n, n_labelled, latest)
+
+    def labelled(
+        self, start: datetime, end: datetime, *, as_of: datetime | None = None
+    ) -> WindowData:
+        """Read the labelled rows, or a sample of them where they are too many."""
+        counts = self.counts(start, end, as_of=as_of)
+        n = counts.n_labelled
+        if n <= self.most_rows:
+            return TableSource.labelled(self, start, end, as_of=as_of)
+        data = self._sampled(self.most_rows / n).labelled(start, end, as_of=as_of)
+        return dataclasses.replace(
+            data,
+            n_predictions=counts.n_predictions,
+            n_labelled=n,
+            n_quarantined=round(data.n_quarantined * n / max(1, data.n_labelled)),
+            latest_label=counts.latest_label,
+            sampled_from=n,
+        )
+
+    def predictions(self, start: datetime, end: datetime) -> PredictionData:
+        """Read all rows, or a sample of them where they are too many."""
+        first, last = to_utc(start, argument="start"), to_utc(end, argument="end")
+        n, _ = self.log.count(self.time, first, last)
+        if n <= self.most_rows:
+            return TableSource.predictions(self, start, end)
+        data = self._sampled(self.most_rows / n).predictions(start, end)
+        bad = round(data.n_quarantined * n / max(1, data.n_predictions))
+        return dataclasses.replace(data, n_predictions=n, n_quarantined=bad)
+
+    def audit(
+        self,
+        start: datetime,
+        end: datetime,
+        *,
+        as_of: datetime | None,
+        utilities: Sequence[Utility],
+        subgroups: Subgroups,
+        bounds: str | None = "bootstrap",
+        confidence_level: float = 0.95,
+        n_draws: int = 1000,
+        rng: int = 0,
+    ) -> AuditResult:
+        """Audit all usable labelled rows of a range, as a monitor does that can hold them."""
+        check = PieceAudit.of(
+            tree=self.tree,
+            utilities=utilities,
+            subgroups=subgroups,
+            bounds=bounds,
+            confidence_level=confidence_level,
+            n_draws=n_draws,
+            rng=rng,
+            mix_each=True,
+        )
+        return self._audit(check, start, end, as_of)
+
+    def _audit(
+        self, check: PieceAudit, start: datetime, end: datetime, as_of: datetime | None
+    ) -> AuditResult:
+        def read() -> Iterator[Rows]:
+            stream = Streaming(self, start, end, as_of, None, with_labels=True)
+            for probabilities, labels, features in stream.pieces():
+                yield Rows(probabilities, labels, features)
+
+        return _audit_pieces(check, read, self.memory_limit)
+
+    def _sampled(self, share: float) -> TableSource:
+        """Return the source of a share of all rows."""
+        return TableSource(
+            self._sampled_log(share),
+            tree=self.tree,
+            columns=self.columns,
+            labels=self.labels,
+            max_bad_share=self.max_bad_share,
+            sum_tolerance=self.sum_tolerance,
+        )
+
+    def _sampled_log(self, share: float) -> Table:
+        return SampledTable(self.log, share, self.columns.id)

@@ -1,0 +1,7 @@
+"""Subgroups: rows that are audited on their own, named by columns, predicates and rules."""
+
+from __future__ import annotations
+
+from huc_monitor.subgroups._subgroups import Subgroups
+
+__all__ = ["Subgroups"]

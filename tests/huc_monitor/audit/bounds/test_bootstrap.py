@@ -1,0 +1,240 @@
+"""The multiplier bootstrap against plain numpy with the same multipliers."""
+
+from __future__ import annotations
+
+import math
+import os
+import subprocess
+import sys
+
+import numpy as np
+import pandas as pd
+import pytest
+from scipy import stats
+
+import huc_monitor as hm
+from huc_monitor.audit.bounds import bootstrap
+from huc_monitor.audit.bounds.bootstrap import draw_multipliers
+from huc_monitor.errors import InvalidInputError
+
+TREE = hm.LabelTree.from_nested({"left": {"a": None, "b": None, "e": None}, "right": ["c", "d"]})
+UTILITIES = [
+    hm.Payoff("pay", {"a": -1, "b": 1, "c": 0.5, "d": 0.25}),
+    hm.LevelCorrectness(level=1),
+    hm.BinaryAction("act", active=["a", "b", "c"], favours=["b"], threshold=0.25),
+]
+
+
+def window(n, *, ties, seed=0):
+    rng = np.random.default_rng(seed)
+    p = rng.dirichlet(np.full(5, 1.5), n)
+    if ties:
+        p = p[rng.integers(0, max(1, n // 6), n)]
+    frame = pd.DataFrame({"g": rng.choice(["x", "y"], n), "w": rng.uniform(-1, 1, n)})
+    return p, rng.integers(0, 5, n), frame
+
+
+def audit(p, labels, frame, **options):
+    groups = hm.Subgroups.from_reference(frame, {"g": "each"}, weights={"tilt": "w"})
+    return hm.audit(
+        p, labels, tree=TREE, utilities=UTILITIES, subgroups=groups, features=frame, **options
+    )
+
+
+def all_multipliers(n, n_draws, seed, repeats=None):
+    empty = np.empty(0) if repeats is None else repeats.astype(float)
+    blocks = np.empty((-(-n_draws // 32), n, 32), dtype=np.float32)
+    for number, block in enumerate(blocks):
+        draw_multipliers(seed, number, empty, block)
+    return np.hstack(blocks)[:, :n_draws].astype(np.float64)
+
+
+def plain_radii(p, labels, frame, *, n_draws, seed, level=0.95, repeats=None):
+    """The definition, one candidate and one draw at a time, over prefix sums of tie blocks."""
+    n = len(p)
+    total = n if repeats is None else repeats.sum()
+    times = np.ones(n) if repeats is None else repeats
+    xi = all_multipliers(n, n_draws, seed, repeats)
+    weights = [np.ones(n), frame["g"] == "x", frame["g"] == "y", frame["w"]]
+    found, scales = [], []
+    rows = hm.decompose(p, labels, tree=TREE, utilities=UTILITIES)
+    relevant = [utility.relevant_branches(TREE).size for utility in UTILITIES]
+    share = math.log(len(weights) * sum(relevant) / (1 - level))
+    for utility in rows:
+        dense = utility.to_frame()
+        order = np.argsort(utility.scores, kind="stable")
+        ends = np.append(np.flatnonzero(np.diff(utility.scores[order])), n - 1)
+        for weight in weights:
+            for branch in utility.relevant:
+                a = (dense[TREE.branches[branch]] * weight).to_numpy()
+                prefix = np.cumsum((xi * a[:, None])[order], axis=0)[ends]
+                prefix = np.vstack([np.zeros((1, n_draws)), prefix])
+                spread = utility.utility.spreads(TREE)[branch]
+                scale = math.sqrt((times * a**2).sum() / total + spread**2 * share / total)
+                scales.append(scale)
+                found.append((prefix.max(axis=0) - prefix.min(axis=0)) / total / scale)
+    rank = math.ceil((1 - 0.8 * (1 - level)) * (n_draws + 1) - 1e-9)
+    q = max(np.sort(np.max(found, axis=0))[rank - 1], math.sqrt(share / total))
+    return q * np.array(scales)
+
+
+@pytest.mark.parametrize("ties", [False, True])
+@pytest.mark.parametrize(("n", "n_draws"), [(5, 24), (37, 32), (400, 100)])
+def test_radii_equal_the_plain_definition(n, n_draws, ties):
+    p, labels, frame = window(n, ties=ties, seed=n)
+    result = audit(p, labels, frame, bounds="bootstrap", n_draws=n_draws, rng=5)
+    expected = plain_radii(p, labels, frame, n_draws=n_draws, seed=5)
+    np.testing.assert_allclose(result.radii, expected, rtol=2e-5)
+
+
+def test_radii_of_weighted_rows_equal_the_plain_definition():
+    p, labels, frame = window(80, ties=True, seed=3)
+    repeats = np.random.default_rng(4).integers(1, 5, 80)
+    result = audit(p, labels, frame, weights=repeats, n_draws=60, rng=5)
+    expected = plain_radii(p, labels, frame, n_draws=60, seed=5, repeats=repeats)
+    np.testing.assert_allclose(result.radii, expected, rtol=2e-5)
+
+
+def test_a_row_of_weight_zero_is_not_there():
+    p, labels, frame = window(80, ties=True, seed=3)
+    weights = np.arange(80) % 3
+    kept = weights > 0
+    one = audit(p, labels, frame, weights=weights, n_draws=60)
+    two = audit(p[kept], labels[kept], frame[kept], weights=weights[kept], n_draws=60)
+    np.testing.assert_array_equal(one.radii, two.radii)
+
+
+def test_ties_are_never_split():
+    # All scores are equal, so that the only intervals are nothing and everything.
+    p = np.tile([0.2, 0.2, 0.2, 0.2, 0.2], (64, 1))
+    labels = np.random.default_rng(0).integers(0, 5, 64)
+    result = hm.audit(p, labels, tree=TREE, utilities=UTILITIES[:1], n_draws=2_000, rng=1)
+    columns = hm.decompose(p, labels, tree=TREE, utilities=UTILITIES[:1])[0].to_frame()
+    spread = UTILITIES[0].spreads(TREE)
+    share = math.log(3 / 0.05) / 64
+    xi = all_multipliers(64, 2_000, 1)
+    scales, largest = [], []
+    for branch in range(3):
+        a = columns[TREE.branches[branch]].to_numpy()
+        scales.append(math.sqrt(np.mean(a**2) + spread[branch] ** 2 * share))
+        largest.append(np.abs(xi.T @ a) / 64 / scales[-1])
+    q = np.sort(np.max(largest, axis=0))[math.ceil(0.96 * 2_001) - 1]
+    np.testing.assert_allclose(result.radii, max(q, math.sqrt(share)) * np.array(scales), rtol=1e-4)
+
+
+def test_a_single_row_gets_the_floor_and_not_zero():
+    p, labels, _ = window(1, ties=False)
+    result = hm.audit(p, labels, tree=TREE, utilities=UTILITIES[0])
+    x = math.log(3 / 0.05)
+    assert (result.radii >= UTILITIES[0].spreads(TREE) * x * (1 - 1e-12)).all()
+
+
+def test_a_branch_that_is_never_seen_keeps_the_radius_of_an_unseen_outcome():
+    n = 2_000
+    p, labels, _ = window(n, ties=False)
+    labels = np.where(labels >= 3, 0, labels)  # nothing below "right"
+    result = hm.audit(p, labels, tree=TREE, utilities=UTILITIES[0])
+    frame = result.to_frame().set_index("node")
+    assert frame.loc["right", "moment"] == 0
+    spread = UTILITIES[0].spreads(TREE)[TREE.branch_index("right")]
+    assert frame.loc["right", "radius"] >= spread * math.log(3 / 0.05) / n
+
+
+def test_an_empty_subgroup_is_bounded_like_an_unseen_one():
+    p, labels, frame = window(50, ties=False)
+    groups = hm.Subgroups.from_reference(frame, {"g": "each"})
+    frame["g"] = "x"
+    result = hm.audit(
+        p, labels, tree=TREE, utilities=UTILITIES[0], subgroups=groups, features=frame
+    )
+    found = result.to_frame().set_index(["subgroup", "node"])
+    empty = next(name for name in groups.names if name.endswith("y"))
+    floor = UTILITIES[0].spreads(TREE) * math.log(9 / 0.05) / 50
+    assert (found.loc[empty, "moment"] == 0).all()
+    assert (found.loc[empty, "radius"].to_numpy() >= floor * (1 - 1e-12)).all()
+
+
+def test_a_utility_without_relevant_branches_has_no_radii():
+    p, labels, _ = window(10, ties=False)
+    flat = hm.Payoff("flat", dict.fromkeys("abcde", 0.5))
+    assert hm.audit(p, labels, tree=TREE, utilities=flat).radii.size == 0
+
+
+def test_the_same_seed_gives_the_same_radii_and_another_seed_others():
+    p, labels, frame = window(200, ties=True)
+    one, two, other = (audit(p, labels, frame, n_draws=64, rng=rng).radii for rng in (7, 7, 8))
+    np.testing.assert_array_equal(one, two)
+    assert (one != other).all()
+    assert one == pytest.approx(other, rel=0.5)
+
+
+def test_a_generator_gives_its_own_seed():
+    p, labels, frame = window(100, ties=False)
+    one, two = (
+        audit(p, labels, frame, n_draws=64, rng=np.random.default_rng(3)).radii for _ in range(2)
+    )
+    np.testing.assert_array_equal(one, two)
+
+
+def test_gathering_fewer_contributions_at_a_time_changes_nothing(monkeypatch):
+    p, labels, frame = window(300, ties=True)
+    whole = audit(p, labels, frame, n_draws=64).radii
+    monkeypatch.setattr(bootstrap, "_MOST_TERMS", 1)
+    np.testing.assert_array_equal(audit(p, labels, frame, n_draws=64).radii, whole)
+
+
+def test_the_number_of_threads_changes_no_bit():
+    # More than 100,000 rows, where two threads sort differently from one; heavy ties.
+    code = (
+        "import numpy as np, huc_monitor as hm\n"
+        "rng = np.random.default_rng(0)\n"
+        "p = rng.dirichlet(np.ones(3), 50)[rng.integers(0, 50, 120_000)]\n"
+        "y = rng.integers(0, 3, 120_000)\n"
+        "tree = hm.LabelTree.from_nested({'m': ['a', 'b'], 'c': None})\n"
+        "r = hm.audit(p, y, tree=tree, utilities=[hm.TopK(1), hm.LevelCorrectness(level=1)],\n"
+        "             n_draws=70, rng=1)\n"
+        "print(r.radii.tobytes().hex())"
+    )
+    found = {
+        subprocess.run(
+            [sys.executable, "-c", code],
+            check=True,
+            capture_output=True,
+            text=True,
+            env={**os.environ, "HUC_NUM_THREADS": threads},
+        ).stdout
+        for threads in ("1", "2", "3")
+    }
+    assert len(found) == 1
+    assert len(found.pop()) > 16
+
+
+def test_multipliers_are_normal_and_independent_across_rows_draws_and_seeds():
+    xi = all_multipliers(4_000, 64, 9)
+    assert np.abs(xi.mean(axis=0)).max() < 1e-6
+    assert stats.kstest(xi[::7].ravel(), "norm").pvalue > 1e-3
+    assert abs(xi.std() - 1) < 0.005
+    other = all_multipliers(4_000, 64, 10)
+    off = np.corrcoef(np.hstack([xi, other]).T) - np.eye(128)
+    assert np.abs(off).max() < 6 / math.sqrt(4_000)
+    lagged = np.mean(xi[1:] * xi[:-1], axis=0)
+    assert np.abs(lagged).max() < 5 / math.sqrt(4_000)
+
+
+def test_more_draws_begin_with_the_same_draws():
+    np.testing.assert_array_equal(all_multipliers(50, 40, 2), all_multipliers(50, 80, 2)[:, :40])
+
+
+def test_too_few_draws_for_the_level_are_refused():
+    p, labels, frame = window(10, ties=False)
+    with pytest.raises(InvalidInputError, match=r"`n_draws` must be at least 24 .* 0\.95; got 23"):
+        audit(p, labels, frame, n_draws=23)
+    assert audit(p, labels, frame, n_draws=24).n_draws == 24
+
+
+def test_a_higher_level_gives_wider_radii():
+    p, labels, frame = window(300, ties=False)
+    narrow, wide = (
+        audit(p, labels, frame, n_draws=400, confidence_level=level).radii for level in (0.8, 0.99)
+    )
+    assert (narrow < wide).all()

@@ -1,0 +1,210 @@
+"""Golden messages: what people read, word for word."""
+
+from __future__ import annotations
+
+import dataclasses
+from datetime import UTC, datetime
+from pathlib import Path
+
+import pytest
+
+from huc_monitor.monitor.messages import compose, describe
+from huc_monitor.monitor.ports.notifier import Message
+from huc_monitor.monitor.records import AlertTransition, DriftFinding
+
+GOLDEN = Path(__file__).parents[1] / "golden"
+UNTIL = datetime(2024, 3, 6, tzinfo=UTC)
+
+CRITICAL = AlertTransition(
+    kind="escalated",
+    level="critical",
+    utility="family",
+    subgroup="protocol=udp",
+    node="attack",
+    announced=True,
+    moment=-0.0431,
+    lower=0.0312,
+    upper=0.0550,
+    tolerance=0.02,
+    interval_low=0.6172,
+    interval_high=0.8091,
+    units=None,
+    scale=1.0,
+    reasons=("estimate", "bound"),
+    uc=0.0061,
+    cancels_node="root",
+    cancels_moment=0.0382,
+    first_seen=datetime(2024, 3, 3, tzinfo=UTC),
+    n_windows=3,
+    hints=(
+        "In this range, of the cases under *attack*, *dos* was predicted in 61% and seen in 38%.",
+        "The inputs moved since the reference: subgroup protocol=udp from 12% to 31% of the rows.",
+    ),
+    window_id="5f",
+    window_end=UNTIL,
+)
+WARNING = dataclasses.replace(
+    CRITICAL,
+    kind="opened",
+    level="warning",
+    utility="cost",
+    subgroup="all",
+    node="root",
+    moment=0.0431,
+    lower=0.0112,
+    upper=0.0750,
+    units="EUR",
+    scale=200.0,
+    reasons=("estimate",),
+    cancels_node=None,
+    cancels_moment=None,
+    first_seen=datetime(2024, 3, 5, 6, 30, tzinfo=UTC),
+    n_windows=1,
+    hints=(),
+)
+RESOLVED = dataclasses.replace(
+    CRITICAL,
+    kind="resolved",
+    node="probe",
+    moment=-0.0113,
+    lower=0.0,
+    upper=0.0232,
+    n_windows=6,
+    hints=(),
+)
+QUIET = dataclasses.replace(RESOLVED, reasons=("suspected",), n_windows=4)
+DRIFT = (
+    DriftFinding(
+        kind="branch",
+        name="attack",
+        distance=0.18,
+        lower=0.141,
+        drifted=True,
+        before={"dos": 0.6, "probe": 0.4},
+        after={"dos": 0.42, "probe": 0.58},
+    ),
+    DriftFinding(
+        kind="scores",
+        name="family",
+        distance=0.3,
+        lower=0.27,
+        drifted=True,
+        before={"quarter": 0.4, "median": 0.55, "three_quarters": 0.7},
+        after={"quarter": 0.5, "median": 0.66, "three_quarters": 0.8},
+    ),
+    DriftFinding(
+        kind="subgroup",
+        name="protocol=udp",
+        distance=0.19,
+        lower=0.16,
+        drifted=True,
+        before={"share": 0.12},
+        after={"share": 0.31},
+    ),
+)
+
+
+def grouped(*steps, **more):
+    message = compose(steps, monitor="intrusion", identity="d41b", until=UNTIL, **more)
+    assert message is not None
+    return message
+
+
+MESSAGES = {
+    "critical": grouped(CRITICAL),
+    "warning": grouped(WARNING),
+    "resolved": grouped(RESOLVED),
+    "quiet": grouped(QUIET),
+    "grouped": grouped(
+        WARNING,
+        RESOLVED,
+        CRITICAL,
+        drift=DRIFT,
+        notes=["Recalibration requested: alarm of the e-detector."],
+    ),
+    "many": grouped(
+        *(dataclasses.replace(CRITICAL, node=f"n{k}", moment=-0.03 - k / 100) for k in range(8))
+    ),
+}
+
+
+@pytest.mark.parametrize("name", MESSAGES)
+def test_a_message_reads_as_agreed(name):
+    message = MESSAGES[name]
+    expected = (GOLDEN / f"message_{name}.txt").read_text("utf-8")
+    assert f"{message.title}\n\n{message.text}\n" == expected
+
+
+def test_the_sentence_names_branch_subgroup_utility_size_bounds_tolerance_and_cancellation():
+    assert describe(CRITICAL) == (
+        "Branch *attack* (subgroup protocol=udp, utility *family*): predicted utility 0.62 to 0.81 "
+        "is overstated by 0.043 [0.031, 0.055] per prediction, tolerance 0.02; cancels against "
+        "*root* (+0.038), so overall UC shows only 0.006. First seen 2024-03-03, 3 windows."
+    )
+
+
+def test_amounts_are_in_the_users_units():
+    assert "understated by 8.62 EUR [2.24, 15.0] per prediction, tolerance 4 EUR" in describe(
+        WARNING
+    )
+
+
+def test_a_candidate_without_bounds_is_described_without_them():
+    bare = dataclasses.replace(WARNING, lower=None, upper=None)
+    assert "by 8.62 EUR per prediction" in describe(bare)
+
+
+def test_evidence_over_time_is_said_to_be_that():
+    slow = dataclasses.replace(CRITICAL, reasons=("estimate", "detector"))
+    assert "The evidence of all windows so far is conclusive" in describe(slow)
+
+
+def test_an_unnamed_alarm_is_said_to_be_a_suspicion():
+    suspect = dataclasses.replace(WARNING, reasons=("suspected",))
+    assert "raised an alarm and suspects this branch most" in describe(suspect)
+
+
+def test_what_was_never_outside_the_tolerance_is_not_said_to_be_back():
+    assert "back within" not in describe(QUIET)
+    both = dataclasses.replace(RESOLVED, reasons=("estimate", "detector"))
+    assert "back within the tolerance of 0.02, now 0.011 [0, 0.023] per prediction; the " in (
+        describe(both)
+    )
+    assert "e-detector" not in describe(RESOLVED)
+
+
+@pytest.mark.parametrize("reasons", [(), ("estimate",)])
+def test_a_level_that_only_earlier_windows_justify_is_said_to_rest_on_them(reasons):
+    kept = dataclasses.replace(CRITICAL, kind="repeated", reasons=reasons)
+    assert "raised an alarm earlier, and this window adds to its evidence" in describe(kept)
+    sure = dataclasses.replace(kept, reasons=("estimate", "bound"))
+    assert "earlier" not in describe(sure)
+
+
+def test_of_several_steps_of_one_alert_the_last_is_told():
+    reopened = dataclasses.replace(CRITICAL, kind="opened", level="warning", announced=False)
+    gone = dataclasses.replace(CRITICAL, kind="resolved")
+    message = grouped(CRITICAL, gone, reopened)
+    assert message.level == "warning"
+    assert "RESOLVED" not in message.text
+
+
+def test_what_is_not_announced_makes_no_message():
+    quiet = dataclasses.replace(CRITICAL, announced=False)
+    assert compose([quiet], monitor="m", identity="d", until=UNTIL) is None
+
+
+def test_the_same_news_have_the_same_key_and_other_news_another():
+    keys = [grouped(*steps).key for steps in ([CRITICAL], [CRITICAL], [WARNING], [RESOLVED])]
+    assert keys[0] == keys[1]
+    assert len(set(keys)) == 3
+
+
+def test_a_message_survives_its_json_form():
+    message = MESSAGES["grouped"]
+    assert Message.from_dict(message.to_dict()) == message
+
+
+def test_names_that_look_like_markup_stay_text():
+    odd = dataclasses.replace(CRITICAL, node="<script>alert(1)</script>")
+    assert "*<script>alert(1)</script>*" in describe(odd)

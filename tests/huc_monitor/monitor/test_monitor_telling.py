@@ -1,0 +1,242 @@
+from __future__ import annotations
+
+import threading
+
+import numpy as np
+import pandas as pd
+import pytest
+import yaml
+from support.production_log import FIRST_DAY, after, make_log, tree, write_project
+from support.watched import Ear, make
+
+import huc_monitor as hm
+from huc_monitor.config.opening import open_monitor
+from huc_monitor.monitor import CheckInProgressError, Monitor
+from huc_monitor.monitor._lock import hold
+from huc_monitor.monitor.alerts import AlertPolicy
+from huc_monitor.monitor.drift import DriftPolicy
+from huc_monitor.monitor.ports.tracker import FilesTracker, MemoryTracker, MonitorInfo
+from huc_monitor.monitor.retraining import RetrainingPolicy
+from huc_monitor.monitor.windows import TimeWindows
+from huc_monitor.sources import Columns, FrameTable, TableSource
+
+
+@pytest.fixture(scope="module")
+def broken():
+    return make_log(8, 3000, broken_from=4)
+
+
+def drifting():
+    """Predictions move on day 3, and so does what happens: calibrated, but elsewhere."""
+    log, labels = make_log(3, 4000)
+    rng = np.random.default_rng(9)
+    late = (log["at"] >= pd.Timestamp(after(2))).to_numpy()
+    p = rng.dirichlet([1.0, 6.0, 1.0, 1.0, 1.0], size=late.sum())
+    codes = (p.cumsum(axis=1) < rng.random(len(p))[:, None]).sum(axis=1).clip(max=4)
+    log.loc[late, [f"p_{leaf}" for leaf in tree().leaves]] = p
+    names = pd.Series(np.array(tree().leaves)[codes], index=log.loc[late, "id"])
+    labels["label"] = labels["id"].map(names).fillna(labels["label"])
+    return log, labels
+
+
+def test_drift_is_reported_before_labels_as_drift_and_reconciled_when_they_come():
+    monitor = make(*drifting())
+    monitor.check(after(2.6))
+    early = monitor.check(after(3.2))
+    (record,) = early.records
+    assert record.status == "pending"
+    assert record.audit is None
+    assert any(item.drifted and item.name == "root" for item in record.drift)
+    assert "says nothing about calibration" in early.message.text
+    assert early.status == "ok"
+    assert monitor.check(after(3.2)).records == (), "once per window"
+    (audited,) = monitor.check(after(3.5)).records
+    assert "did no harm to calibration" in " ".join(audited.notes)
+    assert [r.status for r in monitor.records()] == ["audited", "audited", "pending", "audited"]
+
+
+def test_drift_that_became_miscalibration_is_said_to_be_so():
+    log, labels = drifting()
+    labels.loc[labels["id"] >= 8000, "label"] = "normal"
+    monitor = make(log, labels)
+    monitor.check(after(2.6))
+    monitor.check(after(3.2))
+    (audited,) = monitor.check(after(3.5)).records
+    assert "is miscalibration by now: " in " ".join(audited.notes)
+
+
+def test_a_message_that_cannot_be_sent_is_kept_and_sent_again_once(broken):
+    ear = Ear(deaf=True)
+    monitor = make(*broken, notifiers={"ear": ear})
+    first = monitor.check(after(5.5))
+    assert first.status == "critical"
+    assert first.n_unsent == 1
+    ear.deaf = False
+    assert monitor.check(after(5.5)).n_unsent == 0
+    monitor.check(after(5.5))
+    assert [message.key for message in ear.heard] == [first.message.key]
+
+
+def test_one_channel_that_fails_does_not_keep_another_from_hearing_once(broken):
+    good, bad = Ear(), Ear(deaf=True)
+    monitor = make(*broken, notifiers={"good": good, "bad": bad})
+    monitor.check(after(5.5))
+    bad.deaf = False
+    monitor.check(after(5.5))
+    assert (len(good.heard), len(bad.heard)) == (1, 1)
+
+
+def test_retraining_is_asked_for_once_per_cool_down_and_again_if_it_failed(broken):
+    calls = []
+
+    def failing(trigger):
+        calls.append(trigger.id)
+        if len(calls) == 1:
+            raise ConnectionError(111)
+
+    policy = RetrainingPolicy(critical_windows=2, on_alarm=False, cool_down="30d")
+    monitor = make(*broken, retraining=policy, retrain=failing)
+    monitor.check(after(5.5))
+    assert calls == []
+    result = monitor.check(after(6.5))
+    assert result[0].retraining is not None
+    assert "critical for 2 windows" in result[0].retraining.reason
+    monitor.check(after(6.5))
+    monitor.check(after(8.5))
+    assert len(calls) == 2
+    assert len(set(calls)) == 1
+
+
+def test_the_status_is_published_when_it_changes_only(broken):
+    class Told(MemoryTracker):
+        def __init__(self):
+            super().__init__()
+            self.told = []
+
+        def set_alert_status(self, status, alerts):
+            self.told.append((status, len(alerts)))
+
+    tracker = Told()
+    monitor = make(*broken, tracker=tracker)
+    for day in range(8):
+        monitor.check(after(day + 1.5))
+    assert tracker.told[0][0] == "ok"
+    assert [status for status, _ in tracker.told].count("critical") == 1
+
+
+def test_cancelling_branches_are_said_to_cancel():
+    n = 8000
+    nested = hm.LabelTree.from_nested({"left": ["a", "b"], "right": ["c", "d"]})
+    labels = np.repeat(["a", "c", "d"], [n // 4, 3 * n // 8, 3 * n // 8])
+    log = pd.DataFrame(dict.fromkeys("abcd", 0.25), index=range(n))
+    log["y"] = np.random.default_rng(0).permutation(labels)
+    log["at"] = pd.date_range(FIRST_DAY, periods=n, freq="1s")
+    source = TableSource(FrameTable(log), tree=nested, columns=Columns(time="at", label="y"))
+    monitor = Monitor(
+        source=source,
+        windows=TimeWindows(length="1d"),
+        tree=nested,
+        utilities=[hm.Payoff("pay", {"a": -1, "b": 1, "c": 1, "d": 1})],
+        n_draws=100,
+    )
+    text = monitor.check(after(2)).message.text
+    assert "Branch *left* (whole population, utility *pay*)" in text
+    assert "cancels against *root* (+0.250), so overall UC shows only 0." in text
+
+
+# One at a time.
+
+
+def test_a_second_check_leaves_with_a_clear_message(tmp_path, broken):
+    tracker = FilesTracker(MonitorInfo("m", "x"), tmp_path)
+    monitor = make(*broken, tracker=tracker, identity="x")
+    with (
+        hold(tracker.lock_path),
+        pytest.raises(CheckInProgressError, match=r"must run once at a time .*process [0-9]+ has"),
+    ):
+        monitor.check(after(2.5))
+    assert len(monitor.check(after(2.5))) == 2
+
+
+def test_a_second_check_can_wait_for_the_first(tmp_path, broken):
+    tracker = FilesTracker(MonitorInfo("m", "x"), tmp_path)
+    monitor = make(*broken, tracker=tracker, identity="x")
+    held, release = threading.Event(), threading.Event()
+
+    def holder():
+        with hold(tracker.lock_path):
+            held.set()
+            release.wait(10)
+
+    thread = threading.Thread(target=holder)
+    thread.start()
+    held.wait(10)
+    threading.Timer(0.3, release.set).start()
+    assert len(monitor.check(after(2.5), wait=20)) == 2
+    thread.join()
+
+
+def test_progress_counts_the_windows(broken):
+    seen = []
+    make(*broken).check(after(3.5), progress=lambda *news: seen.append(news[:2]))
+    assert seen == [(0, 3), (1, 3), (2, 3), (3, 3)]
+
+
+def test_files_for_a_record_are_made_from_the_record(broken):
+    monitor = make(*broken, artifacts=lambda record: {"n.txt": str(record.n_labelled).encode()})
+    monitor.check(after(1.5))
+    assert list(monitor.tracker.artifacts.values()) == [{"n.txt": b"3000"}]
+
+
+def test_quiet_settings_are_honoured(broken):
+    monitor = make(
+        *broken, average_run_length=None, drift=None, bounds=None, alerts=AlertPolicy(min_windows=2)
+    )
+    records = monitor.check(after(6.5)).records
+    assert all(record.detector is None for record in records)
+    assert all(record.drift == () for record in records)
+    assert records[4].transitions == ()
+    assert any(step.kind == "opened" for step in records[5].transitions)
+    assert records[5].level == "warning", "without bounds nothing is certain"
+
+
+def test_a_file_says_how_patient_alerts_are_and_how_much_drift_is_told(tmp_path):
+    path = write_project(tmp_path, *make_log(2, 300))
+    text = path.read_text()
+
+    def opened(**changes):
+        path.write_text(yaml.safe_dump({**yaml.safe_load(text), **changes}))
+        return open_monitor(path)._parts
+
+    alerts = {"cool_down": "3d", "min_windows": 2, "resolve_after": 4, "quiet_after": 5}
+    assert opened(alerts=alerts).alerts == AlertPolicy(**alerts)
+    assert opened(drift={"min_distance": 0.2}).drift == DriftPolicy(min_distance=0.2)
+    assert opened().drift == DriftPolicy()
+    assert opened(drift={"enabled": False}).drift is None
+
+
+def test_a_policy_for_drift_decides_what_is_worth_telling():
+    monitor = make(*drifting(), drift=DriftPolicy(min_distance=0.9))
+    monitor.check(after(2.6))
+    early = monitor.check(after(3.2))
+    assert early.message is None
+
+
+def test_an_alert_of_the_detector_stays_open_as_long_as_its_cause():
+    log, good = make_log(20, 600)
+    _, bad = make_log(20, 600, broken_from=4)
+    both = good.merge(bad, on="id").merge(log[["id", "at"]], on="id").sort_values("id")
+    half = np.random.default_rng(1).random(len(both)) < 0.6
+    # Too little for a single window's estimate, from the fifth day to the sixteenth.
+    spoiled = half & (both["at"] < after(16)).to_numpy()
+    label = both["label_x"].where(~spoiled, both["label_y"])
+    labels = pd.DataFrame({"id": both["id"], "label": label, "known_at": both["known_at_x"]})
+    patient = AlertPolicy(cool_down="30d")
+    monitor = make(log, labels, tolerance=0.08, detector_tolerance=0.01, alerts=patient)
+    steps = [step for record in monitor.check(after(30)) for step in record.transitions]
+    by_detector = [step for step in steps if "estimate" not in step.reasons]
+    assert {step.kind for step in by_detector} == {"opened", "resolved"}
+    for candidate in {step.candidate for step in by_detector}:
+        kinds = [step.kind for step in steps if step.candidate == candidate]
+        assert kinds == ["opened", "resolved"], "once, though the detector starts afresh"
+    assert min(s.window_end for s in by_detector if s.kind == "resolved") > after(16)

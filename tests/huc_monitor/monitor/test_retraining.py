@@ -1,0 +1,130 @@
+from __future__ import annotations
+
+from datetime import UTC, datetime, timedelta
+
+import pandas as pd
+import pytest
+
+import huc_monitor as hm
+from huc_monitor.errors import InvalidInputError
+from huc_monitor.monitor.records import AlertState, RetrainingTrigger, WindowRecord
+from huc_monitor.monitor.retraining import RetrainingPolicy
+from huc_monitor.monitor.windows import TimeWindows
+from huc_monitor.sources import Columns, FrameTable, TableSource
+
+
+def a_record(*, n_critical=0, alarm=False, day=0):
+    start = datetime(2024, 3, 1, tzinfo=UTC) + timedelta(days=day)
+    alert = AlertState(
+        utility="u",
+        subgroup="all",
+        node="attack",
+        level="critical" if n_critical else "warning",
+        first_seen=start,
+        last_seen=start,
+        first_ordinal=1,
+        last_ordinal=1,
+        n_windows=1,
+        n_critical=n_critical,
+    )
+    return WindowRecord(
+        monitor="m",
+        identity="d",
+        window_id=f"{day}",
+        ordinal=day + 1,
+        start=start,
+        end=start + timedelta(days=1),
+        due_at=start + timedelta(days=1),
+        status="audited",
+        alerts=(alert,),
+        detector={"alarm": alarm, "value": 1.0},
+    )
+
+
+def test_the_same_candidate_must_be_critical_long_enough():
+    policy = RetrainingPolicy(critical_windows=3)
+    assert policy.decide(a_record(n_critical=2)) is None
+    trigger = policy.decide(a_record(n_critical=3))
+    assert "branch 'attack'" in trigger.reason
+    assert "critical for 3 windows" in trigger.reason
+    assert trigger.candidates == (("u", "all", "attack"),)
+
+
+def test_an_alarm_is_reason_enough_unless_told_otherwise():
+    assert RetrainingPolicy().decide(a_record(alarm=True)).reason == "alarm of the e-detector"
+    assert RetrainingPolicy(on_alarm=False).decide(a_record(alarm=True)) is None
+
+
+def test_either_reason_can_be_left_out():
+    assert RetrainingPolicy(critical_windows=None).decide(a_record(n_critical=99)) is None
+
+
+def test_there_is_no_trigger_within_the_cool_down_of_the_last():
+    policy = RetrainingPolicy(critical_windows=1, cool_down="3d")
+    first = policy.decide(a_record(n_critical=1))
+    assert policy.decide(a_record(n_critical=3, day=2), first) is None
+    assert policy.decide(a_record(n_critical=4, day=3), first) is not None
+
+
+def test_the_id_is_that_of_the_window_so_that_acting_on_it_is_idempotent():
+    policy = RetrainingPolicy(critical_windows=1)
+    one, two = (policy.decide(a_record(n_critical=1)) for _ in range(2))
+    assert one == two
+    assert policy.decide(a_record(n_critical=1, day=1)).id != one.id
+    assert RetrainingTrigger.from_dict(one.to_dict()) == one
+
+
+def test_a_number_of_windows_must_be_at_least_one():
+    with pytest.raises(InvalidInputError, match="`critical_windows` must be a whole number"):
+        RetrainingPolicy(critical_windows=0)
+
+
+class Follower:
+    """A retrainer that says something after every check, or fails to."""
+
+    def __init__(self) -> None:
+        self.seen = []
+        self.fails = False
+
+    def __call__(self, trigger):
+        raise AssertionError(trigger)
+
+    def follow(self, last):
+        self.seen.append(last.ordinal)
+        if self.fails:
+            raise ConnectionError
+        return f"Trial: window {last.ordinal} was better."
+
+
+def a_monitor(retrain):
+    days = pd.date_range("2024-01-01", periods=400, freq="15min", tz="UTC")
+    log = pd.DataFrame({"at": days, "a": 0.5, "b": 0.5, "y": ["a", "b"] * 200})
+    tree = hm.LabelTree.flat(["a", "b"])
+    return hm.Monitor(
+        source=TableSource(FrameTable(log), tree=tree, columns=Columns(time="at", label="y")),
+        windows=TimeWindows(length="1d"),
+        tree=tree,
+        utilities=[hm.TopK(1)],
+        retrain=retrain,
+    )
+
+
+def test_a_retrainer_goes_on_after_every_check_and_is_heard_in_the_next_message():
+    follower = Follower()
+    monitor = a_monitor(follower)
+    assert monitor.check("2024-01-02T00:00Z").message is None
+    assert monitor.check("2024-01-02T00:00Z").message is None  # nothing is due, nothing is lost
+    said = monitor.check("2024-01-03T00:00Z").message.text
+    assert "Trial: window 1 was better." in said
+    assert follower.seen == [1, 1, 2]
+
+
+def test_a_trial_that_fails_does_not_fail_the_check(caplog):
+    follower = Follower()
+    follower.fails = True
+    monitor = a_monitor(follower)
+    assert len(monitor.check("2024-01-03T00:00Z")) == 2
+    assert "the trial of a new version failed" in caplog.text
+    follower.fails = False
+    monitor.check("2024-01-03T00:00Z")
+    assert follower.seen == [2, 2]

@@ -1,0 +1,73 @@
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+import huc_monitor as hm
+from huc_monitor.errors import InvalidInputError, UnknownNameError
+from huc_monitor.monitor.tolerance import Tolerance, ToleranceRule, accepted
+
+TREE = hm.LabelTree.from_nested({"cat": ["lion", "lynx"], "dog": ["pug", "husky"]})
+UTILITIES = [hm.LevelCorrectness(level=2, name="kind"), hm.Payoff("cost", {"lynx": -1}, scale=200)]
+GROUPS = hm.Subgroups.from_reference({"age": [1, 9]}, {"age": [5]})
+
+
+def table(tolerance):
+    values = iter(tolerance.values(TREE, UTILITIES, GROUPS))
+    return {
+        (utility.name, subgroup, TREE.branches[v]): next(values)
+        for utility in UTILITIES
+        for subgroup in GROUPS.names
+        for v in utility.relevant_branches(TREE)
+    }
+
+
+def test_without_rules_every_candidate_has_the_same_tolerance():
+    assert set(table(Tolerance(value=0.03)).values()) == {0.03}
+
+
+def test_the_most_specific_rule_decides_and_the_last_of_equals():
+    rules = [
+        ToleranceRule(value=0.5, utility="kind", node="cat"),
+        ToleranceRule(value=0.1, node="cat"),
+        ToleranceRule(value=0.2, subgroup="age<5"),
+        ToleranceRule(value=0.3, utility="kind"),
+    ]
+    found = table(Tolerance(value=0.01, rules=rules))
+    assert found["kind", "age<5", "cat"] == 0.5
+    assert found["kind", "age<5", "root"] == 0.3
+    assert found["cost", "age<5", "cat"] == 0.2
+    assert found["cost", "all", "cat"] == 0.1
+    assert found["cost", "all", "root"] == 0.01
+
+
+def test_a_tolerance_in_units_is_divided_by_the_scale_of_each_utility():
+    found = table(Tolerance(value=4, in_units=True))
+    assert found["cost", "all", "root"] == 0.02
+    assert found["kind", "all", "root"] == 4
+
+
+@pytest.mark.parametrize(
+    ("field", "name"), [("utility", "knid"), ("subgroup", "age<6"), ("node", "lion")]
+)
+def test_a_rule_with_an_unknown_name_says_which(field, name):
+    tolerance = Tolerance(rules=[ToleranceRule(value=1, **{field: name})])
+    with pytest.raises(UnknownNameError, match=rf"rules\[0\].{field}` must be .*{name}"):
+        tolerance.values(TREE, UTILITIES, GROUPS)
+
+
+@pytest.mark.parametrize("value", [-0.1, float("nan"), float("inf"), "0.1", True])
+def test_a_tolerance_must_be_a_number_of_at_least_zero(value):
+    with pytest.raises(InvalidInputError, match="`tolerance` must be a number of at least 0"):
+        Tolerance(value=value)
+
+
+def test_a_reference_allows_more_on_its_own_side_only():
+    values, reference = np.full(4, 0.02), np.array([0.05, -0.05, 0.0, 0.05])
+    found = accepted(values, np.array([0.06, 0.06, 0.06, 0.0]), reference)
+    np.testing.assert_allclose(found, [0.07, 0.02, 0.02, 0.02])
+
+
+def test_a_tolerance_survives_its_json_form():
+    tolerance = Tolerance(value=1, rules=[ToleranceRule(value=2, node="cat")], in_units=True)
+    assert Tolerance.from_dict(tolerance.to_dict()) == tolerance

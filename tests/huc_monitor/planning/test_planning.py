@@ -1,0 +1,239 @@
+"""Planning: the formulas by hand, the pilot against the audit, the simulated change exactly."""
+
+from __future__ import annotations
+
+import math
+
+import numpy as np
+import pandas as pd
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+import huc_monitor as hm
+from huc_monitor.errors import InvalidInputError, UnknownNameError
+from huc_monitor.planning._alarm_simulation import _branch, _tilt, largest_moment
+
+TREE = hm.LabelTree.from_nested({"cat": ["lion", "lynx"], "dog": None})
+UTILITIES = [hm.LevelCorrectness(level=1), hm.Payoff("pay", {"lion": 1, "lynx": -1, "dog": 0.5})]
+
+
+@pytest.fixture
+def pilot():
+    rng = np.random.default_rng(1)
+    p = rng.dirichlet([2, 1, 1], size=600)
+    labels = np.array([rng.choice(3, p=row) for row in p])
+    frame = pd.DataFrame({"sex": rng.choice(["f", "m"], 600), "tilt": rng.uniform(-1, 1, 600)})
+    groups = hm.Subgroups.from_reference(frame, {"sex": "each"}, weights={"tilt": "tilt"})
+    return p, labels, {"subgroups": groups, "features": frame}
+
+
+INITIAL = {
+    "fixed": hm.InitialModel.fixed(initial_loss=1.5),
+    "temperature": hm.InitialModel.temperature(
+        smallest_probability=0.01, largest_parameter=3.0, initial_loss=1.5
+    ),
+    "vector": hm.InitialModel.vector(
+        n_leaves=5, smallest_probability=0.01, largest_parameter=3.0, initial_loss=1.5
+    ),
+    "dirichlet": hm.InitialModel.dirichlet(
+        n_leaves=5, smallest_probability=0.01, regularization=0.5
+    ),
+}
+
+
+def test_the_constants_of_every_initial_model_are_those_of_the_paper():
+    log100, log5 = math.log(100), math.log(5)
+    shown = {
+        kind: (model.dimension, model.initial_loss, model.parameter_bound, model.lipschitz)
+        for kind, model in INITIAL.items()
+    }
+    assert shown == {
+        "fixed": (0, 1.5, 0.0, 0.0),
+        "temperature": (1, 1.5, 3.0, pytest.approx(log100)),
+        "vector": (10, 1.5, 3.0, pytest.approx(log100 + 1)),
+        "dirichlet": (
+            30,
+            log5,
+            pytest.approx(math.sqrt(4 * log5)),
+            pytest.approx(1 + 5 * log100),
+        ),
+    }
+
+
+def test_updates_noise_and_price_are_worked_by_hand():
+    # accuracy 0.5: ceil(4 * 1.5 / 0.25) = 24 updates, and four more for a learned start.
+    assert INITIAL["fixed"].max_updates(0.5) == 24
+    assert INITIAL["vector"].max_updates(0.5) == 28
+    assert INITIAL["fixed"].log_density_ratio(0.5) == 0
+    assert INITIAL["fixed"].noise_width(0.5) == 0
+    # a = 0.25 / (2 log 100) = 0.027143; log(1 + 3 / a) = log 111.52.
+    assert INITIAL["temperature"].noise_width(0.5) == pytest.approx(0.0271434, rel=1e-5)
+    assert INITIAL["temperature"].log_density_ratio(0.5) == pytest.approx(math.log(111.524), 1e-5)
+
+
+@pytest.mark.parametrize("kind", INITIAL)
+@pytest.mark.parametrize("accuracy", [0.05, 0.3, 1.0])
+def test_n_star_satisfies_the_condition_it_makes_explicit(kind, accuracy):
+    initial = INITIAL[kind]
+    n = hm.n_star(accuracy, initial=initial, n_candidates=84, confidence_level=0.9)
+    terms = (
+        initial.log_density_ratio(accuracy)
+        + (initial.max_updates(accuracy) + 1) * math.log(2 * 84 * (2 * n + 1) ** 2)
+        + math.log(10)
+    )
+    assert n >= 512 / accuracy**2 * terms
+    assert n <= 8 * 512 / accuracy**2 * terms
+
+
+def test_a_learned_start_costs_more_the_more_it_learns():
+    kinds = ("fixed", "temperature", "vector", "dirichlet")
+    rows = [hm.n_star(0.1, initial=INITIAL[kind], n_candidates=84) for kind in kinds[:3]]
+    assert rows == sorted(rows)
+    assert hm.n_star(0.1, initial=INITIAL["dirichlet"], n_candidates=84) > rows[0]
+
+
+@settings(max_examples=60, deadline=None)
+@given(
+    bounds=st.sampled_from(["theorem", "sharp", "bootstrap"]),
+    size=st.floats(0.021, 0.9),
+    mean_square=st.floats(0, 0.25),
+    n_candidates=st.integers(1, 10_000),
+)
+def test_labels_needed_is_the_first_n_that_shows_the_size(bounds, size, mean_square, n_candidates):
+    plan = {
+        "bounds": bounds,
+        "n_candidates": n_candidates,
+        "mean_square": mean_square,
+        "tolerance": 0.02,
+    }
+    n = hm.labels_needed(size, **plan)
+    assert hm.detectable_size(n, **plan) <= size
+    assert n == 1 or hm.detectable_size(n - 1, **plan) > size
+
+
+@pytest.mark.parametrize("bounds", ["theorem", "sharp", "bootstrap"])
+def test_planning_for_the_pilots_own_size_gives_its_own_radii(pilot, bounds):
+    p, labels, groups = pilot
+    planned = hm.pilot_candidates(p, labels, tree=TREE, utilities=UTILITIES, **groups)
+    result = hm.audit(p, labels, tree=TREE, utilities=UTILITIES, bounds=bounds, **groups)
+    frame = result.to_frame()
+    keys = ["utility", "subgroup", "node"]
+    assert planned[keys].equals(frame[keys])
+    sizes = [
+        hm.detectable_size(
+            600,
+            bounds=bounds,
+            n_candidates=len(planned),
+            mean_square=row.mean_square,
+            spread=row.spread,
+            quantile=row.quantile,
+        )
+        for row in planned.itertuples()
+    ]
+    assert sizes == pytest.approx((2 * result.radii).tolist(), rel=1e-6)
+
+
+def test_without_a_pilot_the_bootstraps_quantile_is_on_the_safe_side(pilot):
+    p, labels, groups = pilot
+    planned = hm.pilot_candidates(p, labels, tree=TREE, utilities=UTILITIES, **groups)
+    shared = {"bounds": "bootstrap", "n_candidates": len(planned), "mean_square": 0.04}
+    measured = hm.detectable_size(600, quantile=planned["quantile"].iloc[0], **shared)
+    guessed = hm.detectable_size(600, **shared)
+    assert measured < guessed < 1.5 * measured
+
+
+@pytest.mark.parametrize("candidate", [("pay", "all", "cat"), ("pay", "tilt", "root")])
+@pytest.mark.parametrize("size", [0.06, -0.06])
+def test_the_simulated_change_has_exactly_that_moment_and_no_other(pilot, candidate, size):
+    p, _, groups = pilot
+    subgroups, features = groups["subgroups"], groups["features"]
+    utility = next(item for item in UTILITIES if item.name == candidate[0])
+    weights = subgroups.weights(features, 600)[subgroups.names.index(candidate[1])]
+    branch = _branch(p, utility, candidate[2], weights.astype(float), tree=TREE)
+    truth = _tilt(p, branch, size)
+    assert truth.sum(axis=1) == pytest.approx(1)
+    # Audit every prediction with every label, weighted by the label's true probability.
+    result = hm.audit(
+        np.repeat(p, 3, axis=0),
+        np.tile(np.arange(3), 600),
+        tree=TREE,
+        utilities=UTILITIES,
+        subgroups=subgroups,
+        features=features.loc[features.index.repeat(3)],
+        weights=truth.ravel(),
+        bounds="theorem",
+    )
+    frame = result.to_frame().set_index(["utility", "subgroup", "node"])
+    assert frame.loc[candidate, "moment"] == pytest.approx(size, abs=1e-9)
+    elsewhere = frame[frame.index.get_level_values("node") != candidate[2]]
+    assert elsewhere["moment"].abs().max() < 1e-9
+
+
+def test_larger_moments_take_fewer_labels_and_runs_repeat(pilot):
+    p, _, groups = pilot
+    plan = {
+        "tree": TREE,
+        "utilities": UTILITIES,
+        "candidate": ("pay", "all", "cat"),
+        "tolerance": 0.01,
+        "n_runs": 5,
+        "n_before": 2,
+        **groups,
+    }
+    small, large = (hm.simulate_alarm(p, size=size, **plan) for size in (0.05, 0.2))
+    assert large.median < small.median < math.inf
+    assert large.found == 1
+    assert hm.simulate_alarm(p, size=0.2, **plan) == large
+    assert large.quantile(1.0) == max(large.labels)
+
+
+def test_a_change_that_no_labels_can_show_is_refused(pilot):
+    p, _, groups = pilot
+    shared = {"tree": TREE, "utilities": UTILITIES, "candidate": ("pay", "all", "cat"), **groups}
+    most = largest_moment(p, **shared)
+    for size in (most, 0.0):
+        with pytest.raises(InvalidInputError, match=f"between 0 and {most:.4g}, the largest"):
+            hm.simulate_alarm(p, size=size, tolerance=0.01, **shared)
+
+
+@pytest.mark.parametrize(
+    ("candidate", "message"),
+    [
+        (("gain", "all", "cat"), "got 'gain'. Choose from 'level1', 'pay'"),
+        (("pay", "old", "cat"), "got 'old'. Choose from 'all'"),
+        (("level1", "all", "cat"), "got 'cat'. Choose from 'root'"),
+    ],
+)
+def test_an_unknown_candidate_is_named(pilot, candidate, message):
+    p, _, groups = pilot
+    plan = {"tree": TREE, "utilities": UTILITIES, "size": 0.05, "tolerance": 0.01, **groups}
+    with pytest.raises(UnknownNameError, match=message):
+        hm.simulate_alarm(p, candidate=candidate, **plan)
+
+
+@pytest.mark.parametrize(
+    ("given_", "message"),
+    [
+        ({"bounds": "exact"}, "'theorem', 'sharp', 'bootstrap'; got 'exact'"),
+        ({"n": 0}, "`n` must be a positive number; got 0"),
+        ({"spread": -1.0}, "`spread` must be a positive number"),
+        ({"mean_square": -1.0}, "`mean_square` must be a number of at least 0"),
+        ({"confidence_level": 1.0}, "`confidence_level` must lie strictly"),
+    ],
+)
+def test_bad_plans_are_named(given_, message):
+    plan = {"n": 100, "bounds": "sharp", "n_candidates": 3} | given_
+    with pytest.raises(InvalidInputError, match=message):
+        hm.detectable_size(plan.pop("n"), **plan)
+
+
+def test_sizes_at_the_tolerance_and_bad_constants_are_refused():
+    with pytest.raises(InvalidInputError, match=r"above the tolerance, 0\.1; got 0\.1"):
+        hm.labels_needed(0.1, bounds="sharp", n_candidates=3, tolerance=0.1)
+    with pytest.raises(InvalidInputError, match="`accuracy` must lie in"):
+        hm.n_star(0.0, initial=INITIAL["fixed"], n_candidates=3)
+    with pytest.raises(InvalidInputError, match="`smallest_probability` must lie strictly"):
+        hm.InitialModel.dirichlet(n_leaves=5, smallest_probability=0.0, regularization=1.0)
+    with pytest.raises(InvalidInputError, match="`initial_loss` must be a positive number"):
+        hm.InitialModel.fixed(initial_loss=-1.0)

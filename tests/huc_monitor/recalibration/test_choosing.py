@@ -1,0 +1,108 @@
+from __future__ import annotations
+
+import dataclasses
+import json
+
+import numpy as np
+import pandas as pd
+import pytest
+
+import huc_monitor as hm
+from huc_monitor.recalibration.choosing import Figures, Gate, find_repair
+
+TREE = hm.LabelTree.from_nested({"cat": ["lion", "lynx"], "dog": None})
+UTILITIES = [hm.LevelCorrectness(level=2)]
+
+
+def rows(n=3_000, *, drift=True, seed=0):
+    rng = np.random.default_rng(seed)
+    p = rng.dirichlet([2, 2, 2], n)
+    frame = pd.DataFrame({"sex": rng.choice(["f", "m"], n)})
+    truth = p.copy()
+    if drift:
+        men = (frame["sex"] == "m").to_numpy()
+        truth[men] = truth[men][:, [1, 0, 2]]
+    labels = (rng.random((n, 1)) > truth.cumsum(axis=1)).sum(axis=1)
+    return p, np.minimum(labels, 2), frame
+
+
+def search(p, labels, frame, **options):
+    groups = hm.Subgroups.from_reference(frame, {"sex": "each"})
+    given = {"candidates": ("nothing", "temperature", "huc_boost")} | options
+    return find_repair(
+        p, labels, tree=TREE, utilities=UTILITIES, subgroups=groups, features=frame, **given
+    )
+
+
+def test_a_drifted_branch_is_repaired_and_passes_the_gate():
+    repair = search(*rows(12_000))
+    assert repair.name == "huc_boost"
+    assert repair.passed
+    assert repair.after.huc < repair.before.huc / 2
+    assert repair.after.huc_upper < repair.before.huc_lower
+    assert repair.after.log_loss < repair.before.log_loss
+    assert {update.node for update in repair.recalibrator.updates_} == {"cat"}
+    assert json.loads(json.dumps(repair.to_dict()))["passed"]
+
+
+def test_a_calibrated_model_is_left_alone():
+    repair = search(*rows(drift=False))
+    assert not repair.passed
+    assert repair.reasons
+    assert repair.after.log_loss <= repair.before.log_loss + 0.01
+
+
+def test_the_newest_rows_are_only_judged():
+    p, labels, frame = rows()
+    spoiled = labels.copy()
+    spoiled[2_400:] = 2
+    one, other = search(p, labels, frame), search(p, spoiled, frame)
+    assert one.recalibrator.to_dict() == other.recalibrator.to_dict()
+    assert one.choices == other.choices
+    assert one.after != other.after
+
+
+def test_the_gate_says_every_reason():
+    before = Figures(100, 0.02, None, None, 0.01, 1.0, 0.8)
+    after = Figures(100, 0.019, None, None, 0.01, 1.1, 0.7)
+    reasons = Gate().reasons(before, after)
+    assert [reason.split()[0] for reason in reasons] == ["HUC", "log", "accuracy"]
+    assert (
+        Gate(min_improvement=0.05, max_log_loss_increase=0.2, max_accuracy_drop=0.2).reasons(
+            before, after
+        )
+        == ()
+    )
+
+
+def test_a_repair_must_beat_the_model_that_serves_now_and_not_the_base():
+    p, labels, frame = rows(12_000)
+    men = (frame["sex"] == "m").to_numpy()
+    served = p.copy()
+    served[men] = served[men][:, [1, 0, 2]]  # what an earlier repair already does
+    repair = search(p, labels, frame, current=served)
+    assert not repair.passed
+    assert repair.before.huc < search(p, labels, frame).before.huc / 2
+    assert search(p, labels, frame, current=p[:, [1, 2, 0]]).passed
+    with pytest.raises(hm.InvalidInputError, match=r"`current` must have a row per row"):
+        search(p, labels, frame, current=served[1:])
+
+
+def test_settings_of_the_gate_have_the_names_and_defaults_of_the_gate():
+    from huc_monitor.config._policies import GateSettings
+
+    assert GateSettings().model_dump() == dataclasses.asdict(Gate())
+    before = Figures(100, 0.1, None, None, 0.01, 1.0, 0.8)
+    for huc, passes in ((0.09, True), (0.0901, False)):
+        after = dataclasses.replace(before, huc=huc)
+        assert (Gate(min_improvement=0.1).reasons(before, after) == ()) == passes
+    with pytest.raises(hm.InvalidInputError, match=r"`min_improvement` must be .* got 1.5"):
+        Gate(min_improvement=1.5)
+
+
+def test_too_few_rows_and_unknown_candidates_are_refused():
+    p, labels, frame = rows(99)
+    with pytest.raises(hm.InvalidInputError, match=r"at least 100 rows .* got 99. Wait"):
+        search(p, labels, frame)
+    with pytest.raises(hm.UnknownNameError, match=r"`candidates` must be among .* got 'magic'"):
+        search(*rows(200), candidates=["magic"])

@@ -1,0 +1,91 @@
+from __future__ import annotations
+
+import dataclasses
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from huc_monitor.recalibration.choosing import Figures, Gate
+from huc_monitor.recalibration.shadow import ShadowTrial, ShadowWindow
+
+NOW = Figures(100, 0.10, None, None, 0.0, 1.0, 0.60)
+BETTER = dataclasses.replace(NOW, huc=0.05, log_loss=0.9)
+WORSE = dataclasses.replace(NOW, huc=0.11, log_loss=0.9)
+
+
+def trial(*challengers, n_windows=None):
+    made = ShadowTrial(version="2", champion="1", upto=7, n_windows=n_windows or len(challengers))
+    for place, figures in enumerate(challengers):
+        made = made.add(ShadowWindow.of(8 + place, NOW, figures))
+    return made
+
+
+def test_a_challenger_that_stays_better_passes():
+    decided = trial(BETTER, BETTER, WORSE).decide(Gate())
+    assert (decided.result, decided.reasons, decided.upto) == ("passed", (), 10)
+
+
+def test_one_good_window_does_not_outweigh_many_bad_ones():
+    very = dataclasses.replace(BETTER, huc=0.0)
+    decided = trial(very, WORSE, WORSE, WORSE).decide(Gate(min_improvement=0.1))
+    assert decided.result == "refused"
+    assert "in 1 of 4 windows; it must be in more than half" in decided.reasons[0]
+
+
+def test_being_a_little_better_is_not_enough():
+    little = dataclasses.replace(NOW, huc=0.095)
+    decided = trial(little, little).decide(Gate(min_improvement=0.1))
+    assert decided.reasons == (
+        "HUC on 2 windows is 0.0950 after 0.1000; it must fall by at least 10%",
+    )
+
+
+@pytest.mark.parametrize(
+    ("changes", "word"), [({"log_loss": 1.1}, "log loss"), ({"accuracy": 0.5}, "accuracy")]
+)
+def test_what_the_gate_forbids_is_refused_in_the_shadow_too(changes, word):
+    decided = trial(*[dataclasses.replace(BETTER, **changes)] * 3).decide(Gate())
+    assert decided.result == "refused"
+    assert decided.reasons[0].startswith(word)
+
+
+def test_nothing_is_decided_before_the_last_window():
+    assert trial(BETTER, BETTER, n_windows=3).decide(Gate()).result == "running"
+    assert trial(BETTER, n_windows=2).skip(12).upto == 12
+    ended = trial(BETTER).end("the champion is version 3 now")
+    assert ended.decide(Gate()) is ended
+
+
+def test_windows_count_by_their_rows():
+    large = dataclasses.replace(NOW, n=900, huc=0.2)
+    both = trial(BETTER).add(ShadowWindow.of(9, large, large))
+    assert both.mean(0).huc == pytest.approx(0.19)
+    assert both.mean(0).n == 1000
+
+
+numbers = st.floats(0.1, 1).map(lambda x: x / 3)
+figures = st.builds(
+    Figures,
+    st.integers(1, 10_000),
+    numbers,
+    st.none(),
+    st.none(),
+    numbers,
+    numbers,
+    numbers,
+)
+
+
+@given(st.lists(figures, min_size=1, max_size=50))
+def test_a_trial_survives_being_written_and_fits_into_a_tag(challengers):
+    decided = trial(*challengers).decide(Gate())
+    assert ShadowTrial.from_json(decided.to_json()) == decided
+    assert str(decided).startswith("version 2 beside champion 1: ")
+
+
+def test_fifty_windows_fit_into_a_tag():
+    long = [
+        dataclasses.replace(NOW, huc=k / 7, log_loss=k / 13, accuracy=k / 70) for k in range(50)
+    ]
+    assert len(trial(*long).decide(Gate()).to_json()) <= 8_000

@@ -1,0 +1,163 @@
+from __future__ import annotations
+
+import dataclasses
+import re
+import subprocess
+import sys
+from pathlib import Path
+from xml.etree import ElementTree as ET
+
+import pytest
+from support.report_cases import (
+    audit_dict,
+    candidate,
+    record,
+    seeded_audit,
+    small_tree,
+    story,
+)
+from support.report_page import Page
+
+import huc_monitor as hm
+from huc_monitor.reporting import draw_pictures, render_report, save_picture
+
+# -- pictures
+
+
+def test_there_is_a_picture_for_everything_that_is_known():
+    tree, records = story()
+    assert set(draw_pictures(records, tree=tree)) == {
+        "moments",
+        "icicle",
+        "waterfall",
+        "heat_map",
+        "timeline",
+    }
+    assert set(draw_pictures(records[-2].audit)) == {"moments", "waterfall"}
+    assert set(draw_pictures(**seeded_audit())) == {
+        "moments",
+        "icicle",
+        "waterfall",
+        "reliability",
+    }
+
+
+def test_the_curve_is_drawn_for_its_own_candidate_not_for_the_worst():
+    given = seeded_audit()
+    frame = given["source"].to_frame()
+    other = frame[frame["node"] != given["curve"].node].iloc[0]
+    curve = dataclasses.replace(
+        given["curve"], node=other["node"], utility=other["utility"], subgroup="all"
+    )
+    picture = draw_pictures(**given | {"curve": curve})["reliability"]
+    assert picture.description.startswith(f"{other['node']}: ")
+    page = Page(render_report(**given | {"curve": curve}))
+    assert f"“{other['node']}” for everyone. On the dotted line" in page.words
+
+
+def numbers(text: str) -> list[float]:
+    return [float(n) for n in re.findall(r"[+-]?\d\.\d+", text.replace("\u2212", "-"))]
+
+
+def test_the_waterfall_adds_up():
+    tree = small_tree()
+    rows = [
+        candidate(node=node, moment=moment)
+        for node, moment in (("animals", 0.05), ("cat", -0.03), ("dog", -0.015))
+    ]
+    described = draw_pictures(audit_dict(rows, tree), tree=tree)["waterfall"].description
+    *parts, total = numbers(described.split(": ", 1)[1])
+    assert parts == [0.05, -0.03, -0.015]
+    assert total == pytest.approx(sum(parts))
+
+
+def test_the_waterfall_sums_what_it_does_not_show():
+    tree = hm.LabelTree.from_nested({f"n{i:02d}": [f"a{i}", f"b{i}"] for i in range(30)})
+    rows = [candidate(node=f"n{i:02d}", moment=0.001 * (i + 1)) for i in range(30)]
+    described = draw_pictures(audit_dict(rows, tree), tree=tree)["waterfall"].description
+    assert "22 other branches +0.253" in described
+    assert "sum +0.465" in described
+
+
+def test_the_icicle_of_a_large_tree_accounts_for_every_branch():
+    nested = {f"group {i}": {f"node {i}-{j}": ["a", "b"] for j in range(20)} for i in range(20)}
+    tree = hm.LabelTree.from_nested(nested)
+    rows = [candidate(node=node, moment=0.01) for node in tree.branches]
+    rows[300]["moment"], rows[300]["lower"] = -0.3, 0.29
+    picture = draw_pictures(audit_dict(rows, tree), tree=tree, tolerance=0.02)["icicle"]
+    svg = picture.to_svg()
+    drawn = set(re.findall(r'data-node="(\d+)"', svg))
+    folded = re.findall(r"<title>(\d+) more branch", svg)
+    assert len(drawn) + sum(map(int, folded)) == len(tree.branches)
+    assert str(list(tree.nodes).index(tree.branches[300])) in drawn
+    assert picture.height <= 60 * 30
+
+
+def test_pictures_are_saved_as_svg_and_png(tmp_path):
+    picture = draw_pictures(**seeded_audit())["reliability"]
+    svg = save_picture(picture, tmp_path / "curve.svg").read_text("utf-8")
+    assert svg == picture.to_svg()
+    png = save_picture(picture, tmp_path / "curve.png").read_bytes()
+    assert png[:8] == b"\x89PNG\r\n\x1a\n"
+    size = [int.from_bytes(png[i : i + 4], "big") for i in (16, 20)]
+    assert size == [round(2 * picture.width), round(2 * picture.height)]
+    with pytest.raises(hm.InvalidInputError, match=r"must end in .svg or .png; got '.gif'"):
+        save_picture(picture, tmp_path / "curve.gif")
+
+
+def test_names_with_dollar_signs_are_not_read_as_formulas(tmp_path):
+    tree, records = story(("$\\frac{1}{0", "$$"))
+    png = save_picture(draw_pictures(records, tree=tree)["icicle"], tmp_path / "icicle.png")
+    assert png.read_bytes()[:8] == b"\x89PNG\r\n\x1a\n"
+
+
+def test_png_without_matplotlib_says_what_to_install(tmp_path, monkeypatch):
+    picture = draw_pictures(**seeded_audit())["icicle"]
+    monkeypatch.setitem(sys.modules, "matplotlib.figure", None)
+    with pytest.raises(hm.MissingExtraError, match=r"pip install 'huc-monitor\[png\]'"):
+        save_picture(picture, tmp_path / "icicle.png")
+    assert not (tmp_path / "icicle.png").exists()
+
+
+# -- size
+
+
+def test_a_large_report_stays_under_six_megabytes():
+    nested = {
+        f"group {i}": {f"node {i}-{j} of some length": ["a", "b"] for j in range(25)}
+        for i in range(20)
+    }
+    tree = hm.LabelTree.from_nested(nested)
+    assert len(tree.branches) > 500
+    groups = ["all", *(f"region=district {k}" for k in range(9))]
+    rows = [
+        candidate(node=node, subgroup=c, moment=0.001 * ((i * 7 + k * 11) % 37 - 18))
+        for k, c in enumerate(groups)
+        for i, node in enumerate(tree.branches)
+    ]
+    audit = audit_dict(rows, tree)
+    records = [record(k + 1, audit) for k in range(30)]
+    assert len(render_report(records, tree=tree).encode()) < 2_500_000
+
+
+def test_many_more_branches_than_fit_are_cut_by_what_matters():
+    tree = hm.LabelTree.from_nested({f"n{i:04d}": ["a", "b"] for i in range(3000)})
+    rows = [candidate(node=node, moment=0.00001 * i) for i, node in enumerate(tree.branches)]
+    records = [record(k + 1, audit_dict(rows, tree)) for k in range(20)]
+    page = render_report(records, tree=tree)
+    data = Page(page).data
+    assert len(page.encode()) < 6_000_000
+    assert len(data["history"]) == 2000
+    assert str(len(tree.branches) - 1) in data["history"]
+
+
+# -- the README's picture
+
+
+def test_the_readme_picture_can_be_drawn_again(tmp_path):
+    script = Path(__file__).parents[3] / "examples" / "draw_cancellation.py"
+    target = tmp_path / "cancellation.svg"
+    subprocess.run([sys.executable, script, target], check=True, timeout=120)
+    words = "".join(ET.fromstring(target.read_text("utf-8")).itertext())  # noqa: S314
+    for part in ("outcome", "survived", "sum: what UC sees"):
+        assert part in words

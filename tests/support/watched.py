@@ -1,0 +1,62 @@
+"""A monitor over the production log, made of explicit parts."""
+
+from __future__ import annotations
+
+import huc_monitor as hm
+from huc_monitor.monitor import Monitor
+from huc_monitor.monitor.windows import TimeWindows
+from huc_monitor.sources import Columns, FrameTable, LabelTable, TableSource
+from support.production_log import tree
+
+UTILITIES = [
+    hm.LevelCorrectness(level=1, name="status"),
+    hm.LevelCorrectness(level=2, name="family"),
+]
+DAILY = TimeWindows(length="1d", label_lag="12h", min_labelled=50)
+
+
+def by_protocol(features):
+    return hm.Subgroups.from_reference(features, {"protocol": "each"})
+
+
+def source_of(log, labels, **changes):
+    columns = Columns(
+        time="at",
+        id="id",
+        model_version="version",
+        probabilities="p_{leaf}",
+        features=("protocol",),
+    )
+    return TableSource(
+        FrameTable(log),
+        tree=tree(),
+        columns=columns,
+        labels=LabelTable(table=FrameTable(labels), id="id", label="label", time="known_at"),
+        **changes,
+    )
+
+
+def make(log, labels, **changes):
+    settings = {
+        "source": source_of(log, labels),
+        "windows": DAILY,
+        "tree": tree(),
+        "utilities": UTILITIES,
+        "subgroups": by_protocol,
+        "tolerance": 0.03,
+        "n_draws": 100,
+        "name": "intrusion",
+    }
+    return Monitor(**{**settings, **changes})
+
+
+class Ear:
+    """Hears messages, or fails to."""
+
+    def __init__(self, *, deaf=False):
+        self.deaf, self.heard = deaf, []
+
+    def send(self, message):
+        if self.deaf:
+            raise ConnectionError(111)
+        self.heard.append(message)
