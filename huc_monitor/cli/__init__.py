@@ -13,7 +13,19 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from huc_monitor import __version__
-from huc_monitor.cli import audit, check, demo, doctor, init, plan, report, status, versions, watch
+from huc_monitor.cli import (
+    ack,
+    audit,
+    check,
+    demo,
+    doctor,
+    init,
+    plan,
+    report,
+    status,
+    versions,
+    watch,
+)
 from huc_monitor.cli.logs import LogFormat, choose, start_logging, tell_error
 from huc_monitor.errors import HUCError
 
@@ -29,6 +41,7 @@ app = typer.Typer(
     pretty_exceptions_enable=False,
     rich_markup_mode=None,
 )
+app.command("ack")(ack.run)
 app.command("audit")(audit.run)
 app.command("demo")(demo.run)
 app.command("doctor")(doctor.run)

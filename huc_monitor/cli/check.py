@@ -5,7 +5,7 @@ from __future__ import annotations
 import contextlib
 import json
 import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Literal
 
@@ -19,6 +19,7 @@ if TYPE_CHECKING:
 
     from huc_monitor.config import Config
     from huc_monitor.monitor import CheckResult
+    from huc_monitor.monitor.windows import Window
 
 FINE, ALERT, ERROR = 0, 1, 2
 FailOn = Literal["warning", "critical", "never"]
@@ -100,7 +101,7 @@ def _time(config: Config, name: str, text: str | None) -> datetime | None:
 def exit_code(result: CheckResult, fail_on: FailOn) -> int:
     """1 for an open alert, 2 for a window that could not be audited, else 0."""
     failing = {"warning": {"warning", "critical"}, "critical": {"critical"}, "never": set[str]()}
-    if result.status in failing[fail_on]:
+    if failing[fail_on] & {alert.level for alert in result.alerts}:
         return ALERT
     return ERROR if result.failed and fail_on != "never" else FINE
 
@@ -113,6 +114,7 @@ def as_document(result: CheckResult) -> dict[str, object]:
         "alerts": [alert.to_dict() for alert in result.alerts],
         "records": [record.to_dict() for record in result.records],
         "n_unsent": result.n_unsent,
+        "failed": [window.to_dict() for window in result.failed],
     }
 
 
@@ -130,8 +132,20 @@ def show(result: CheckResult) -> None:
     if aside:
         reasons = sorted({reason for record in result.records for reason in record.quarantine})
         typer.echo(f"{aside:,} rows were set aside: {'; '.join(reasons)}.")
+    if result.failed:
+        typer.echo(say_failed(result.failed))
     if result.n_unsent:
         typer.echo(f"{result.n_unsent} messages could not be sent and are kept.", err=True)
+
+
+def say_failed(windows: Sequence[Window]) -> str:
+    """Say which windows stand as failed, and what a person can do."""
+    shown = ", ".join(f"{window.ordinal} ({window.start:%Y-%m-%d %H:%M})" for window in windows[:5])
+    rest = f" and {len(windows) - 5} more" if len(windows) > 5 else ""
+    return (
+        f"Windows that could not be audited: {shown}{rest}. Correct their data, which the next "
+        f"check reads again, or dismiss one: huc-monitor ack {windows[0].ordinal}"
+    )
 
 
 @contextlib.contextmanager

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from huc_monitor.cli.check import ConfigOption
+from huc_monitor.cli.check import ConfigOption, say_failed
 
 if TYPE_CHECKING:
     from huc_monitor.monitor.records import AlertState, WindowRecord
@@ -75,6 +75,7 @@ def _document(state: Any, records: Sequence[WindowRecord]) -> dict[str, Any]:
         "alerts": [alert.to_dict() for alert in state.open_alerts],
         "windows": [_row(record) for record in records],
         "n_unsent": len(state.messages),
+        "failed": [window.to_dict() for window in state.failed],
     }
 
 
@@ -106,12 +107,13 @@ def _show(state: Any, records: Sequence[WindowRecord]) -> None:
     if not records:
         console.print("No window was checked yet. Run: huc-monitor check")
         return
-    n_failed = sum(record.status == "failed" for record in records)
-    failed = f", {n_failed} of these windows failed" if n_failed else ""
+    failed = f", {len(state.failed)} failed windows" if state.failed else ""
     console.print(f"Status {state.status}; {len(state.open_alerts)} open alerts{failed}.")
     console.print(_windows(records))
     if state.open_alerts:
         console.print(_alerts(state.open_alerts))
+    if state.failed:
+        typer.echo(say_failed(state.failed))
 
 
 def _windows(records: Sequence[WindowRecord]) -> Any:

@@ -20,7 +20,9 @@ What it does in the cases that go wrong elsewhere; each has a test of that name.
   version is what resolves them. Windows are not split: they say what was served.
 * **Class columns in another order** do not matter.
 * **An unknown label** or unusable row is set aside and counted. Too many of them: that window is
-  recorded as failed, people are told, and the others are audited.
+  recorded as failed, people are told, and the others are audited. It is read again at every check
+  (the newest 16 of them; older ones when their counts change), and the status is "failed" until it
+  is audited, as a revision, or a person dismisses it.
 * **A changed subgroup value**: cut points and values are frozen from the reference.
 * **A message that cannot be sent**, or a retraining that fails, is kept and tried again.
 * **An exporter that fails** gets all it missed the next time; **an attachment that fails** leaves

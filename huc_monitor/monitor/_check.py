@@ -44,6 +44,8 @@ if TYPE_CHECKING:
     from huc_monitor.monitor.records import AlertTransition
 
 _NO_ROWS = RowCounts(0, 0)
+# Failed windows that are read again at every check; older ones only when their counts change.
+_MOST_RETRIED = 16
 
 
 @dataclass(slots=True, eq=False)
@@ -100,10 +102,10 @@ class Check:
         return [window for window in found if window.id not in self.state.early_drift]
 
     def _late_possible(self) -> bool:
-        return any(self._may_revisit(item.window) for item in self.state.visited)
+        return any(self._may_change(item) for item in self.state.visited)
 
     def _prepare(self, due: list[Window]) -> None:
-        self._standards.prepare(due)
+        self._standards.prepare(due, [(item.window, self.now) for item in self.state.visited])
         self._load_detector()
 
     def _load_detector(self) -> None:
@@ -117,29 +119,45 @@ class Check:
         visited = Visited(window, 0, window.due_at, _NO_ROWS, fed_from, None)
         self.state.last = window
         record = self._record(visited, window.due_at, partial(ahead.take, window))
-        self.state.visited = [item for item in self.state.visited if self._may_revisit(item.window)]
-        if self._may_revisit(window):
-            self.state.visited.append(visited)
+        kept = [*self.state.visited, visited]
+        self.state.visited = [item for item in kept if self._may_change(item)]
         self.outbox.commit(record)
 
     def _revisit(self) -> None:
-        """Audit windows again whose rows or labels have changed since; each is a revision."""
+        """Audit windows again whose rows or labels have changed since; each is a revision.
+
+        A label that is corrected in place changes no count, so the newest failed windows are read
+        again in any case.
+        """
+        failed = [item.window for item in self.state.visited if item.failed is not None]
         for visited in self.state.visited:
             window = visited.window
             # Asked as of an earlier time than before, fewer labels are no news.
-            if not self._may_revisit(window) or self.now <= visited.as_of:
+            if not self._may_change(visited) or self.now <= visited.as_of:
                 continue
             now = self.parts.source.counts(window.start, window.end, as_of=self.now)
-            revision = next_revision(visited.revision, visited.counts, now)
-            if revision is not None:
-                visited.revision, visited.as_of = revision, self.now
-                self.outbox.commit(self._record(visited, self.now, partial(self._again, visited)))
+            changed = next_revision(visited.revision, visited.counts, now) is not None
+            if changed or window in failed[-_MOST_RETRIED:]:
+                self._look_again(visited)
+
+    def _look_again(self, visited: Visited) -> None:
+        before, failed = (visited.revision, visited.as_of), visited.failed
+        visited.revision, visited.as_of = visited.revision + 1, self.now
+        record = self._record(visited, self.now, partial(self._again, visited))
+        if failed is not None and visited.failed == failed:
+            visited.revision, visited.as_of = before  # as it was: nothing to tell
+            return
+        if failed is not None and visited.failed is None:
+            when = f"{visited.window.start:%Y-%m-%d %H:%M}"
+            self.state.notes.append(f"The window of {when} UTC, which had failed, can be read now.")
+        self.outbox.commit(record)
 
     def _again(self, visited: Visited) -> Decomposed:
         return self._standards.cache.window(visited.window.start, visited.window.end, self.now)
 
-    def _may_revisit(self, window: Window) -> bool:
-        return window.end + self.parts.revisit_for >= self.now
+    def _may_change(self, visited: Visited) -> bool:
+        in_time = visited.window.end + self.parts.revisit_for >= self.now
+        return in_time or visited.failed is not None
 
     def _record(
         self, visited: Visited, as_of: datetime, read: Callable[[], Decomposed]
@@ -150,11 +168,13 @@ class Check:
             found = read()
         except TooManyBadRowsError as error:
             visited.counts = self.parts.source.counts(window.start, window.end, as_of=as_of)
-            when = f"{window.start:%Y-%m-%d %H:%M}"
-            self.state.notes.append(f"The window of {when} UTC was not audited: {error}")
-            facts = _facts_of(visited.counts)
-            return self._base(visited, "failed", reason=str(error), **facts)
-        data = found.data
+            reason = str(error)
+            if reason != visited.failed:
+                when = f"{window.start:%Y-%m-%d %H:%M}"
+                self.state.notes.append(f"The window of {when} UTC was not audited: {reason}")
+            visited.failed = reason
+            return self._base(visited, "failed", reason=reason, **_facts_of(visited.counts))
+        data, visited.failed = found.data, None
         visited.counts = data.counts
         waited = perf_counter() - started
         facts = _facts_of(data.counts) | {

@@ -32,7 +32,7 @@ if TYPE_CHECKING:
     from huc_monitor.monitor.ports.tracker import Tracker
     from huc_monitor.monitor.records import AlertState, WindowRecord
     from huc_monitor.monitor.retraining import Retrainer, RetrainingPolicy
-    from huc_monitor.monitor.windows import WindowSpec
+    from huc_monitor.monitor.windows import Window, WindowSpec
     from huc_monitor.sources import PredictionSource
     from huc_monitor.tree import LabelTree
     from huc_monitor.utilities import Utility
@@ -50,12 +50,15 @@ class CheckResult:
         New ones, in the order in which they were made.
     message : Message or None
         What there was to tell, whether or not anyone is listening.
-    status : {"ok", "warning", "critical"}
-        Of all alerts that are open now.
+    status : {"ok", "warning", "failed", "critical"}
+        Of all alerts that are open now; failed: some window could not be audited.
     alerts : tuple of AlertState
         These alerts.
     n_unsent : int
         Messages that could not be delivered and will be sent again.
+    failed : tuple of Window
+        Windows, of this check or earlier ones, that could not be audited because too much of their
+        data is unusable, and that nobody dismissed (`Monitor.ack`). They are tried again.
     """
 
     records: tuple[WindowRecord, ...]
@@ -63,11 +66,7 @@ class CheckResult:
     status: str
     alerts: tuple[AlertState, ...]
     n_unsent: int = 0
-
-    @property
-    def failed(self) -> tuple[WindowRecord, ...]:
-        """Windows that could not be audited because too much of their data is unusable."""
-        return tuple(record for record in self.records if record.status == "failed")
+    failed: tuple[Window, ...] = ()
 
     def __len__(self) -> int:
         return len(self.records)
@@ -283,6 +282,20 @@ class Monitor:
             check.run(first, last)
         return _result(check)
 
+    def ack(self, window: str | int, *, wait: float = 0.0) -> Window:
+        """Dismiss a failed window, by its number or id: it stays without an audit.
+
+        Raises
+        ------
+        UnknownNameError
+            If no such window stands as failed.
+        """
+        with hold(self.lock_path, wait=wait):
+            state = self._load()
+            dismissed = state.dismiss(str(window))
+            self.tracker.save_state(state.to_dict())
+        return dismissed
+
     @property
     def lock_path(self) -> Any:
         """The file that a check holds while it runs."""
@@ -321,7 +334,7 @@ class Monitor:
 
     @property
     def status(self) -> str:
-        """The highest level of any open alert: "ok", "warning" or "critical"."""
+        """Where the monitor stands: "critical", "failed", "warning" or "ok"."""
         return self._load().status
 
     @property
@@ -341,5 +354,10 @@ class Monitor:
 def _result(check: Check) -> CheckResult:
     state, outbox = check.state, check.outbox
     return CheckResult(
-        tuple(outbox.records), outbox.message, state.status, state.open_alerts, len(state.messages)
+        tuple(outbox.records),
+        outbox.message,
+        state.status,
+        state.open_alerts,
+        len(state.messages),
+        state.failed,
     )

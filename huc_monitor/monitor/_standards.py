@@ -9,6 +9,7 @@ from huc_monitor.errors import InvalidInputError
 from huc_monitor.monitor._examine import Examination, Reference
 from huc_monitor.monitor._rows import RowCache
 from huc_monitor.monitor.windows import Window, readiness
+from huc_monitor.sources import TooManyBadRowsError
 from huc_monitor.subgroups import Subgroups
 
 if TYPE_CHECKING:
@@ -29,9 +30,12 @@ class Standards:
     subgroups: Subgroups = field(default_factory=Subgroups.whole)
     cache: RowCache = field(init=False)
 
-    def prepare(self, due: list[Window]) -> None:
-        """Freeze what can be, before the first of these windows is read."""
-        self._freeze_subgroups(due)
+    def prepare(self, due: list[Window], again: list[tuple[Window, datetime]]) -> None:
+        """Freeze what can be, before the first of these windows is read.
+
+        `again` are windows that may be read once more, with the time of asking.
+        """
+        self._freeze_subgroups([*((window, window.due_at) for window in due), *again])
         parts = self.parts
         self.cache = RowCache(
             parts.source, tree=parts.tree, utilities=parts.utilities, subgroups=self.subgroups
@@ -50,7 +54,7 @@ class Standards:
         span = {"start": window.start.isoformat(), "end": window.end.isoformat()}
         self.state.reference = {**examined.as_reference().to_dict(), **span}
 
-    def _freeze_subgroups(self, due: list[Window]) -> None:
+    def _freeze_subgroups(self, windows: list[tuple[Window, datetime]]) -> None:
         parts, state = self.parts, self.state
         if state.subgroups is not None:
             self.subgroups = Subgroups.from_dict(state.subgroups)
@@ -58,21 +62,24 @@ class Standards:
         if isinstance(parts.subgroups, Subgroups):
             self.subgroups = parts.subgroups
         else:
-            features = self._reference_features(due)
+            features = self._reference_features(windows)
             if features is None:
                 return
             self.subgroups = parts.subgroups(features)
         state.subgroups = self.subgroups.to_dict()
 
-    def _reference_features(self, due: list[Window]) -> pd.DataFrame | None:
-        """Features of the reference, or of the first window that has labels."""
-        source, windows = self.parts.source, self.parts.windows
+    def _reference_features(self, windows: list[tuple[Window, datetime]]) -> pd.DataFrame | None:
+        """Features of the reference, or of the first window that can be audited."""
+        source, spec = self.parts.source, self.parts.windows
         if self.parts.reference is not None:
             start, end = self.parts.reference
-            return source.labelled(start, end, as_of=windows.due_at(end)).features
-        for window in due:
-            data = source.labelled(window.start, window.end, as_of=window.due_at)
-            if readiness(windows, data.counts) == "ready" and data.n:
+            return source.labelled(start, end, as_of=spec.due_at(end)).features
+        for window, as_of in windows:
+            try:
+                data = source.labelled(window.start, window.end, as_of=as_of)
+            except TooManyBadRowsError:
+                continue  # the window is recorded as failed when its turn comes
+            if readiness(spec, data.counts) == "ready" and data.n:
                 return data.features
         return None
 

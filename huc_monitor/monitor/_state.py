@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from datetime import datetime
 from typing import TYPE_CHECKING, Any
 
-from huc_monitor.errors import InvalidInputError
+from huc_monitor.errors import InvalidInputError, UnknownNameError
 from huc_monitor.monitor.records import AlertState, AlertTransition, DriftFinding, RetrainingTrigger
 from huc_monitor.monitor.windows import Window
 from huc_monitor.sources import RowCounts
@@ -25,7 +25,8 @@ class Visited:
 
     ``counts`` is what was there, and ``as_of`` when. ``fed_from`` and ``fed_until``: the e-detector
     was given the window's rows from this time on whose labels were known by that time; None: none
-    of them yet.
+    of them yet. ``failed`` says why the window could not be audited; None: it could, or a person
+    dismissed it.
     """
 
     window: Window
@@ -34,6 +35,7 @@ class Visited:
     counts: RowCounts
     fed_from: datetime
     fed_until: datetime | None
+    failed: str | None = None
 
     def to_dict(self) -> dict[str, Any]:
         """JSON-safe form."""
@@ -47,6 +49,7 @@ class Visited:
             "latest_label": None if latest is None else latest.isoformat(),
             "fed_from": self.fed_from.isoformat(),
             "fed_until": None if self.fed_until is None else self.fed_until.isoformat(),
+            "failed": self.failed,
         }
 
     @classmethod
@@ -60,6 +63,7 @@ class Visited:
             counts,
             datetime.fromisoformat(data["fed_from"]),
             _time(data["fed_until"]),
+            data.get("failed"),
         )
 
 
@@ -105,10 +109,31 @@ class MonitorState:
         return tuple(alert for alert in self.alerts.values() if alert.level is not None)
 
     @property
+    def failed(self) -> tuple[Window, ...]:
+        """Windows that could not be audited and that nobody dismissed, oldest first."""
+        return tuple(item.window for item in self.visited if item.failed is not None)
+
+    @property
     def status(self) -> str:
-        """The highest level of any open alert, or "ok"."""
+        """Where the monitor stands: "critical", "failed", "warning" or "ok", the first that holds.
+
+        Failed: a window could not be audited, so nobody knows how the model did in it.
+        """
         levels = {alert.level for alert in self.open_alerts}
-        return "critical" if "critical" in levels else "warning" if levels else "ok"
+        if "critical" in levels:
+            return "critical"
+        return "failed" if self.failed else "warning" if levels else "ok"
+
+    def dismiss(self, window: str) -> Window:
+        """Accept that a failed window stays without an audit; `window` is its number or id."""
+        failed = [item for item in self.visited if item.failed is not None]
+        for item in failed:
+            if window in {str(item.window.ordinal), item.window.id}:
+                item.failed = None
+                return item.window
+        known = ", ".join(str(item.window.ordinal) for item in failed) or "none"
+        msg = f"`window` must be the number of a failed window; got {window!r}. Failed: {known}."
+        raise UnknownNameError(msg)
 
     def to_dict(self) -> dict[str, Any]:
         """JSON-safe form."""

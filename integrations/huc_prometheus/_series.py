@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from huc_monitor.monitor.ports.tracker import MonitorInfo
     from huc_monitor.monitor.records import WindowRecord
 
-LEVELS = {None: 0, "ok": 0, "warning": 1, "critical": 2}
+LEVELS = {None: 0, "ok": 0, "warning": 1, "failed": 1, "critical": 2}
 STATUSES = ("audited", "empty", "thin", "failed")
 DRIFT = ("branch", "scores", "subgroup")
 _OF_CANDIDATE = ("utility", "subgroup", "node")
@@ -29,7 +29,7 @@ _OF_CANDIDATE = ("utility", "subgroup", "node")
 # Name to help text and labels besides `monitor`.
 CHECK: dict[str, tuple[str, tuple[str, ...]]] = {
     "huc_last_check_timestamp_seconds": ("When the last check ended.", ()),
-    "huc_status": ("Of all open alerts: 0 ok, 1 warning, 2 critical.", ()),
+    "huc_status": ("0 ok, 1 warning or a window that failed, 2 critical.", ()),
     "huc_alerts": ("Open alerts.", ("level",)),
     "huc_unsent_messages": ("Messages that could not be delivered yet.", ()),
 }

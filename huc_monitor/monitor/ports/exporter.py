@@ -32,8 +32,8 @@ class Standing:
 
     Attributes
     ----------
-    status : {"ok", "warning", "critical"}
-        Of all open alerts.
+    status : {"ok", "warning", "failed", "critical"}
+        Of all open alerts; failed: some window could not be audited.
     alerts : tuple of AlertState
         These alerts.
     n_unsent : int

@@ -76,7 +76,7 @@ class Tracker(Protocol):
         ...
 
     def set_alert_status(self, status: str, alerts: Sequence[AlertState]) -> None:
-        """Publish "ok", "warning" or "critical". Called on a change; may repeat the last value."""
+        """Publish "ok", "warning", "failed" or "critical"; may repeat the last value."""
         ...
 
     def close(self) -> None:

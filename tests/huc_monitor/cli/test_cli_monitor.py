@@ -285,3 +285,25 @@ def test_watch_refuses_an_odd_pace(fresh, capsys):
     code, _, err = run(capsys, "watch", "--config", fresh("good"), "--every", "often")
     assert code == 2
     assert "`every` must be a whole number and one of the units" in err
+
+
+def test_a_failed_window_is_told_by_every_check_until_a_person_dismisses_it(tmp_path, capsys):
+    log, labels = make_log(2, 400)
+    labels.loc[labels["id"] < 100, "label"] = "nept"
+    config = write_project(tmp_path, log, labels)
+    config.write_text(config.read_text("utf-8").replace("0.03", "0.3"), "utf-8")
+    check = ("check", "--config", config, "--now", "2024-03-04")
+    for _ in range(2):
+        code, out, _ = run(capsys, *check)
+        assert code == 2
+        assert "could not be audited: 1 (2024-03-01 00:00)" in out
+        assert "huc-monitor ack 1" in out
+    assert (
+        "Status failed; 0 open alerts, 1 failed windows."
+        in run(capsys, "status", "--config", config)[1]
+    )
+    assert json.loads(run(capsys, *check, "--json")[1])["failed"][0]["ordinal"] == 1
+    assert run(capsys, "ack", "2", "--config", config)[0] == 2
+    code, out, _ = run(capsys, "ack", "1", "--config", config)
+    assert (code, "stays without an audit. Status ok." in out) == (0, True)
+    assert run(capsys, *check) == (0, "", "")

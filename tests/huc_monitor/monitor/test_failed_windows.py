@@ -1,0 +1,103 @@
+"""Windows that could not be audited: tried again, told until they are, or dismissed."""
+
+from __future__ import annotations
+
+import pytest
+from support.production_log import after, make_log
+from support.watched import make as make_monitor
+
+from huc_monitor.errors import UnknownNameError
+from huc_monitor.monitor.ports.tracker import MemoryTracker
+
+
+def make(log, labels, **changes):
+    return make_monitor(log, labels, tolerance=0.3, **changes)
+
+
+def half_loaded(n_days=3):
+    """Labels of the second day, a third of them cut off while they were loaded."""
+    log, labels = make_log(n_days, 400)
+    cut = labels.copy()
+    cut.loc[cut["id"].between(400, 540), "label"] = "nept"
+    return log, labels, cut
+
+
+def test_labels_corrected_in_place_are_read_and_the_window_is_audited():
+    log, labels, cut = half_loaded()
+    tracker = MemoryTracker()
+    first = make(log, cut, tracker=tracker).check(after(3.5))
+    assert (first.status, [w.ordinal for w in first.failed]) == ("failed", [2])
+    again = make(log, labels, tracker=tracker).check(after(3.6))
+    (record,) = again.records
+    assert (record.ordinal, record.revision, record.status) == (2, 1, "audited")
+    assert (again.status, again.failed) == ("ok", ())
+    assert "2024-03-02 00:00 UTC, which had failed, can be read now" in again.message.text
+    whole = make(log, labels).check(after(3.5))
+    assert record.audit == whole[1].audit
+
+
+def test_a_window_that_still_fails_is_recorded_once_but_stays_failed():
+    log, _, cut = half_loaded()
+    monitor = make(log, cut)
+    monitor.check(after(3.5))
+    saved = monitor.tracker.load_state()
+    again = monitor.check(after(3.7))
+    assert (again.records, again.message, again.status) == ((), None, "failed")
+    assert monitor.tracker.load_state() == saved
+    assert len(monitor.records()) == 3
+
+
+def test_a_window_that_fails_for_another_reason_is_a_new_revision():
+    log, _, cut = half_loaded()
+    tracker = MemoryTracker()
+    make(log, cut, tracker=tracker).check(after(3.5))
+    worse = cut.copy()
+    worse.loc[worse["id"].between(400, 700), "label"] = "nept"
+    (record,) = make(log, worse, tracker=tracker).check(after(3.6)).records
+    assert (record.revision, record.status) == (1, "failed")
+    assert "301 of 400" in record.reason
+
+
+def test_a_dismissed_window_is_not_tried_again():
+    log, labels, cut = half_loaded()
+    tracker = MemoryTracker()
+    monitor = make(log, cut, tracker=tracker)
+    monitor.check(after(3.5))
+    with pytest.raises(UnknownNameError, match=r"got '3'. Failed: 2\."):
+        monitor.ack(3)
+    assert monitor.ack(2).ordinal == 2
+    assert monitor.status == "ok"
+    assert make(log, labels, tracker=tracker).check(after(3.6)).records == ()
+
+
+def test_the_first_window_may_fail_and_be_corrected_before_subgroups_are_frozen():
+    log, labels = make_log(1, 400)
+    tracker = MemoryTracker()
+    cut = labels.assign(label="nept")
+    assert make(log, cut, tracker=tracker).check(after(1.5)).status == "failed"
+    (record,) = make(log, labels, tracker=tracker).check(after(1.6)).records
+    assert record.audit["candidates"] == make(log, labels).check(after(1.5))[0].audit["candidates"]
+
+
+def test_only_the_newest_failed_windows_are_read_again_unless_counts_change():
+    log, labels = make_log(20, 60)
+    broken = labels.assign(label="nept")
+    tracker = MemoryTracker()
+    make(log, broken, tracker=tracker).check(after(20.5))
+    old = labels["id"] < 240  # the first four days; in place, and with one label less
+    mended = broken.assign(label=labels["label"].where(old, "nept"))
+    assert make(log, mended, tracker=tracker).check(after(20.6)).records == ()
+    fewer = mended[mended["id"] != 7]
+    last = make(log, fewer, tracker=tracker).check(after(20.7))
+    assert [(record.ordinal, record.status) for record in last] == [(1, "audited")]
+
+
+def test_a_state_of_an_older_version_which_knew_no_failed_windows_is_read():
+    log, _, cut = half_loaded()
+    monitor = make(log, cut)
+    monitor.check(after(3.5))
+    state = monitor.tracker.load_state()
+    for item in state["visited"]:
+        del item["failed"]
+    monitor.tracker.save_state(state)
+    assert monitor.status == "ok"
