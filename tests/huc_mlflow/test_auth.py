@@ -9,10 +9,10 @@ from pathlib import Path
 import mlflow
 import pandas as pd
 import pytest
-from conftest import log_forest
+from support.deployment import World
+from support.forests import log_forest
 from support.forked import Processes
 from support.mlflow_servers import mlflow_server
-from test_loop import World
 
 from huc_monitor.monitor.ports.tracker import MonitorInfo
 

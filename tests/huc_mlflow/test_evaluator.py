@@ -6,7 +6,7 @@ import huc_mlflow
 import mlflow
 import numpy as np
 import pytest
-from conftest import FEATURES, log_forest
+from support.forests import FEATURES, log_forest
 
 import huc_monitor as hm
 

@@ -11,10 +11,10 @@ import huc_mlflow
 import mlflow
 import pytest
 import yaml
-from conftest import log_forest
 from support import mortal_check
+from support.deployment import World
+from support.forests import log_forest
 from support.forked import Processes
-from test_loop import World
 
 from huc_monitor.config import load_config
 from huc_monitor.config.opening import open_tracker

@@ -14,7 +14,7 @@ import mlflow
 import numpy as np
 import pandas as pd
 import pytest
-from conftest import FEATURES, log_forest
+from support.forests import FEATURES, log_forest
 
 import huc_monitor as hm
 from huc_monitor.recalibration import TemperatureScaling

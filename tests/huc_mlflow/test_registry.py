@@ -6,13 +6,10 @@ import time
 import huc_mlflow
 import mlflow
 import pytest
-from conftest import log_forest
-from test_loop import World
+from support.deployment import World, a_trigger, champion
+from support.forests import log_forest
 
 import huc_monitor as hm
-from huc_monitor.config import load_config
-from huc_monitor.config.opening import open_retrainer, open_tracker
-from huc_monitor.monitor.records import RetrainingTrigger
 from huc_monitor.recalibration import TemperatureScaling
 
 
@@ -23,11 +20,6 @@ def registry(store):  # noqa: ARG001 - the store is what it lives in
     for _ in range(3):
         made.client.create_model_version("triage", source="s3://bucket/model")
     return made
-
-
-def champion(registry):
-    found = registry.at("champion")
-    return None if found is None else str(found.version)
 
 
 def test_promotion_writes_down_what_was_champion_before(registry):
@@ -150,16 +142,6 @@ def test_registering_again_finds_the_version(story, store):  # noqa: ARG001
     huc_mlflow.register_recalibrated("triage", None, recalibration_id="abc")
     assert [str(v.version) for v in registry.versions()] == ["1", "2"]
     assert str(registry.root(version).version) == "1"
-
-
-def a_trigger(world, **changes):
-    config = load_config(world.config)
-    tracker = open_tracker(config)
-    retrainer = open_retrainer(config, tracker)
-    last = retrainer._state().last
-    plain = {"id": "0011223344556677", "reason": "test", "window_id": last.id}
-    plain |= {"ordinal": last.ordinal, "window_end": last.end.isoformat(), **changes}
-    return retrainer, RetrainingTrigger.from_dict(plain)
 
 
 @pytest.mark.slow

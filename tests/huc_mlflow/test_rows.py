@@ -10,11 +10,10 @@ import mlflow
 import numpy as np
 import pandas as pd
 import pytest
-from conftest import FEATURES, log_forest
 from huc_mlflow import _retrainer
 from huc_mlflow._rows import NoBaseProbabilitiesError, RowReader
-from test_loop import DAY, World
-from test_registry import a_trigger
+from support.deployment import DAY, World, a_trigger
+from support.forests import FEATURES, log_forest
 
 import huc_monitor as hm
 from huc_monitor.config import load_config

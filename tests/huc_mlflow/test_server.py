@@ -12,9 +12,9 @@ import huc_mlflow
 import mlflow
 import numpy as np
 import pytest
-from conftest import FEATURES, log_forest
+from support.deployment import STRICT, World, check_records, check_rollback, check_story, tell
+from support.forests import FEATURES, log_forest
 from support.mlflow_servers import LosingProxy, free_port, mlflow_server, process
-from test_loop import STRICT, World, check_records, check_rollback, check_story, tell
 
 from huc_monitor.config import load_config
 from huc_monitor.config.opening import open_tracker

@@ -8,11 +8,10 @@ import shutil
 import huc_mlflow
 import mlflow
 import pytest
-from conftest import log_forest
 from huc_mlflow import _retrainer
+from support.deployment import World, a_trigger, champion
+from support.forests import log_forest
 from support.mortal_check import Faults
-from test_loop import World
-from test_registry import a_trigger, champion
 
 import huc_monitor as hm
 from huc_monitor.cli import main
