@@ -32,6 +32,7 @@ def pytest_configure(config: pytest.Config) -> None:
         # Of the process that outlives the others, which clear up after themselves when they end.
         config.stash[_PLACE] = place = tempfile.mkdtemp(prefix="huc-tests-")
         config.add_cleanup(lambda: shutil.rmtree(place, ignore_errors=True))
+    os.environ["XDG_STATE_HOME"] = place
 
 
 @pytest.hookimpl(optionalhook=True)

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import json
-import os
 from pathlib import Path
 from typing import Annotated
 
 import typer
 
+from huc_monitor._common.private_files import write_atomically
 from huc_monitor.errors import InvalidInputError
 
 
@@ -83,7 +83,8 @@ def run(
         folder=out.parent,
     )
     _refuse_existing(out, force=force)
-    _write(out, text)
+    out.parent.mkdir(parents=True, exist_ok=True)
+    write_atomically(out, text.encode(), mode=0o666)
     if as_json:
         typer.echo(json.dumps({"status": "ok", "path": str(out)}))
         return
@@ -94,13 +95,3 @@ def _refuse_existing(out: Path, *, force: bool) -> None:
     if out.exists() and not force:
         msg = f"`--out` must be a new file; '{out}' exists. Use --force to replace it."
         raise InvalidInputError(msg)
-
-
-def _write(out: Path, text: str) -> None:
-    out.parent.mkdir(parents=True, exist_ok=True)
-    draft = out.with_name(f".{out.name}.{os.getpid()}")
-    try:
-        draft.write_text(text, "utf-8")
-        draft.replace(out)
-    finally:
-        draft.unlink(missing_ok=True)

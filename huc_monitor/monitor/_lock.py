@@ -3,22 +3,30 @@
 from __future__ import annotations
 
 import contextlib
-import getpass
 import hashlib
 import os
-import tempfile
+import re
 import time
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from filelock import lock_descriptor
+
+from huc_monitor._common.private_files import (
+    UnsafePathError,
+    make_private_folder,
+    open_lock_file,
+    state_folder,
+)
 from huc_monitor.errors import HUCError
 from huc_monitor.monitor.ports.tracker import safe_name
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
-    from typing import IO
+    from io import FileIO
 
 _PAUSE = 0.1
+_LONGEST = 64
 
 
 class CheckInProgressError(HUCError, RuntimeError):
@@ -30,19 +38,16 @@ def hold(path: Path, *, wait: float = 0.0, what: str = "check") -> Iterator[None
     """Hold a lock file, waiting for at most some seconds.
 
     The file stays behind, which is harmless: what counts is the lock on it, and that ends with the
-    process, however it ends.
+    process, however it ends. It holds the process's number, and nothing else is ever overwritten.
     """
-    path.parent.mkdir(parents=True, exist_ok=True)
-    with path.open("a+", encoding="utf-8") as file:
+    make_private_folder(path.parent)
+    with open(open_lock_file(path), "r+b", buffering=0) as file:  # noqa: PTH123 - a descriptor
         deadline = time.monotonic() + wait
-        while not _try_lock(file):
+        while not lock_descriptor(file.fileno(), blocking=False):
             if time.monotonic() >= deadline:
                 raise CheckInProgressError(_busy(file, path, wait, what))
             time.sleep(_PAUSE)
-        file.seek(0)
-        file.truncate()
-        file.write(f"{os.getpid()}\n")
-        file.flush()
+        _sign(file, path)
         yield
 
 
@@ -54,42 +59,27 @@ def watch_lock(config: Path) -> contextlib.AbstractContextManager[None]:
 
 def default_path(identity: str) -> Path:
     """Where a monitor is locked whose tracker has no folder of its own."""
-    folder = Path(tempfile.gettempdir()) / f"huc-monitor-{safe_name(_user())}"
-    return folder / f"{safe_name(identity)}.lock"
+    return state_folder() / f"{safe_name(identity)}.lock"
 
 
-def _user() -> str:
-    try:
-        return getpass.getuser()
-    except (OSError, KeyError):  # no such user: a container with a random id
-        return str(os.getuid()) if hasattr(os, "getuid") else "user"
-
-
-def _busy(file: IO[str], path: Path, wait: float, what: str) -> str:
+def _sign(file: FileIO, path: Path) -> None:
+    """Write this process's number, unless the file holds something that no lock has written."""
+    if not re.fullmatch(rb"[0-9]*\s*", file.read(_LONGEST)):
+        msg = (
+            f"The lock {str(path)!r} holds something other than a process number, so it was left "
+            "alone. Move it away, and run again."
+        )
+        raise UnsafePathError(msg)
     file.seek(0)
-    holder = file.read().strip()
-    who = f"process {holder}" if holder.isdigit() else "another process"
-    after = f" for {wait:g} seconds" if wait else ""
-    return (
-        f"`{what}` must run once at a time for a monitor; {who} has held {str(path)!r}{after}. "
-        + ("Let it finish, or pass a time to wait (--wait 10m)." if what == "check" else "Stop it.")
-    )
+    file.truncate()
+    file.write(f"{os.getpid()}\n".encode())
 
 
-def _try_lock(file: IO[str]) -> bool:
-    if os.name == "nt":
-        import msvcrt
-
-        try:
-            file.seek(0)
-            msvcrt.locking(file.fileno(), msvcrt.LK_NBLCK, 1)  # type: ignore[attr-defined,unused-ignore]
-        except OSError:
-            return False
-        return True
-    import fcntl
-
-    try:
-        fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
-    except BlockingIOError:
-        return False
-    return True
+def _busy(file: FileIO, path: Path, wait: float, what: str) -> str:
+    holder = b""
+    with contextlib.suppress(OSError):  # Windows lets nobody read what is locked
+        holder = file.read(_LONGEST).strip()
+    pid = holder.decode() if holder.isdigit() else "unknown"
+    after = f", after waiting {wait:g} seconds" if wait else ""
+    remedy = "Wait, or pass --wait 10m." if what == "check" else "Stop it first."
+    return f"Another {what} is running (pid {pid}, lock {str(path)!r}){after}. {remedy}"

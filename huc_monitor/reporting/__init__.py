@@ -5,6 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from huc_monitor._common.private_files import private_opener
 from huc_monitor.errors import InvalidInputError
 from huc_monitor.reporting._charts import moment_bars, reliability, waterfall
 from huc_monitor.reporting._drawing import Picture, stack
@@ -77,7 +78,8 @@ def write_report(
     """
     page = render_report(source, tree=tree, tolerance=tolerance, title=title, curve=curve)
     target = Path(path)
-    target.write_text(page, "utf-8", newline="\n")
+    with open(target, "w", encoding="utf-8", newline="\n", opener=private_opener) as file:
+        file.write(page)
     return target
 
 

@@ -18,8 +18,9 @@ from prometheus_client import (
 from prometheus_client.core import GaugeMetricFamily
 from prometheus_client.exposition import basic_auth_handler, default_handler
 
+from huc_monitor._common.private_files import write_atomically
 from huc_monitor.errors import InvalidInputError
-from huc_monitor.monitor.ports.tracker import safe_name, write_atomically
+from huc_monitor.monitor.ports.tracker import safe_name
 from huc_prometheus._series import check_families, check_limit, window_families
 
 if TYPE_CHECKING:
@@ -33,6 +34,7 @@ if TYPE_CHECKING:
 
 JOB = "huc_monitor"
 _SECONDS = 10.0
+_FOR_NODE_EXPORTER = 0o644  # it runs as another user
 
 
 class PrometheusExporter:
@@ -162,8 +164,8 @@ class PrometheusExporter:
             msg = f"`textfile` must be an existing folder; got {str(self._folder)!r}. Make it."
             raise InvalidInputError(msg)
         if is_new:
-            write_atomically(self._file("window"), _text(self._window))
-        write_atomically(self._file("check"), _text(self._check))
+            write_atomically(self._file("window"), _text(self._window), mode=_FOR_NODE_EXPORTER)
+        write_atomically(self._file("check"), _text(self._check), mode=_FOR_NODE_EXPORTER)
 
     def _file(self, part: str) -> Path:
         return Path(str(self._folder)) / f"huc_{safe_name(self._info.name)}_{part}.prom"

@@ -8,16 +8,17 @@ from __future__ import annotations
 
 import hashlib
 import json
-import os
 from dataclasses import dataclass
 from importlib.metadata import entry_points
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Protocol, runtime_checkable
 
+from huc_monitor._common.private_files import write_atomically
 from huc_monitor.errors import InvalidInputError, UnknownNameError, did_you_mean
 from huc_monitor.monitor.records import WindowRecord
 
 if TYPE_CHECKING:
+    import os
     from collections.abc import Mapping, Sequence
 
     from huc_monitor.monitor.records import AlertState
@@ -110,7 +111,8 @@ class FilesTracker:
     """Records and state as JSON files in a folder, one file per record.
 
     Every write goes to a temporary file, is flushed to the disk and renamed, so that a reader, or
-    the next run after a crash, sees the old content or the new one and never a part.
+    the next run after a crash, sees the old content or the new one and never a part. Files are
+    for this user alone (mode 0600), and so are folders that it makes (0700).
 
     Parameters
     ----------
@@ -248,27 +250,3 @@ def safe_name(name: str, longest: int = 60) -> str:
 
 def _encode(data: Mapping[str, Any]) -> bytes:
     return json.dumps(data, allow_nan=False, ensure_ascii=False).encode()
-
-
-def write_atomically(path: Path, content: bytes) -> None:
-    """Write a file so that it has the old content or the new, whatever happens in between."""
-    path.parent.mkdir(parents=True, exist_ok=True)
-    # One name per file: what a crash leaves behind is overwritten by the next attempt. There is
-    # one writer at a time, who holds the monitor's lock.
-    temporary = path.with_name(f".{path.name}.tmp")
-    with temporary.open("wb") as file:
-        file.write(content)
-        file.flush()
-        os.fsync(file.fileno())
-    temporary.replace(path)
-    _sync_folder(path.parent)
-
-
-def _sync_folder(folder: Path) -> None:
-    if os.name == "nt":
-        return  # a folder cannot be opened there, and renames are journalled
-    handle = os.open(folder, os.O_RDONLY)
-    try:
-        os.fsync(handle)
-    finally:
-        os.close(handle)

@@ -265,7 +265,7 @@ def test_only_one_watch_runs_per_configuration(fresh, capsys):
     with watch_lock(config):
         code, _, err = run(capsys, "watch", "--config", config, "--checks", "1")
     assert code == 2
-    assert "`watch` must run once at a time" in err
+    assert "Another watch is running (pid " in err
 
 
 @pytest.mark.parametrize("name", [signal.SIGTERM, signal.SIGINT])

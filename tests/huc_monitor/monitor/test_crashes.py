@@ -171,7 +171,7 @@ def test_of_two_checks_started_at_once_one_works_and_nothing_is_duplicated(tmp_p
         for process, allowed, (out, err) in zip(both, codes, outputs, strict=True):
             assert process.returncode in allowed, err
             if process.returncode == 2:
-                assert "must run once at a time" in err
+                assert "Another check is running" in err
                 assert out == ""
         done = [json.loads(out)["records"] for out, _ in outputs if out]
         new = [record["window_id"] for records in done for record in records]

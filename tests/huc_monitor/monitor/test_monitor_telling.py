@@ -152,7 +152,7 @@ def test_a_second_check_leaves_with_a_clear_message(tmp_path, broken):
     monitor = make(*broken, tracker=tracker, identity="x")
     with (
         hold(tracker.lock_path),
-        pytest.raises(CheckInProgressError, match=r"must run once at a time .*process [0-9]+ has"),
+        pytest.raises(CheckInProgressError, match=r"Another check is running \(pid [0-9]+, lock "),
     ):
         monitor.check(after(2.5))
     assert len(monitor.check(after(2.5))) == 2

@@ -6,6 +6,7 @@ from datetime import UTC, datetime, timedelta
 
 import pytest
 
+from huc_monitor._common.private_files import write_atomically
 from huc_monitor.errors import InvalidInputError, UnknownNameError
 from huc_monitor.monitor.ports.tracker import (
     FilesTracker,
@@ -13,7 +14,6 @@ from huc_monitor.monitor.ports.tracker import (
     MonitorInfo,
     Tracker,
     make_tracker,
-    write_atomically,
 )
 from huc_monitor.monitor.records import (
     AlertState,
