@@ -6,25 +6,16 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from huc_monitor.audit.bounds.closed_forms import make_bound
 from huc_monitor.audit.decomposition import UtilityRows, iter_decomposed, sort_rows
-from huc_monitor.audit.inputs import (
-    check_confidence_level,
-    check_labels,
-    check_predictions,
-    check_utilities,
-    check_weights,
-)
-from huc_monitor.audit.result import AuditResult, MomentTable
+from huc_monitor.audit.inputs import check_labels, check_predictions, check_weights
+from huc_monitor.audit.plan import AuditPlan
+from huc_monitor.audit.result import AuditResult
 from huc_monitor.audit.scan import Groups, scan_utility
-from huc_monitor.errors import InvalidInputError
-from huc_monitor.subgroups import Subgroups
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
 
-    from huc_monitor.audit.bounds.bound import Bound
-    from huc_monitor.audit.scan import UtilityScan
+    from huc_monitor.subgroups import Subgroups
     from huc_monitor.tree import LabelTree
     from huc_monitor.utilities import Utility
 
@@ -99,36 +90,25 @@ def audit(
     >>> result.uc, result.huc
     (0.0, 0.25)
     """
-    if tree.arrays.n_branches == 0:
-        msg = (
-            "`tree` must have a node with at least two children; a single class leaves nothing "
-            "to audit."
-        )
-        raise InvalidInputError(msg)
-    chosen = check_utilities(utilities)
-    level = check_confidence_level(confidence_level)
-    bound = make_bound(bounds, n_draws=n_draws, rng=rng)
+    plan = AuditPlan.of(
+        tree=tree,
+        utilities=utilities,
+        subgroups=subgroups,
+        bounds=bounds,
+        confidence_level=confidence_level,
+        n_draws=n_draws,
+        rng=rng,
+    )
     predictions = check_predictions(probabilities, tree=tree)
     codes = check_labels(labels, predictions.n, tree=tree)
     repeats = check_weights(weights, predictions.n)
-    groups_of = Subgroups.whole() if subgroups is None else subgroups
-    groups = Groups.of(groups_of.weights(features, predictions.n), repeats)
+    groups = Groups.of(plan.subgroups.weights(features, predictions.n), repeats)
     if repeats is not None and not repeats.all():
         # A row that never counts must not lend its score to an interval's end either.
         kept = np.flatnonzero(repeats)
         predictions, codes, groups = predictions.take(kept), codes[kept], groups.take(kept)
-    decomposed = iter_decomposed(chosen, predictions, codes, tree=tree)
-    return _audit(
-        decomposed,
-        groups,
-        tree=tree,
-        utilities=chosen,
-        subgroups=groups_of,
-        bound=bound,
-        method=bounds,
-        confidence_level=level,
-        interiorized=predictions.mix > 0,
-    )
+    decomposed = iter_decomposed(plan.utilities, predictions, codes, tree=tree)
+    return _audit(plan, decomposed, groups, interiorized=predictions.mix > 0)
 
 
 def audit_rows(
@@ -136,64 +116,33 @@ def audit_rows(
     groups: Groups,
     *,
     subgroups: Subgroups,
-    bounds: str | None = "bootstrap",
-    confidence_level: float = 0.95,
-    n_draws: int = 1000,
-    rng: Any = 0,
     interiorized: bool = False,
+    **options: Any,
 ) -> AuditResult:
-    """Audit rows that were decomposed before, as a monitor with overlapping windows does."""
-    return _audit(
-        rows,
-        groups,
-        tree=rows[0].tree,
-        utilities=tuple(row.utility for row in rows),
-        subgroups=subgroups,
-        bound=make_bound(bounds, n_draws=n_draws, rng=rng),
-        method=bounds,
-        confidence_level=check_confidence_level(confidence_level),
-        interiorized=interiorized,
-    )
+    """Audit rows that were decomposed before, as a monitor with overlapping windows does.
+
+    ``options`` are bounds, confidence_level, n_draws and rng of `audit`.
+    """
+    utilities = [row.utility for row in rows]
+    plan = AuditPlan.of(tree=rows[0].tree, utilities=utilities, subgroups=subgroups, **options)
+    return _audit(plan, rows, groups, interiorized=interiorized)
 
 
 def _audit(
-    decomposed: Iterable[UtilityRows],
-    groups: Groups,
-    *,
-    tree: LabelTree,
-    utilities: tuple[Utility, ...],
-    subgroups: Subgroups,
-    bound: Bound,
-    method: str | None,
-    confidence_level: float,
-    interiorized: bool,
+    plan: AuditPlan, decomposed: Iterable[UtilityRows], groups: Groups, *, interiorized: bool
 ) -> AuditResult:
     """Scan one utility at a time, so that memory holds the rows of one utility only."""
-    scans: list[UtilityScan] = []
-    limits = [spreads[spreads > 0] for spreads in (u.spreads(tree) for u in utilities)]
-    n_candidates = len(groups.weights) * sum(spreads.size for spreads in limits)
-    bound.start(groups.total, n_candidates, confidence_level)
-    relevant = []
-    for rows, spreads in zip(decomposed, limits, strict=True):
+    bound = plan.bound(groups.total)
+    scans = []
+    for rows, spreads in zip(decomposed, plan.limits, strict=True):
         ordered = sort_rows(rows, groups.scale)
-        scan = scan_utility(ordered, groups)
+        scans.append(scan_utility(ordered, groups))
         bound.visit(ordered, groups, spreads)
-        scans.append(scan)
-        relevant.append(rows.relevant)
-    share = np.array([_mean_weight(weights, groups) for weights in groups.weights])
-    return AuditResult(
-        n=groups.total,
-        tree=tree,
-        utilities=utilities,
-        subgroups=subgroups,
-        candidates=MomentTable.of_branches(scans, relevant),
-        totals=MomentTable.of_totals(scans),
-        radii=bound.radii(),
-        subgroup_share=share,
-        subgroup_size=scans[0].size,
-        method=method,
-        confidence_level=confidence_level,
-        n_draws=bound.n_draws,
+    return plan.result(
+        scans,
+        bound.radii(),
+        total=groups.total,
+        shares=np.array([_mean_weight(weights, groups) for weights in groups.weights]),
         interiorized=interiorized,
     )
 

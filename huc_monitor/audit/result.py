@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from collections.abc import Mapping
+from dataclasses import dataclass, fields
+from typing import TYPE_CHECKING, Any, TypeVar
 
 import numpy as np
 import pandas as pd
@@ -14,71 +15,79 @@ from huc_monitor.errors import InvalidInputError, UnknownNameError
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from huc_monitor.audit.scan import UtilityScan
+    from huc_monitor.audit.plan import AuditPlan
     from huc_monitor.subgroups import Subgroups
     from huc_monitor.tree import LabelTree
     from huc_monitor.utilities import Utility
-    from huc_monitor.utilities.program import Floats, Ints
+    from huc_monitor.utilities.program import Floats
 
 SCHEMA_VERSION = 1
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class MomentTable:
-    """Columns of equal length, a row per (utility, subgroup, branch) or (utility, subgroup)."""
+class TotalTable:
+    """Columns of equal length, a row per (utility, subgroup): moments summed over branches."""
 
-    utility: Ints
-    subgroup: Ints
-    branch: Ints
+    utility: list[str]
+    subgroup: list[str]
     moment: Floats
-    low: Floats
-    high: Floats
-    n_inside: Floats
-    on_uc: Floats
-    on_worst: Floats
+    interval_low: Floats
+    interval_high: Floats
+    n_in_interval: Floats
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class CandidateTable:
+    """Columns of equal length, a row per candidate, named as in `AuditResult.to_frame`."""
+
+    utility: list[str]
+    subgroup: list[str]
+    node: list[str]
+    moment: Floats
+    radius: Floats
+    interval_low: Floats
+    interval_high: Floats
+    n_in_interval: Floats
+    n_in_subgroup: Floats
+    moment_in_subgroup: Floats
+    on_uc_interval: Floats
+    on_worst_interval: Floats
+    moment_in_units: Floats
+    units: list[str | None]
 
     @property
     def n(self) -> int:
-        """Number of rows."""
+        """Number of candidates."""
         return int(self.moment.size)
 
-    @classmethod
-    def of_branches(cls, scans: Sequence[UtilityScan], relevant: Sequence[Ints]) -> MomentTable:
-        """One row per candidate, in the order utility, subgroup, branch."""
-        n_groups = scans[0].moment.shape[0]
-        sizes = [n_groups * branches.size for branches in relevant]
-        return cls(
-            utility=np.repeat(np.arange(len(scans)), sizes),
-            subgroup=_join(np.repeat(np.arange(n_groups), b.size) for b in relevant),
-            branch=_join(np.tile(b, n_groups) for b in relevant),
-            moment=_join(scan.moment[:, :-1].ravel() for scan in scans),
-            low=_join(scan.low[:, :-1].ravel() for scan in scans),
-            high=_join(scan.high[:, :-1].ravel() for scan in scans),
-            n_inside=_join(scan.n_inside[:, :-1].ravel() for scan in scans),
-            on_uc=_join(scan.on_uc.ravel() for scan in scans),
-            on_worst=_join(scan.on_worst.ravel() for scan in scans),
-        )
+    @property
+    def lower(self) -> Floats:
+        """Lower bounds of the absolute moments."""
+        return np.maximum(0.0, np.abs(self.moment) - self.radius)
 
-    @classmethod
-    def of_totals(cls, scans: Sequence[UtilityScan]) -> MomentTable:
-        """One row per (utility, subgroup): the moments summed over branches."""
-        n_groups = scans[0].moment.shape[0]
-        moment = _join(scan.moment[:, -1] for scan in scans)
-        return cls(
-            utility=np.repeat(np.arange(len(scans)), n_groups),
-            subgroup=np.tile(np.arange(n_groups), len(scans)),
-            branch=np.full(moment.size, -1),
-            moment=moment,
-            low=_join(scan.low[:, -1] for scan in scans),
-            high=_join(scan.high[:, -1] for scan in scans),
-            n_inside=_join(scan.n_inside[:, -1] for scan in scans),
-            on_uc=moment,
-            on_worst=_join(scan.on_worst.sum(axis=1) for scan in scans),
-        )
+    @property
+    def upper(self) -> Floats:
+        """Upper bounds of the absolute moments."""
+        return np.abs(self.moment) + self.radius
+
+    @property
+    def detectable(self) -> Floats:
+        """Twice the radius."""
+        return 2.0 * self.radius
 
 
-def _join(parts: Any) -> Any:
-    return np.concatenate(list(parts))
+_COLUMNS = (
+    "utility",
+    "subgroup",
+    "node",
+    "moment",
+    "lower",
+    "upper",
+    "radius",
+    "detectable",
+    *(item.name for item in fields(CandidateTable)[5:]),
+)
+_TOTALS = tuple(item.name for item in fields(TotalTable))
 
 
 @dataclass(frozen=True, slots=True)
@@ -127,21 +136,52 @@ class AuditResult:
         NaN. ``n_draws`` is None unless the method draws.
     interiorized : bool
         True when the input had zero probabilities and was mixed with 1e-10 uniform.
+    fingerprint : str
+        Of the label tree.
+    candidates, totals : CandidateTable, TotalTable
+        The columns of `to_frame` and `uc_frame`.
+    plan : AuditPlan or None
+        What was asked: tree, utilities, subgroups. None where the result was read back.
     """
 
     n: float
-    tree: LabelTree
-    utilities: tuple[Utility, ...]
-    subgroups: Subgroups
-    candidates: MomentTable
-    totals: MomentTable
-    radii: Floats
-    subgroup_share: Floats
-    subgroup_size: Floats
     method: str | None
     confidence_level: float
     n_draws: int | None
     interiorized: bool
+    fingerprint: str
+    candidates: CandidateTable
+    totals: TotalTable
+    plan: AuditPlan | None = None
+
+    @property
+    def tree(self) -> LabelTree:
+        """The label tree; a result that was read back knows its ``fingerprint`` only."""
+        return self._asked("tree").tree
+
+    @property
+    def utilities(self) -> tuple[Utility, ...]:
+        """The audited utilities; not known to a result that was read back."""
+        return self._asked("utilities").utilities
+
+    @property
+    def subgroups(self) -> Subgroups:
+        """The audited subgroups; not known to a result that was read back."""
+        return self._asked("subgroups").subgroups
+
+    def _asked(self, what: str) -> AuditPlan:
+        if self.plan is None:
+            msg = (
+                f"`{what}` must be known for this; a result that was read from a dict has names "
+                "and numbers only. Audit the rows again, or use the configuration's."
+            )
+            raise InvalidInputError(msg)
+        return self.plan
+
+    @property
+    def radii(self) -> Floats:
+        """Radius of every candidate's moment."""
+        return self.candidates.radius
 
     @property
     def huc(self) -> float:
@@ -175,18 +215,9 @@ class AuditResult:
 
     def _candidate(self, row: int) -> Candidate:
         table = self.candidates
-        size, radius = abs(float(table.moment[row])), float(self.radii[row])
-        return Candidate(
-            utility=self.utilities[table.utility[row]].name,
-            subgroup=self.subgroups.names[table.subgroup[row]],
-            node=self.tree.branches[table.branch[row]],
-            moment=float(table.moment[row]),
-            lower=float(np.maximum(0.0, size - radius)),
-            upper=size + radius,
-            interval_low=float(table.low[row]),
-            interval_high=float(table.high[row]),
-            n_in_interval=float(table.n_inside[row]),
-        )
+        numbers = (getattr(table, name)[row] for name in Candidate.__slots__[3:])
+        place = table.utility[row], table.subgroup[row], table.node[row]
+        return Candidate(*place, *map(float, numbers))
 
     def to_frame(self) -> pd.DataFrame:
         """Return a row per candidate, in the order utility, subgroup, branch.
@@ -200,47 +231,11 @@ class AuditResult:
         maximises UC, and on that of the worst branch, of the same subgroup and utility: there
         cancellation shows. ``moment_in_units`` is the moment in the utility's own units.
         """
-        table = self.candidates
-        size = np.abs(table.moment)
-        share = self.subgroup_share[table.subgroup]
-        scales = np.array([utility.scale for utility in self.utilities])
-        units = [utility.units for utility in self.utilities]
-        within = np.divide(table.moment, share, out=np.zeros(table.n), where=share > 0)
-        return pd.DataFrame(
-            {
-                "utility": [self.utilities[u].name for u in table.utility],
-                "subgroup": [self.subgroups.names[c] for c in table.subgroup],
-                "node": [self.tree.branches[v] for v in table.branch],
-                "moment": table.moment,
-                "lower": np.maximum(0.0, size - self.radii),
-                "upper": size + self.radii,
-                "radius": self.radii,
-                "detectable": 2.0 * self.radii,
-                "interval_low": table.low,
-                "interval_high": table.high,
-                "n_in_interval": table.n_inside,
-                "n_in_subgroup": self.subgroup_size[table.subgroup],
-                "moment_in_subgroup": within,
-                "on_uc_interval": table.on_uc,
-                "on_worst_interval": table.on_worst,
-                "moment_in_units": table.moment * scales[table.utility],
-                "units": [units[u] for u in table.utility],
-            }
-        )
+        return pd.DataFrame({name: getattr(self.candidates, name) for name in _COLUMNS})
 
     def uc_frame(self) -> pd.DataFrame:
         """Return a row per (utility, subgroup): the moment after summing over branches."""
-        table = self.totals
-        return pd.DataFrame(
-            {
-                "utility": [self.utilities[u].name for u in table.utility],
-                "subgroup": [self.subgroups.names[c] for c in table.subgroup],
-                "moment": table.moment,
-                "interval_low": table.low,
-                "interval_high": table.high,
-                "n_in_interval": table.n_inside,
-            }
-        )
+        return pd.DataFrame({name: getattr(self.totals, name) for name in _TOTALS})
 
     def violations(self, tolerance: float) -> pd.DataFrame:
         """Candidates whose absolute moment exceeds ``tolerance``, largest first.
@@ -265,7 +260,7 @@ class AuditResult:
         ``2 * (relevant branches among nodes) * HUC`` of the whole population. This evaluates the
         bound at the window's own HUC.
         """
-        names = [item.name for item in self.utilities]
+        names = list(dict.fromkeys(self.totals.utility))
         if utility not in names:
             msg = f"`utility` must be one of {', '.join(names)}; got {utility!r}."
             raise UnknownNameError(msg)
@@ -280,10 +275,10 @@ class AuditResult:
                 )
                 raise InvalidInputError(msg)
         table = self.candidates
-        mine = (table.utility == names.index(utility)) & (table.subgroup == 0)
+        places = zip(table.utility, table.subgroup, strict=True)
+        mine = [i for i, place in enumerate(places) if place == (utility, self.totals.subgroup[0])]
         huc = float(np.abs(table.moment[mine]).max(initial=0.0))
-        count = sum(self.tree.branches[v] in kept for v in table.branch[mine])
-        return 2.0 * count * huc
+        return 2.0 * sum(table.node[i] in kept for i in mine) * huc
 
     def p_value_calibrated(
         self,
@@ -328,17 +323,51 @@ class AuditResult:
             "schema_version": SCHEMA_VERSION,
             "n": self.n,
             "huc": self.huc,
-            "huc_lower": _json_safe(self.huc_lower),
-            "huc_upper": _json_safe(self.huc_upper),
+            "huc_lower": _finite(self.huc_lower),
+            "huc_upper": _finite(self.huc_upper),
             "uc": self.uc,
             "method": self.method,
             "confidence_level": self.confidence_level,
             "n_draws": self.n_draws,
             "interiorized": self.interiorized,
-            "tree": self.tree.fingerprint,
-            "candidates": _records(self.to_frame()),
-            "totals": _records(self.uc_frame()),
+            "tree": self.fingerprint,
+            "candidates": _records(self.candidates, _COLUMNS),
+            "totals": _records(self.totals, _TOTALS),
         }
+
+    @classmethod
+    def from_dict(cls, data: Mapping[str, Any]) -> AuditResult:
+        """Read what `to_dict` wrote: the same numbers, to the last bit.
+
+        The tree, the utilities and the subgroups themselves are not written, only their names.
+
+        Examples
+        --------
+        >>> import huc_monitor as hm
+        >>> tree = hm.LabelTree.flat(["a", "b"])
+        >>> result = hm.audit([[0.5, 0.5]] * 8, ["a"] * 8, tree=tree, utilities=[hm.TopK(1)])
+        >>> hm.AuditResult.from_dict(result.to_dict()).to_dict() == result.to_dict()
+        True
+        """
+        if not isinstance(data, Mapping) or data.get("schema_version") != SCHEMA_VERSION:
+            found = data.get("schema_version") if isinstance(data, Mapping) else data
+            msg = (
+                f"`data` must be AuditResult.to_dict() of schema_version {SCHEMA_VERSION}; got "
+                f"{found!r:.80}. Read it with the version of huc-monitor that wrote it, or newer."
+            )
+            raise InvalidInputError(msg)
+        keys = ("n", "method", "confidence_level", "n_draws", "interiorized", "tree")
+        missing = [key for key in (*keys, "candidates", "totals") if key not in data]
+        if missing:
+            msg = f"`data` must be AuditResult.to_dict(); {missing[0]!r} is missing."
+            raise InvalidInputError(msg)
+        values: dict[str, Any] = {key: data[key] for key in keys[:-1]}
+        return cls(
+            **values,
+            fingerprint=data["tree"],
+            candidates=_table(CandidateTable, data, "candidates"),
+            totals=_table(TotalTable, data, "totals"),
+        )
 
     def __repr__(self) -> str:
         """One line."""
@@ -350,14 +379,34 @@ class AuditResult:
         )
 
 
-def _records(frame: pd.DataFrame) -> list[dict[str, Any]]:
-    return [
-        {str(key): _json_safe(value) for key, value in record.items()}
-        for record in frame.to_dict(orient="records")
-    ]
+def _records(table: Any, names: Sequence[str]) -> list[dict[str, Any]]:
+    columns = [getattr(table, name) for name in names]
+    plain = [column if isinstance(column, list) else _finite(column) for column in columns]
+    return [dict(zip(names, row, strict=True)) for row in zip(*plain, strict=True)]
 
 
-def _json_safe(value: Any) -> Any:
-    if isinstance(value, float | np.floating):
-        return float(value) if math.isfinite(value) else None
-    return value.item() if isinstance(value, np.generic) else value
+def _finite(numbers: Any) -> Any:
+    """Numbers as plain Python has them; None for those that are not finite."""
+    plain = np.array(numbers, dtype=object)
+    plain[~np.isfinite(numbers)] = None
+    return plain.tolist()
+
+
+_Table = TypeVar("_Table", CandidateTable, TotalTable)
+
+
+def _table(cls: type[_Table], data: Mapping[str, Any], key: str) -> _Table:
+    """Read records by column; None is a number that was not finite."""
+    columns: dict[str, Any] = {}
+    for item in fields(cls):
+        try:
+            values = [record[item.name] for record in data[key]]
+            named = str(item.type).startswith("list")
+            columns[item.name] = values if named else np.array(values, dtype=np.float64)
+        except (KeyError, TypeError, ValueError) as error:
+            msg = (
+                f"`data[{key!r}]` must be records with {item.name!r}, as AuditResult.to_dict() "
+                f"writes them; got {type(error).__name__}: {error}."
+            )
+            raise InvalidInputError(msg) from error
+    return cls(**columns)

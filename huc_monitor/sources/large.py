@@ -211,7 +211,7 @@ class _Store:
             self._same_rows(run.scan.n_rows)
             merged.append(run)
             within.append(self._within(u, run))
-        return self._audit.result(self._facts, merged, within)
+        return self._audit.merged_result(self._facts, merged, within)
 
     def _merged(self, u: int) -> RunSummary:
         merged = None
@@ -243,7 +243,7 @@ class _Store:
         """Rows of a run: records, their sorted copies, weights, and multipliers of a block."""
         n_groups = len(self._audit.subgroups)
         per_row = 4 * self._packings[u].bytes_per_row + 10 * n_groups + 64
-        per_row += (128 + 16 * n_groups) if self._audit.draws else 0
+        per_row += (128 + 16 * n_groups) if self._audit.n_draws else 0
         return max(1_000, int(self._limit * _RUN_SHARE) // per_row)
 
     def _same_rows(self, n_rows: int) -> None:

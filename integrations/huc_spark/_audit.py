@@ -141,7 +141,7 @@ class SparkAudit:
         within = self._within(known, merged)
         for run in merged:
             self._same_rows(facts.n_rows, run.scan.n_rows)
-        return self.audit.result(facts, merged, within)
+        return self.audit.merged_result(facts, merged, within)
 
     def _facts(self) -> tuple[Facts, list[tuple[Floats, int]]]:
         found = (
@@ -245,9 +245,9 @@ def _columns(
         "classes": None if classes is None else list(classes),
         "labels": labels,
         "weights": weights,
-        "row_id": row_id if check.draws else None,
+        "row_id": row_id if check.n_draws else None,
     }
-    if check.draws and row_id is None:
+    if check.n_draws and row_id is None:
         msg = (
             "`row_id` must name a column that tells rows apart, because bounds='bootstrap' draws "
             "by row; got None. Name one, or choose bounds='sharp'."

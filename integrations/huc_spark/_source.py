@@ -88,7 +88,7 @@ class SparkSource(LargeSource):
             "classes": None,
             "labels": _Y,
             "weights": None,
-            "row_id": _ROW if check.draws else None,
+            "row_id": _ROW if check.n_draws else None,
         }
         usable = self.usable(start, end, as_of=as_of).persist(_disk())
         try:

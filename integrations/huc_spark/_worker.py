@@ -62,7 +62,7 @@ class Job:
             "method": audit.method,
             "confidence_level": audit.confidence_level,
             "n_draws": audit.n_draws,
-            "rng": audit.rng,
+            "seed": audit.seed,
             "mix_each": audit.mix_each,
             "columns": dict(columns),
         }
@@ -102,7 +102,7 @@ def _worker(text: str) -> Worker:
         LabelTree.from_dict(plain["tree"]),
         tuple(Utility.from_dict(item) for item in plain["utilities"]),
         Subgroups.from_dict(plain["subgroups"]),
-        *(plain[n] for n in ("method", "confidence_level", "n_draws", "rng", "mix_each")),
+        *(plain[n] for n in ("method", "confidence_level", "n_draws", "seed", "mix_each")),
     )
     return Worker(audit, columns)
 
@@ -360,7 +360,7 @@ def _batch(schema: str, *columns: list[Any]) -> pa.RecordBatch:
 def pack_facts(facts: Facts) -> bytes:
     """Write facts as bytes."""
     head = np.array([facts.n_rows, facts.total, facts.any_zero], dtype=np.float64)
-    return arrays_to_bytes({"head": head, "shares": facts.shares, "draws": facts.draws})
+    return arrays_to_bytes({"head": head, "shares": facts.shares, "multipliers": facts.multipliers})
 
 
 @lru_cache(maxsize=8)
@@ -368,4 +368,4 @@ def unpack_facts(data: bytes) -> Facts:
     """Read what `pack_facts` wrote, once per process."""
     found = arrays_from_bytes(data)
     n, total, zero = found["head"]
-    return Facts(int(n), float(total), bool(zero), found["shares"], found["draws"])
+    return Facts(int(n), float(total), bool(zero), found["shares"], found["multipliers"])

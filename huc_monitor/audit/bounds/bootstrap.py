@@ -109,6 +109,13 @@ class BootstrapBound(Bound):
         if sum(terms.rows.size for _, parts in self._gathered for terms, _ in parts) > _MOST_TERMS:
             self._run()
 
+    def visit_summary(self, mean_squares: Floats, ranges: Ints, spreads: Floats) -> None:
+        """Take draws that were made where the rows are."""
+        scales = self._scale(mean_squares, spreads)
+        if ranges.size:
+            largest = (ranges * shrinking(spreads, scales)[..., None]).max(axis=(0, 1))
+            np.maximum(self._worst, largest, out=self._worst)
+
     def _scale(self, mean_squares: Floats, spreads: Floats) -> Floats:
         """Root mean square of every candidate with a floor, so that rare branches stay honest."""
         floor = spreads**2 * (log_share(self.n_candidates, self.confidence_level) / self.n)

@@ -1,4 +1,4 @@
-"""What every way to bound moments promises: see each utility's rows once, then give radii."""
+"""What every way to bound moments promises: read each utility's statistics, then give radii."""
 
 from __future__ import annotations
 
@@ -9,17 +9,24 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from huc_monitor.audit.decomposition import SortedRows
     from huc_monitor.audit.scan import Groups
-    from huc_monitor.utilities.program import Floats
+    from huc_monitor.utilities.program import Floats, Ints
 
 
 class Bound(ABC):
     """Radii for all candidates at once.
 
-    Call `start`, then `visit` once per utility, then `radii`. A bound reads contributions and the
-    limits known for them; it does not know what they mean.
+    Call `start`, then `visit` or `visit_summary` once per utility, then `radii`. A bound reads
+    contributions and the limits known for them; it does not know what they mean.
+
+    Attributes
+    ----------
+    n_draws, seed : int
+        How many multipliers of every row it reads, and what they are a function of. Whoever
+        summarises rows makes that many draws; closed forms ask for none.
     """
 
-    n_draws: int | None = None
+    n_draws: int = 0
+    seed: int = 0
 
     def start(self, n: float, n_candidates: int, confidence_level: float) -> None:
         """Say how many rows and candidates share the probability of error."""
@@ -30,9 +37,17 @@ class Bound(ABC):
     def visit(  # noqa: B027 - some bounds need nothing
         self, rows: SortedRows, groups: Groups, spreads: Floats
     ) -> None:
-        """Collect what is needed from one utility.
+        """Collect what is needed from one utility whose rows are in hand.
 
         ``spreads[j]`` limits the absolute contributions of the j-th relevant branch.
+        """
+
+    def visit_summary(  # noqa: B027 - some bounds need nothing
+        self, mean_squares: Floats, ranges: Ints, spreads: Floats
+    ) -> None:
+        """Collect the same from summaries: mean squares (C, S) and ranges of draws (C, S, draws).
+
+        A range is the largest absolute interval sum of one draw, in the units of `draw_units`.
         """
 
     @abstractmethod

@@ -61,9 +61,11 @@ from huc_monitor.audit.scan import second_moments
 from huc_monitor.errors import UnknownNameError
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
     from huc_monitor.audit.decomposition import SortedRows
     from huc_monitor.audit.scan import Groups
-    from huc_monitor.utilities.program import Floats
+    from huc_monitor.utilities.program import Floats, Ints
 
 METHODS = ("bootstrap", "sharp", "theorem")
 
@@ -95,11 +97,14 @@ class SharpBound(Bound):
 
     def visit(self, rows: SortedRows, groups: Groups, spreads: Floats) -> None:
         """Measure the mean square of every candidate's contributions."""
-        squares = second_moments(rows, groups)
-        radii = sharp_radius(
-            self.n, squares, spreads, n_candidates=self.n_candidates, level=self.confidence_level
-        )
-        self._found.append(np.asarray(radii).ravel())
+        self.visit_summary(second_moments(rows, groups), np.empty(0, dtype=np.int64), spreads)
+
+    def visit_summary(self, mean_squares: Floats, ranges: Ints, spreads: Floats) -> None:
+        """Turn mean squares into radii; there are no draws to read."""
+        del ranges
+        n, level = self.n, self.confidence_level
+        radii = sharp_radius(n, mean_squares, spreads, n_candidates=self.n_candidates, level=level)
+        self._found.append(radii.ravel())
 
     def radii(self) -> Floats:
         """Return the radii found in the visits."""
@@ -152,16 +157,16 @@ def sharp_radius(
 
 def make_bound(method: str | None, *, n_draws: int = 1000, rng: Any = 0) -> Bound:
     """Return the bound of that name; None makes none."""
-    if method is None:
-        return NoBound()
-    if method == "theorem":
-        return TheoremBound()
-    if method == "sharp":
-        return SharpBound()
-    if method == "bootstrap":
-        return BootstrapBound(n_draws, rng)
-    msg = (
-        f"`bounds` must be one of {', '.join(map(repr, METHODS))}, or None for no bounds; "
-        f"got {method!r}."
-    )
-    raise UnknownNameError(msg)
+    makers: dict[str | None, Callable[[], Bound]] = {
+        None: NoBound,
+        "theorem": TheoremBound,
+        "sharp": SharpBound,
+        "bootstrap": lambda: BootstrapBound(n_draws, rng),
+    }
+    if method not in makers:
+        msg = (
+            f"`bounds` must be one of {', '.join(map(repr, METHODS))}, or None for no bounds; "
+            f"got {method!r}."
+        )
+        raise UnknownNameError(msg)
+    return makers[method]()

@@ -18,12 +18,7 @@ import numpy.typing as npt
 
 from huc_monitor._common.arrays import arrays_from_bytes, arrays_to_bytes
 from huc_monitor._common.threads import run_tasks
-from huc_monitor.audit.bounds.bootstrap import (
-    BootstrapBound,
-    _normal_quantiles,
-    gather_terms,
-    shrinking,
-)
+from huc_monitor.audit.bounds.bootstrap import _normal_quantiles, gather_terms
 
 if TYPE_CHECKING:
     from huc_monitor.audit.decomposition import SortedRows
@@ -35,7 +30,10 @@ _BATCH = 1 << 16
 
 @dataclass(frozen=True, slots=True, eq=False)
 class DrawSummary:
-    """Total, lowest and highest prefix of a run: shape (C, blocks, S, 3, lanes)."""
+    """Total, lowest and highest prefix of a run: shape (C, blocks, S, 3, lanes).
+
+    Where a bound asks for no draws there are no blocks.
+    """
 
     prefixes: Ints
 
@@ -56,7 +54,7 @@ class DrawSummary:
         n_blocks = means.size // kernel.LANES
         n_groups, n_slots = len(groups.weights), rows.relevant.size
         out = np.zeros((n_groups, n_blocks, n_slots, 3, kernel.LANES), dtype=np.int64)
-        terms = [gather_terms(rows, groups, c, units) for c in range(n_groups)]
+        terms = [gather_terms(rows, groups, c, units) for c in range(n_groups if n_blocks else 0)]
 
         def work(block: int) -> None:
             lanes = slice(block * kernel.LANES, (block + 1) * kernel.LANES)
@@ -103,19 +101,7 @@ class DrawSummary:
         return cls(arrays_from_bytes(data)["prefixes"])
 
 
-class MergedBootstrapBound(BootstrapBound):
-    """Radii of the bootstrap from draws that were summarised elsewhere."""
-
-    def add_ranges(self, mean_squares: Floats, spreads: Floats, ranges: Ints) -> None:
-        """Take one utility's largest interval sums, of shape (C, S, draws)."""
-        scales = self._scale(mean_squares, spreads)
-        if ranges.size:
-            shrink = shrinking(spreads, scales)
-            largest = (ranges * shrink[..., None]).max(axis=(0, 1))
-            np.maximum(self._worst, largest, out=self._worst)
-
-
-def add_draws(seed: int, n_draws: int, ids: Ints, repeats: Floats) -> Floats:
+def add_multipliers(seed: int, n_draws: int, ids: Ints, repeats: Floats) -> Floats:
     """Sum of every draw's multipliers over some rows, lanes of the last block filled up."""
     from huc_monitor._kernels import summary as kernel
 

@@ -40,7 +40,7 @@ class Packing:
         label = "<u1" if n_leaves <= 1 << 8 else "<u2" if n_leaves <= 1 << 16 else "<u4"
         fields: list[Any] = [("score", "<f8"), ("label", label), ("values", "<i8", (width,))]
         fields += [("bits", "u1", (n_bytes,)), ("real", "<f8", (n_real,))]
-        fields += [("repeats", "<f8")] * weighted + [("id", "<i8")] * audit.draws
+        fields += [("repeats", "<f8")] * weighted + [("id", "<i8")] * (audit.n_draws > 0)
         return cls(np.dtype(fields), real)
 
     @property

@@ -9,6 +9,7 @@ same methods with the same answer.
 
 from __future__ import annotations
 
+import functools
 from dataclasses import dataclass
 from functools import cached_property
 from typing import TYPE_CHECKING, Any
@@ -16,30 +17,23 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from huc_monitor.audit.bounds.bootstrap import draw_units
-from huc_monitor.audit.bounds.closed_forms import SharpBound, make_bound, sharp_radius
 from huc_monitor.audit.decomposition import SortedRows, iter_decomposed, relevant_paths
 from huc_monitor.audit.inputs import (
     INTERIOR_MIX,
     Predictions,
-    check_confidence_level,
     check_labels,
     check_predictions,
-    check_utilities,
     check_weights,
 )
-from huc_monitor.audit.result import AuditResult, MomentTable
-from huc_monitor.audit.runs.draws import DrawSummary, MergedBootstrapBound, add_draws
+from huc_monitor.audit.plan import AuditPlan
+from huc_monitor.audit.runs.draws import DrawSummary, add_multipliers
 from huc_monitor.audit.runs.summaries import ScanSummary, merge_summaries, sums_within
 from huc_monitor.audit.scan import Groups
-from huc_monitor.errors import InvalidInputError
-from huc_monitor.subgroups import Subgroups
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
-    from huc_monitor.audit.bounds.bound import Bound
-    from huc_monitor.tree import LabelTree
-    from huc_monitor.utilities import Utility
+    from huc_monitor.audit.result import AuditResult
     from huc_monitor.utilities.program import Floats, Ints
 
 
@@ -69,13 +63,16 @@ class Piece:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Facts:
-    """What must be known of all rows before any is scanned; facts of pieces add up."""
+    """What must be known of all rows before any is scanned; facts of pieces add up.
+
+    ``multipliers`` has every draw's sum over the rows.
+    """
 
     n_rows: int
     total: float
     any_zero: bool
     shares: Floats
-    draws: Floats
+    multipliers: Floats
 
     def __add__(self, other: Facts) -> Facts:
         """Facts of both sets of rows."""
@@ -84,7 +81,7 @@ class Facts:
             self.total + other.total,
             self.any_zero or other.any_zero,
             self.shares + other.shares,
-            self.draws + other.draws,
+            self.multipliers + other.multipliers,
         )
 
     @property
@@ -110,105 +107,43 @@ class ScoredRows:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class RunSummary:
-    """The summary of one utility's rows between two scores, with bootstrap draws if asked for."""
+    """The summary of one utility's rows between two scores, and of the draws a bound asked for."""
 
     scan: ScanSummary
-    draws: DrawSummary | None
+    draws: DrawSummary
 
     def to_bytes(self) -> list[bytes]:
-        """Plain arrays; the second is empty without draws."""
-        return [self.scan.to_bytes(), b"" if self.draws is None else self.draws.to_bytes()]
+        """Plain arrays."""
+        return [self.scan.to_bytes(), self.draws.to_bytes()]
 
     @classmethod
     def from_bytes(cls, scan: bytes, draws: bytes) -> RunSummary:
         """Read what `to_bytes` wrote."""
-        return cls(ScanSummary.from_bytes(scan), DrawSummary.from_bytes(draws) if draws else None)
+        return cls(ScanSummary.from_bytes(scan), DrawSummary.from_bytes(draws))
 
 
 def merge_runs(runs: Sequence[RunSummary]) -> RunSummary:
     """Merge summaries of runs that do not share scores; they may come in any order."""
     ordered = sorted(runs, key=lambda run: run.scan.first)
-    draws = [run.draws for run in ordered if run.draws is not None]
-    merged = None
-    for item in draws:
-        merged = item if merged is None else merged.merge(item)
-    return RunSummary(merge_summaries([run.scan for run in ordered]), merged)
+    draws = functools.reduce(DrawSummary.merge, (run.draws for run in ordered))
+    return RunSummary(merge_summaries([run.scan for run in ordered]), draws)
 
 
 @dataclass(frozen=True, eq=False)
-class PieceAudit:
-    """The arguments of an audit, checked, and every step of it.
+class PieceAudit(AuditPlan):
+    """An audit's arguments, and every step of it on rows that come in pieces.
 
     ``mix_each`` mixes only rows that have a zero probability with the uniform distribution, as the
     monitor does; otherwise all rows are mixed as soon as one has a zero, as `audit` does.
     """
 
-    tree: LabelTree
-    utilities: tuple[Utility, ...]
-    subgroups: Subgroups
-    method: str | None
-    confidence_level: float
-    n_draws: int
-    rng: int
     mix_each: bool = False
-
-    @classmethod
-    def of(
-        cls,
-        *,
-        tree: LabelTree,
-        utilities: Any,
-        subgroups: Subgroups | None = None,
-        bounds: str | None = "bootstrap",
-        confidence_level: float = 0.95,
-        n_draws: int = 1000,
-        rng: Any = 0,
-        mix_each: bool = False,
-    ) -> PieceAudit:
-        """Check what `audit` checks before it looks at rows."""
-        if tree.arrays.n_branches == 0:
-            msg = (
-                "`tree` must have a node with at least two children; a single class leaves "
-                "nothing to audit."
-            )
-            raise InvalidInputError(msg)
-        bound = make_bound(bounds, n_draws=n_draws, rng=rng)
-        return cls(
-            tree,
-            check_utilities(utilities),
-            Subgroups.whole() if subgroups is None else subgroups,
-            bounds,
-            check_confidence_level(confidence_level),
-            n_draws,
-            getattr(bound, "seed", 0),
-            mix_each,
-        )
-
-    @property
-    def draws(self) -> bool:
-        """Whether rows need ids, and runs a summary of bootstrap draws."""
-        return self.method == "bootstrap"
-
-    @cached_property
-    def limits(self) -> list[Floats]:
-        """Bound on the absolute contribution of every relevant branch, utility by utility."""
-        found = (utility.spreads(self.tree) for utility in self.utilities)
-        return [spreads[spreads > 0] for spreads in found]
 
     @cached_property
     def real(self) -> tuple[bool, ...]:
         """Which subgroups have weights other than 0 and 1."""
         entries = self.subgroups.to_dict()["subgroups"]
         return (False, *("weight" in entry["rule"] for entry in entries))
-
-    def _bound(self, total: float) -> Bound:
-        if self.draws:
-            bound: Bound = MergedBootstrapBound(self.n_draws, self.rng)
-        else:
-            bound = make_bound(self.method)
-        n_candidates = len(self.subgroups) * sum(spreads.size for spreads in self.limits)
-        bound.start(total, n_candidates, self.confidence_level)
-        return bound
 
     # One piece.
 
@@ -225,7 +160,7 @@ class PieceAudit:
         n = predictions.n
         codes = check_labels(labels, n, tree=self.tree)
         repeats = _row_weights(weights, n)
-        called = np.asarray(ids, dtype=np.int64) if self.draws else np.empty(0, dtype=np.int64)
+        called = np.asarray(ids, dtype=np.int64) if self.n_draws else np.empty(0, dtype=np.int64)
         piece = Piece(
             predictions, codes, list(self.subgroups.weights(features, n)), repeats, called
         )
@@ -242,19 +177,14 @@ class PieceAudit:
             float(times.sum()) if piece.repeats.size else float(n),
             piece.predictions.mix > 0,
             np.array([float(np.sum(np.abs(w) * times)) for w in piece.weights]),
-            add_draws(self.rng, self.n_draws, piece.ids, piece.repeats)
-            if self.draws
-            else np.empty(0),
+            add_multipliers(self.seed, self.n_draws, piece.ids, piece.repeats),
         )
 
     @property
     def no_facts(self) -> Facts:
         """Facts of no rows."""
-        draws = np.empty(0)
-        if self.draws:
-            draws = add_draws(0, self.n_draws, np.empty(0, dtype=np.int64), np.empty(0))
-        shares = np.zeros(len(self.subgroups))
-        return Facts(n_rows=0, total=0.0, any_zero=False, shares=shares, draws=draws)
+        none = add_multipliers(0, self.n_draws, np.empty(0, dtype=np.int64), np.empty(0))
+        return Facts(0, 0.0, any_zero=False, shares=np.zeros(len(self.subgroups)), multipliers=none)
 
     def rows(self, piece: Piece, facts: Facts) -> Iterator[ScoredRows]:
         """Yield every utility's scores and contributions of a piece."""
@@ -316,11 +246,9 @@ class PieceAudit:
     def summarise(self, utility: int, rows: ScoredRows, facts: Facts) -> RunSummary:
         """Summarise all rows between two scores."""
         ordered, groups, ids = self.sorted(utility, rows, facts.scale)
-        draws = None
-        if self.draws:
-            units = draw_units(self.limits[utility], facts.total)
-            means = (facts.draws / facts.total).astype(np.float32)
-            draws = DrawSummary.of(ordered, groups, ids, units, seed=self.rng, means=means)
+        units = draw_units(self.limits[utility], facts.total)
+        means = (facts.multipliers / facts.total).astype(np.float32)
+        draws = DrawSummary.of(ordered, groups, ids, units, seed=self.seed, means=means)
         return RunSummary(ScanSummary.of(ordered, groups), draws)
 
     def within(self, utility: int, rows: ScoredRows, facts: Facts, shown: Floats) -> Ints:
@@ -341,52 +269,22 @@ class PieceAudit:
 
     # Everything.
 
-    def result(
+    def merged_result(
         self, facts: Facts, merged: Sequence[RunSummary], within: Sequence[Ints]
     ) -> AuditResult:
         """Make the result from one merged summary per utility."""
-        scale, total = facts.scale, facts.total
-        scans = [
-            run.scan.scan(sums, scale=scale, total=total)
-            for run, sums in zip(merged, within, strict=True)
-        ]
-        relevant = [relevant_paths(self.tree, utility)[0] for utility in self.utilities]
-        bound = self._bound(total)
-        return AuditResult(
-            n=total,
-            tree=self.tree,
-            utilities=self.utilities,
-            subgroups=self.subgroups,
-            candidates=MomentTable.of_branches(scans, relevant),
-            totals=MomentTable.of_totals(scans),
-            radii=self._radii(bound, facts, merged),
-            subgroup_share=facts.shares / total,
-            subgroup_size=scans[0].size,
-            method=self.method,
-            confidence_level=self.confidence_level,
-            n_draws=bound.n_draws,
+        sizes = {"scale": facts.scale, "total": facts.total}
+        scans = [run.scan.scan(sums, **sizes) for run, sums in zip(merged, within, strict=True)]
+        bound = self.bound(facts.total)
+        for run, spreads in zip(merged, self.limits, strict=True):
+            bound.visit_summary(run.scan.mean_squares(**sizes), run.draws.ranges, spreads)
+        return self.result(
+            scans,
+            bound.radii(),
+            total=facts.total,
+            shares=facts.shares / facts.total,
             interiorized=facts.any_zero,
         )
-
-    def _radii(self, bound: Bound, facts: Facts, merged: Sequence[RunSummary]) -> Floats:
-        squares = [run.scan.mean_squares(scale=facts.scale, total=facts.total) for run in merged]
-        if isinstance(bound, SharpBound):
-            found = [
-                sharp_radius(
-                    bound.n,
-                    mean,
-                    limit,
-                    n_candidates=bound.n_candidates,
-                    level=bound.confidence_level,
-                ).ravel()
-                for mean, limit in zip(squares, self.limits, strict=True)
-            ]
-            return np.concatenate(found)
-        if isinstance(bound, MergedBootstrapBound):
-            for run, mean, limit in zip(merged, squares, self.limits, strict=True):
-                assert run.draws is not None  # noqa: S101 - `summarise` made them
-                bound.add_ranges(mean, limit, run.draws.ranges)
-        return bound.radii()
 
 
 def _row_weights(weights: Any, n: int) -> Floats:

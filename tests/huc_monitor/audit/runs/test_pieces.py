@@ -77,15 +77,15 @@ def in_pieces(audit, rows, rng, n_runs):
         merged.append(merge_runs(runs))
         shown = merged[-1].scan.shown
         within.append(sum(audit.within(u, found[u], facts, shown) for found in scored))
-    return audit.result(facts, merged, within)
+    return audit.merged_result(facts, merged, within)
 
 
 def assert_same(found, expected, tolerance):
     pd.testing.assert_frame_equal(found.to_frame(), expected.to_frame(), **tolerance)
     pd.testing.assert_frame_equal(found.uc_frame(), expected.uc_frame(), rtol=0, atol=0)
     np.testing.assert_array_equal(found.candidates.moment, expected.candidates.moment)
-    np.testing.assert_array_equal(found.candidates.low, expected.candidates.low)
-    np.testing.assert_array_equal(found.candidates.high, expected.candidates.high)
+    np.testing.assert_array_equal(found.candidates.interval_low, expected.candidates.interval_low)
+    np.testing.assert_array_equal(found.candidates.interval_high, expected.candidates.interval_high)
     for name in ("n", "interiorized", "method", "confidence_level", "n_draws"):
         assert getattr(found, name) == getattr(expected, name)
 

@@ -1,0 +1,148 @@
+"""What an audit is asked, checked once: for rows in memory, in pieces, and on a cluster."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from functools import cached_property
+from typing import TYPE_CHECKING, Any, Self
+
+import numpy as np
+
+from huc_monitor.audit.bounds.closed_forms import make_bound
+from huc_monitor.audit.inputs import check_confidence_level, check_utilities
+from huc_monitor.audit.result import AuditResult, CandidateTable, TotalTable
+from huc_monitor.errors import InvalidInputError
+from huc_monitor.subgroups import Subgroups
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from huc_monitor.audit.bounds.bound import Bound
+    from huc_monitor.audit.scan import UtilityScan
+    from huc_monitor.tree import LabelTree
+    from huc_monitor.utilities import Utility
+    from huc_monitor.utilities.program import Floats
+
+
+@dataclass(frozen=True, eq=False)
+class AuditPlan:
+    """The arguments of an audit besides its rows, checked; makes bounds and builds the result.
+
+    ``n_draws`` and ``seed`` are those of the bound: 0 where it makes no draws.
+    """
+
+    tree: LabelTree
+    utilities: tuple[Utility, ...]
+    subgroups: Subgroups
+    method: str | None
+    confidence_level: float
+    n_draws: int
+    seed: int
+
+    @classmethod
+    def of(
+        cls,
+        *,
+        tree: LabelTree,
+        utilities: Any,
+        subgroups: Subgroups | None = None,
+        bounds: str | None = "bootstrap",
+        confidence_level: float = 0.95,
+        n_draws: int = 1000,
+        rng: Any = 0,
+        **more: Any,
+    ) -> Self:
+        """Check what can be checked before any row is looked at."""
+        if tree.arrays.n_branches == 0:
+            msg = (
+                "`tree` must have a node with at least two children; a single class leaves "
+                "nothing to audit."
+            )
+            raise InvalidInputError(msg)
+        chosen = check_utilities(utilities)
+        level = check_confidence_level(confidence_level)
+        bound = make_bound(bounds, n_draws=n_draws, rng=rng)
+        groups = Subgroups.whole() if subgroups is None else subgroups
+        return cls(tree, chosen, groups, bounds, level, bound.n_draws, bound.seed, **more)
+
+    @cached_property
+    def limits(self) -> list[Floats]:
+        """Bound on the absolute contribution of every relevant branch, utility by utility."""
+        found = (utility.spreads(self.tree) for utility in self.utilities)
+        return [spreads[spreads > 0] for spreads in found]
+
+    def bound(self, total: float) -> Bound:
+        """Start a bound for so many rows."""
+        bound = make_bound(self.method, n_draws=self.n_draws, rng=self.seed)
+        n_candidates = len(self.subgroups) * sum(spreads.size for spreads in self.limits)
+        bound.start(total, n_candidates, self.confidence_level)
+        return bound
+
+    def result(
+        self,
+        scans: Sequence[UtilityScan],
+        radii: Floats,
+        *,
+        total: float,
+        shares: Floats,
+        interiorized: bool,
+    ) -> AuditResult:
+        """Build the result from one scan per utility; ``shares`` are subgroups' mean weights."""
+        return AuditResult(
+            n=total,
+            method=self.method,
+            confidence_level=self.confidence_level,
+            n_draws=self.n_draws or None,
+            interiorized=interiorized,
+            fingerprint=self.tree.fingerprint,
+            candidates=self._candidates(scans, radii, shares),
+            totals=self._totals(scans),
+            plan=self,
+        )
+
+    def _candidates(
+        self, scans: Sequence[UtilityScan], radii: Floats, shares: Floats
+    ) -> CandidateTable:
+        """List branches in the order utility, subgroup, branch."""
+        places = [
+            (utility, c, node)
+            for utility in self.utilities
+            for branches in [[self.tree.branches[v] for v in utility.relevant_branches(self.tree)]]
+            for c in range(len(self.subgroups))
+            for node in branches
+        ]
+        group = np.array([c for _, c, _ in places], dtype=np.int64)
+        moment = _join(scan.moment[:, :-1] for scan in scans)
+        share = shares[group]
+        return CandidateTable(
+            utility=[utility.name for utility, _, _ in places],
+            subgroup=[self.subgroups.names[c] for c in group],
+            node=[node for _, _, node in places],
+            moment=moment,
+            radius=radii,
+            interval_low=_join(scan.low[:, :-1] for scan in scans),
+            interval_high=_join(scan.high[:, :-1] for scan in scans),
+            n_in_interval=_join(scan.n_inside[:, :-1] for scan in scans),
+            n_in_subgroup=scans[0].size[group],
+            moment_in_subgroup=np.divide(moment, share, out=np.zeros(moment.size), where=share > 0),
+            on_uc_interval=_join(scan.on_uc for scan in scans),
+            on_worst_interval=_join(scan.on_worst for scan in scans),
+            moment_in_units=moment * np.array([utility.scale for utility, _, _ in places]),
+            units=[utility.units for utility, _, _ in places],
+        )
+
+    def _totals(self, scans: Sequence[UtilityScan]) -> TotalTable:
+        """List moments summed over branches, in the order utility, subgroup."""
+        names = self.subgroups.names
+        return TotalTable(
+            utility=[utility.name for utility in self.utilities for _ in names],
+            subgroup=[*names] * len(self.utilities),
+            moment=_join(scan.moment[:, -1] for scan in scans),
+            interval_low=_join(scan.low[:, -1] for scan in scans),
+            interval_high=_join(scan.high[:, -1] for scan in scans),
+            n_in_interval=_join(scan.n_inside[:, -1] for scan in scans),
+        )
+
+
+def _join(parts: Any) -> Any:
+    return np.concatenate([part.ravel() for part in parts])
