@@ -8,12 +8,13 @@ from __future__ import annotations
 
 import difflib
 from itertools import islice
-from typing import TYPE_CHECKING, Self
+from typing import TYPE_CHECKING, Final, Self
 
 if TYPE_CHECKING:
     from collections.abc import Collection
 
 __all__ = [
+    "EXTRAS",
     "HUCError",
     "InvalidInputError",
     "InvalidTreeError",
@@ -21,6 +22,15 @@ __all__ = [
     "UnknownNameError",
     "did_you_mean",
 ]
+
+# Import packages of hosts to the extra of huc-monitor that installs each.
+EXTRAS: Final = {
+    "apprise": "notify",
+    "evidently": "evidently",
+    "matplotlib": "png",
+    "prometheus_client": "prometheus",
+    "pyspark": "spark",
+}
 
 
 class HUCError(Exception):
@@ -53,17 +63,17 @@ class MissingExtraError(HUCError, ImportError):
     """An optional package is not installed; the message is the command that installs it."""
 
     @classmethod
-    def of(cls, package: str, extra: str) -> Self:
-        """Return the error for `package`, which the optional dependency set `extra` provides.
+    def of(cls, package: str) -> Self:
+        """Return the error for `package`, one of `EXTRAS`.
 
         Examples
         --------
-        >>> print(MissingExtraError.of("evidently", "evidently"))
+        >>> print(MissingExtraError.of("evidently"))
         This needs the package 'evidently'. Install it with: pip install 'huc-monitor[evidently]'
         """
         return cls(
             f"This needs the package {package!r}. "
-            f"Install it with: pip install 'huc-monitor[{extra}]'",
+            f"Install it with: pip install 'huc-monitor[{EXTRAS[package]}]'",
             name=package,
         )
 

@@ -3,16 +3,13 @@
 from __future__ import annotations
 
 import json
-from importlib.metadata import entry_points
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated
 
 import typer
 
+from huc_monitor._common.plugins import load_plugin
 from huc_monitor.cli.showing import tell
-from huc_monitor.errors import MissingExtraError
-
-GROUP = "huc_monitor.demos"
 
 
 def run(
@@ -33,7 +30,7 @@ def run(
 
     Example: huc-monitor demo --fast --dir huc-demo
     """
-    story = _story()
+    story = load_plugin("huc_monitor.demos", "mlflow")
     if as_json:
         found = story(folder, seed=seed, fast=fast, tell=lambda _: None)
         typer.echo(json.dumps(found.to_dict(), allow_nan=False))
@@ -45,13 +42,6 @@ def run(
         f"Read the setup:       {found.folder / 'huc.yaml'}\n"
         f"Ask for the status:   huc-monitor status --config {found.folder / 'huc.yaml'}"
     )
-
-
-def _story() -> Any:
-    for entry in entry_points(group=GROUP):
-        return entry.load()
-    missing = "huc_mlflow"
-    raise MissingExtraError.of(missing, "all")
 
 
 def _tell(paragraph: str) -> None:

@@ -16,21 +16,13 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 import typer
 
-from huc_monitor.errors import HUCError
+from huc_monitor.errors import EXTRAS, HUCError
 
 if TYPE_CHECKING:
     from huc_monitor.config import Config
 
 FINE, ERROR = 0, 2
 OLDEST_PYTHON = (3, 11)
-# Package to the extra that brings it. What is not installed is a note unless a file asks for it.
-EXTRAS = {
-    "evidently": "evidently",
-    "pyspark": "spark",
-    "prometheus_client": "prometheus",
-    "apprise": "notify",
-    "matplotlib": "png",
-}
 GROUP = "huc_monitor.trackers"
 # This many windows without anything new are worth a word.
 LATE = 3

@@ -25,7 +25,7 @@ def to_png(picture: Picture, *, zoom: float = 2.0) -> bytes:
         from matplotlib.backends.backend_agg import FigureCanvasAgg
         from matplotlib.figure import Figure
     except ImportError as error:
-        missing = MissingExtraError.of(package="matplotlib", extra="png")
+        missing = MissingExtraError.of("matplotlib")
         raise missing from error
 
     figure = Figure(figsize=(picture.width / _INCH, picture.height / _INCH), dpi=_INCH * zoom)

@@ -111,7 +111,7 @@ class DriftAttachment:
 def _require_evidently() -> None:
     host = "evidently"
     if importlib.util.find_spec(host) is None:
-        raise MissingExtraError.of(host, extra=host)
+        raise MissingExtraError.of(host)
 
 
 def _summary(run: Any) -> dict[str, Any]:

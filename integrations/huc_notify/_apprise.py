@@ -126,6 +126,6 @@ def _load() -> ModuleType:
     try:
         import apprise
     except ImportError:
-        missing = MissingExtraError.of("apprise", "notify")
+        missing = MissingExtraError.of("apprise")
         raise missing from None
     return apprise

@@ -39,8 +39,8 @@ class SparkEngine:
         try:
             from pyspark.sql import SparkSession
         except ImportError as error:
-            package, extra = "pyspark", "spark"
-            raise MissingExtraError.of(package, extra) from error
+            missing = MissingExtraError.of("pyspark")
+            raise missing from error
         session = SparkSession.getActiveSession()
         if session is None:
             builder = SparkSession.builder.appName("huc-monitor")

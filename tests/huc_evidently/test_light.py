@@ -53,5 +53,5 @@ def test_a_missing_extra_is_named_with_the_command_that_installs_it():
 def test_an_unknown_name_is_an_attribute_error():
     import huc_evidently
 
-    with pytest.raises(AttributeError, match="has no attribute 'HUCPresets'"):
+    with pytest.raises(AttributeError, match="No huc_evidently attribute HUCPresets"):
         _ = huc_evidently.HUCPresets

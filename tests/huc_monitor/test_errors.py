@@ -32,7 +32,7 @@ def test_unknown_name_prints_its_message_without_quotes():
 
 
 def test_missing_extra_ends_in_the_exact_install_command():
-    error = MissingExtraError.of("pyspark", "spark")
+    error = MissingExtraError.of("pyspark")
     assert str(error).endswith("pip install 'huc-monitor[spark]'")
     assert error.name == "pyspark"
 
