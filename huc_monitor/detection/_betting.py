@@ -42,8 +42,8 @@ class Outcome:
     """What one batch did to a utility's candidates, each an array of length J.
 
     ``log_value`` is the logarithm of the candidate's value, before any ceiling, and ``log_before``
-    that of its value plus one before the batch; their difference is the batch's log e-value.
-    ``side`` and ``low``, ``high`` are the bet of the richest arm.
+    that of its value before the batch and what entered with it; their difference is the batch's log
+    e-value. ``side`` and ``low``, ``high`` are the bet of the richest arm.
     """
 
     log_value: Floats
@@ -117,11 +117,14 @@ class UtilityBets:
         growth += (rows.scores.size * np.log(idle))[:, None, None, :]
         return growth
 
-    def bet(self, rows: UtilityRows, weights: Floats, ceiling: float) -> Outcome:
-        """Play one batch: every arm's wealth becomes (wealth + 1) times what the batch earned."""
+    def bet(
+        self, rows: UtilityRows, weights: Floats, ceiling: float, entering: float = 1.0
+    ) -> Outcome:
+        """Play one batch: every arm's wealth becomes (wealth + entering) times what it earned."""
         runs = self.runs()
         before = self.values()
-        log_wealth = self.log_growth(rows, weights, runs) + np.log1p(self.wealth)
+        entered = np.log(entering) + np.log1p(self.wealth / entering)
+        log_wealth = self.log_growth(rows, weights, runs) + entered
         self.wealth = np.exp(np.minimum(log_wealth, np.log(ceiling)))
         flat = log_wealth.reshape(-1, N_ARMS)
         richest = np.argmax(flat, axis=1)
@@ -132,7 +135,7 @@ class UtilityBets:
         bounds = np.concatenate([[-np.inf], self.edges, [np.inf]])
         return Outcome(
             log_value=top + np.log(np.exp(flat - top[:, None]).mean(axis=1)),
-            log_before=np.log1p(before),
+            log_before=np.log(entering) + np.log1p(before / entering),
             side=np.array(SIDES)[side],
             low=np.where(whole, -np.inf, bounds[run[:, 0]]),
             high=np.where(whole, np.inf, bounds[run[:, 1]]),

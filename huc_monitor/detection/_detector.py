@@ -36,6 +36,15 @@ Naming
     satisfy the null, whatever the others do, the first false name comes after A batches or more on
     average. Restarts, resets and the ceiling only lower M, and leave the inequality true.
 
+Several streams
+    Where model versions serve side by side, each has a detector of its own, fed with its own rows.
+    The unit that enters a batch is split among the versions in it by their share w of the rows:
+    M_v <- (M_v + w_v) L_v. The shares do not depend on the batch's labels and sum to 1, so the sum
+    of the M_v over all versions, less t, is a supermartingale as before, and an alarm is a sum over
+    the versions in the batch of at least A. So the average run length holds as it stands for any
+    number of versions, and no budget is lost; a version with share w pays log(1 / w) once. An alarm
+    takes at least A from the sum: the k-th false one comes after k A batches or more on average.
+
 What is not promised: a probability that one given alarm is false; anything about a violation
 smaller than the tolerance; that the ranking is a test (only named candidates carry one); and that
 a violation is still there: a name says that there was one since the last restart.
@@ -202,8 +211,14 @@ class EDetector:
         rows = iter_decomposed(self._utilities, predictions, codes, tree=self._tree)
         return self._eat(list(rows), weights)
 
-    def update_rows(self, rows: Sequence[UtilityRows], groups: Groups) -> EDetectorStep:
-        """Eat a batch that was decomposed before: the same utilities and subgroups, in order."""
+    def update_rows(
+        self, rows: Sequence[UtilityRows], groups: Groups, *, entering: float = 1.0
+    ) -> EDetectorStep:
+        """Update with a batch that was decomposed before: the same utilities and subgroups.
+
+        `entering` is the part of the batch's new unit that this detector gets, where several share
+        it (see "Several streams" in the module's text).
+        """
         given = [row.utility for row in rows]
         if given != list(self._utilities) or any(row.tree != self._tree for row in rows):
             names = ", ".join(utility.name for utility in self._utilities)
@@ -225,11 +240,13 @@ class EDetector:
                 "`rows` must all have labels. Hand over unlabelled rows once their label is known."
             )
             raise InvalidInputError(msg)
-        return self._eat(rows, weights) if n else self._count_empty()
+        return self._eat(rows, weights, entering) if n else self._count_empty()
 
-    def _eat(self, rows: Sequence[UtilityRows], weights: Floats) -> EDetectorStep:
+    def _eat(
+        self, rows: Sequence[UtilityRows], weights: Floats, entering: float = 1.0
+    ) -> EDetectorStep:
         def work(bets: UtilityBets, utility_rows: UtilityRows) -> Outcome:
-            outcome = bets.bet(utility_rows, weights, self._ceiling)
+            outcome = bets.bet(utility_rows, weights, self._ceiling, entering)
             bets.learn(utility_rows, weights)
             return outcome
 
@@ -239,9 +256,13 @@ class EDetector:
         self._n_rows += weights.shape[1]
         step = self._step(_joined(outcomes), weights.shape[1])
         if step.alarm and self._after_alarm == "restart":
-            for bets in self._bets:
-                bets.restart()
+            self.restart()
         return step
+
+    def restart(self) -> None:
+        """Give up all evidence and keep the past, as after an alarm."""
+        for bets in self._bets:
+            bets.restart()
 
     def _count_empty(self) -> EDetectorStep:
         self._n_batches += 1

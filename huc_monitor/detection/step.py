@@ -9,10 +9,11 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import pandas as pd
 
+from huc_monitor.detection._betting import Outcome
+
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from huc_monitor.detection._betting import Outcome
     from huc_monitor.subgroups import Subgroups
     from huc_monitor.tree import LabelTree
     from huc_monitor.utilities import Utility
@@ -105,6 +106,29 @@ class EDetectorStep:
     threshold: float
     names: CandidateNames
     outcome: Outcome
+
+    @classmethod
+    def joined(cls, steps: Sequence[EDetectorStep]) -> EDetectorStep:
+        """Add up the values of detectors that shared one batch, as for several model versions."""
+        if len(steps) == 1:
+            return steps[0]
+        values = np.array([step.outcome.log_value for step in steps])
+        richest = values.argmax(axis=0)
+
+        def of_richest(name: str) -> Any:
+            every = np.array([getattr(step.outcome, name) for step in steps])
+            return every[richest, np.arange(richest.size)]
+
+        outcome = Outcome(
+            log_value=np.logaddexp.reduce(values, axis=0),
+            log_before=np.logaddexp.reduce([step.outcome.log_before for step in steps], axis=0),
+            side=of_richest("side"),
+            low=of_richest("low"),
+            high=of_richest("high"),
+        )
+        first = steps[0]
+        batch, n_rows = max(step.batch for step in steps), sum(step.n_rows for step in steps)
+        return cls(batch, n_rows, first.threshold, first.names, outcome)
 
     @property
     def log_value(self) -> float:

@@ -1,38 +1,53 @@
-"""The e-detector of a monitor: fed with every labelled row once, as labels come."""
+"""The e-detectors of a monitor, one per model version.
+
+Each is fed with every labelled row of its version once, as labels come. Evidence against one
+version says nothing of another, and versions may serve side by side, so each keeps its own. How
+they share one average run length is in `huc_monitor.detection._detector`, "Several streams". The
+newest versions are kept; what is forgotten only lowers the evidence.
+"""
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import pandas as pd
 
 from huc_monitor._common.times import to_column
-from huc_monitor.detection import EDetector
+from huc_monitor.detection import EDetector, EDetectorStep
 
 if TYPE_CHECKING:
     from datetime import datetime
 
-    from huc_monitor.detection import EDetectorStep
+    from numpy.typing import NDArray
+
     from huc_monitor.monitor._examine import Reference
     from huc_monitor.monitor._parts import Parts
     from huc_monitor.monitor._rows import Decomposed
     from huc_monitor.monitor._state import MonitorState, Visited
+    from huc_monitor.sources import WindowData
     from huc_monitor.subgroups import Subgroups
+    from huc_monitor.utilities.program import Ints
+
+
+_MOST_VERSIONS = 8
+_OTHERS = "(other versions)"
 
 
 @dataclass(slots=True, eq=False)
 class Detecting:
-    """Loads, feeds and resets the e-detector, and says why it was reset."""
+    """Loads and feeds the e-detectors, and says when one starts without evidence."""
 
     parts: Parts
     state: MonitorState
-    _detector: EDetector | None = None
+    _subgroups: Subgroups | None = None
+    _tolerance: list[float] = field(default_factory=list)
+    _detectors: dict[str, EDetector] = field(default_factory=dict)
     _reset: str | None = None
 
     def load(self, subgroups: Subgroups, reference: Reference | None) -> None:
-        """Make or continue the e-detector; another tolerance starts it afresh."""
+        """Continue the e-detectors; another tolerance starts all of them afresh."""
         parts, state = self.parts, self.state
         if parts.average_run_length is None or state.subgroups is None:
             return
@@ -43,31 +58,21 @@ class Detecting:
             if reference is None:
                 return
             values = values + np.abs(reference.moments)
-        if not values.size:
-            return
-        kept = state.detector
-        if kept is not None:
-            wanted = (values.tolist(), float(parts.average_run_length))
+        self._subgroups, self._tolerance = subgroups, values.tolist()
+        wanted = (self._tolerance, float(parts.average_run_length))
+        for version, kept in state.detectors.items():
             if (kept["tolerance"], kept["average_run_length"]) == wanted:
-                self._detector = EDetector.from_dict(kept)
-                return
-            self._reset = "the tolerance or the average run length changed"
-        self._detector = EDetector(
-            tree=parts.tree,
-            utilities=parts.utilities,
-            subgroups=subgroups,
-            tolerance=values.tolist(),
-            average_run_length=parts.average_run_length,
-        )
+                self._detectors[version] = EDetector.from_dict(kept)
+            else:
+                self._reset = "the tolerance or the average run length changed"
 
     def feed(self, visited: Visited, found: Decomposed, as_of: datetime) -> EDetectorStep | None:
-        """Give the e-detector the rows it has not seen: batches in the order labels came."""
+        """Give the e-detectors the rows they have not seen: batches in the order labels came."""
         data = found.data
         fresh = data.times >= to_column(visited.fed_from)
-        self._follow_version(
-            data.model_versions[fresh] if data.model_versions is not None else None
-        )
-        if self._detector is None:
+        versions = _versions(data)
+        before = self._follow_version(versions[fresh])
+        if not self._tolerance:
             return None
         if visited.fed_until is not None:
             if data.label_times is None:
@@ -77,9 +82,48 @@ class Detecting:
         visited.fed_until = as_of
         if not chosen.size:
             return None
-        step = self._detector.update_rows(*found.take(chosen.astype(np.int64)))
-        self.state.detector = self._detector.to_dict()
+        steps = {}
+        for version, rows in _by_version(versions, chosen):
+            detector = self._of(version, before)
+            share = rows.size / chosen.size
+            steps[version] = detector.update_rows(*found.take(rows), entering=share)
+            self._detectors[version] = detector  # last in order: the newest are kept
+        step = EDetectorStep.joined(list(steps.values()))
+        self._keep(step, list(steps))
         return step
+
+    def _of(self, version: str, before: str | None) -> EDetector:
+        """Return a version's detector, one without evidence where there is none."""
+        kept = self._detectors.pop(version, None)
+        if kept is not None:
+            return kept
+        if self._detectors:
+            self._reset = f"model version {version} is new"
+            if before is not None and version == self.state.model_version != before:
+                self._reset = f"model version {before} became {version}"
+            newest = next(reversed(self._detectors.values()))
+            detector = EDetector.from_dict(newest.to_dict())
+            detector.reset(self._reset)
+            return detector
+        return EDetector(
+            tree=self.parts.tree,
+            utilities=self.parts.utilities,
+            subgroups=self._subgroups,
+            tolerance=self._tolerance,
+            average_run_length=self.parts.average_run_length or 1.0,
+        )
+
+    def _keep(self, step: EDetectorStep, fed: list[str]) -> None:
+        """Restart those that raised an alarm together, and write the newest versions."""
+        current = self.state.model_version or ""
+        if current in self._detectors:  # last, as it is when the state is read again
+            self._detectors[current] = self._detectors.pop(current)
+        for version in fed:
+            if step.alarm:
+                self._detectors[version].restart()
+            self.state.detectors[version] = self._detectors[version].to_dict()
+        self._detectors = dict(list(self._detectors.items())[-_MOST_VERSIONS:])
+        self.state.detectors = {name: self.state.detectors[name] for name in self._detectors}
 
     def to_plain(self, step: EDetectorStep | None) -> dict[str, Any] | None:
         """Return a step as records keep it; the first one after a reset says why."""
@@ -89,16 +133,29 @@ class Detecting:
         self._reset = None
         return plain
 
-    def _follow_version(self, versions: Any) -> None:
-        """Follow the version that serves most rows; the evidence against another one is void."""
-        if versions is None or not len(versions):
-            return
-        counts = pd.Series(versions, dtype=object).dropna().value_counts()
-        if counts.empty:
-            return
-        current = min(str(v) for v in counts.index[counts == counts.iloc[0]])
+    def _follow_version(self, versions: NDArray[Any]) -> str | None:
+        """Name the version that serves most rows; return the one that did before."""
         before = self.state.model_version
-        if before is not None and before != current and self._detector is not None:
-            self._reset = f"model version {before} became {current}"
-            self._detector.reset(self._reset)
-        self.state.model_version = current
+        counts = pd.Series(versions[versions != ""], dtype=object).value_counts()
+        if not counts.empty:
+            self.state.model_version = min(counts.index[counts == counts.iloc[0]])
+        return before
+
+
+def _versions(data: WindowData) -> NDArray[Any]:
+    """Return the version of every row, "" where it is not known."""
+    if data.model_versions is None:
+        return np.full(data.n, "", dtype=object)
+    return np.array([version or "" for version in data.model_versions], dtype=object)
+
+
+def _by_version(versions: NDArray[Any], chosen: NDArray[Any]) -> list[tuple[str, Ints]]:
+    """Split rows by version, the most frequent last; beyond eight versions the rest are pooled."""
+    codes, names = pd.factorize(versions[chosen])
+    counts = np.bincount(codes)
+    order = sorted(range(len(names)), key=lambda code: (-counts[code], names[code]))
+    if len(order) > _MOST_VERSIONS:
+        codes = np.where(np.isin(codes, order[: _MOST_VERSIONS - 1]), codes, len(names))
+        order = [*order[: _MOST_VERSIONS - 1], len(names)]
+    named = [*names, _OTHERS]
+    return [(str(named[code]), chosen[codes == code].astype(np.int64)) for code in order[::-1]]

@@ -49,7 +49,7 @@ class Visited:
             "latest_label": None if latest is None else latest.isoformat(),
             "fed_from": self.fed_from.isoformat(),
             "fed_until": None if self.fed_until is None else self.fed_until.isoformat(),
-            "failed": self.failed,
+            **({} if self.failed is None else {"failed": self.failed}),
         }
 
     @classmethod
@@ -86,7 +86,7 @@ class MonitorState:
     model_version: str | None = None
     subgroups: dict[str, Any] | None = None
     reference: dict[str, Any] | None = None
-    detector: dict[str, Any] | None = None
+    detectors: dict[str, dict[str, Any]] = field(default_factory=dict)
     alerts: dict[Triple, AlertState] = field(default_factory=dict)
     visited: list[Visited] = field(default_factory=list)
     early_drift: dict[str, list[dict[str, Any]]] = field(default_factory=dict)
@@ -145,7 +145,9 @@ class MonitorState:
             "model_version": self.model_version,
             "subgroups": self.subgroups,
             "reference": self.reference,
-            "detector": self.detector,
+            # The version that serves most rows stands apart, as older states have it.
+            "detector": self.detectors.get(self.model_version or ""),
+            "detectors": self._other_detectors(),
             "alerts": [alert.to_dict() for alert in self.alerts.values()],
             "visited": [item.to_dict() for item in self.visited],
             "early_drift": self.early_drift,
@@ -163,6 +165,10 @@ class MonitorState:
             "exported": dict(self.exported),
         }
 
+    def _other_detectors(self) -> dict[str, dict[str, Any]]:
+        current = self.model_version or ""
+        return {name: kept for name, kept in self.detectors.items() if name != current}
+
     @classmethod
     def from_dict(cls, data: Mapping[str, Any]) -> MonitorState:
         """Read what `to_dict` wrote."""
@@ -175,6 +181,9 @@ class MonitorState:
             raise InvalidInputError(msg)
         alerts = [AlertState.from_dict(item) for item in data["alerts"]]
         trigger, last_trigger = data["trigger"], data["last_trigger"]
+        detectors = dict(data.get("detectors", {}))
+        if data["detector"] is not None:
+            detectors[data["model_version"] or ""] = data["detector"]
         return cls(
             identity=data["identity"],
             last=None if data["last"] is None else Window.from_dict(data["last"]),
@@ -182,7 +191,7 @@ class MonitorState:
             model_version=data["model_version"],
             subgroups=data["subgroups"],
             reference=data["reference"],
-            detector=data["detector"],
+            detectors=detectors,
             alerts={alert.candidate: alert for alert in alerts},
             visited=[Visited.from_dict(item) for item in data["visited"]],
             early_drift=dict(data["early_drift"]),

@@ -272,6 +272,48 @@ def test_a_changed_model_version_resets_the_detector_and_says_so():
     assert records[2].model_versions == {"2": 600}
 
 
+def test_versions_that_serve_side_by_side_keep_their_evidence():
+    log, labels = make_log(20, 600, broken_from=0, seed=3)
+    settings = {"tolerance": Tolerance(value=0.035), "bounds": None, "drift": None}
+
+    def alarms(log):
+        records = make(log, labels, **settings).check(after(21)).records
+        assert sum(record.detector["reset"] is not None for record in records) <= 1
+        return [record.ordinal for record in records if record.detector["alarm"]]
+
+    alone = alarms(log)
+    half = np.random.default_rng(0).random(len(log)) < 0.5
+    both = alarms(log.assign(version=np.where(half, "1", "2")))
+    assert alone[0] > 2, "the fault is small: one window does not show it"
+    assert both[0] <= 3 * alone[0]
+
+
+def test_the_newest_versions_are_kept_and_a_crowd_of_versions_is_pooled():
+    log, labels = make_log(3, 600)
+    day = (log["at"] - pd.Timestamp(after(0))).dt.days
+    version = np.where(day == 0, "old", np.where(day == 1, "b", (log["id"] % 30).astype(str)))
+    monitor = make(log.assign(version=version), labels)
+    records = monitor.check(after(3.5)).records
+    state = states(monitor)
+    kept = {state["model_version"], *state["detectors"]}
+    assert len(kept) == 8
+    assert {"b", "old"} & kept == set()
+    assert "(other versions)" in kept
+    assert records[2].detector["n_rows"] == 600, "no row is left out"
+
+
+def test_a_check_goes_on_with_the_evidence_of_every_version(broken):
+    log, labels = broken
+    log = log.assign(version=np.where(log["id"] % 3 == 0, "1", "2"))
+    at_once = make(log, labels)
+    at_once.check(after(6.5))
+    daily = make(log, labels)
+    for day in range(2, 7):
+        daily.check(after(day + 0.5))
+    assert [r.detector for r in daily.records()] == [r.detector for r in at_once.records()]
+    assert states(daily)["detectors"] == states(at_once)["detectors"]
+
+
 def test_a_changed_tolerance_keeps_records_and_starts_the_detector_afresh(broken):
     tracker = MemoryTracker()
     make(*broken, tracker=tracker, identity="same").check(after(3.5))
