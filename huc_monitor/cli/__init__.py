@@ -133,4 +133,4 @@ def _one_line(error: Exception) -> str:
     else:
         kind = type(error).__name__
         text = f"unexpected {kind}: {error} (HUC_MONITOR_DEBUG=1 shows the traceback)"
-    return " ".join(text.split())
+    return text

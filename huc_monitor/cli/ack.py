@@ -8,6 +8,7 @@ from typing import Annotated
 import typer
 
 from huc_monitor.cli.check import ConfigOption
+from huc_monitor.cli.showing import say
 
 
 def run(
@@ -27,7 +28,7 @@ def run(
         status = monitor.status
     finally:
         monitor.tracker.close()
-    typer.echo(
+    say(
         f"Window {found.ordinal} ({found.start:%Y-%m-%d %H:%M} UTC) stays without an audit. "
         f"Status {status}."
     )

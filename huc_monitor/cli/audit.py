@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from pathlib import Path
 from typing import Annotated
 
@@ -52,7 +51,7 @@ def run(
     """
     import huc_monitor as hm
     from huc_monitor.cli.reading import read_predictions
-    from huc_monitor.cli.showing import show_audit
+    from huc_monitor.cli.showing import print_json, show_audit
     from huc_monitor.cli.specs import parse_subgroups, parse_utilities
 
     label_tree = hm.LabelTree.from_file(tree)
@@ -80,7 +79,7 @@ def run(
             "audit": result.to_dict(),
             "label_tree": label_tree.to_dict(),
         }
-        typer.echo(json.dumps(document, allow_nan=False))
+        print_json(document)
     else:
         show_audit(result, tolerance=tolerance, top=top)
         if data.n_unlabelled:

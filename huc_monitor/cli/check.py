@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import contextlib
-import json
 import sys
 from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
@@ -12,7 +11,7 @@ from typing import TYPE_CHECKING, Annotated, Literal
 import typer
 
 from huc_monitor.cli.logs import LogFormat, start_logging
-from huc_monitor.cli.showing import tell
+from huc_monitor.cli.showing import print_json, say, tell
 
 if TYPE_CHECKING:
     from datetime import datetime
@@ -84,7 +83,7 @@ def run(
     finally:
         monitor.tracker.close()
     if as_json:
-        typer.echo(json.dumps(as_document(result), allow_nan=False))
+        print_json(as_document(result))
     else:
         show(result)
     raise typer.Exit(exit_code(result, fail_on))
@@ -131,9 +130,9 @@ def show(result: CheckResult) -> None:
     aside = sum(record.n_quarantined for record in result.records)
     if aside:
         reasons = sorted({reason for record in result.records for reason in record.quarantine})
-        typer.echo(f"{aside:,} rows were set aside: {'; '.join(reasons)}.")
+        say(f"{aside:,} rows were set aside: {'; '.join(reasons)}.")
     if result.failed:
-        typer.echo(say_failed(result.failed))
+        say(say_failed(result.failed))
     if result.n_unsent:
         typer.echo(f"{result.n_unsent} messages could not be sent and are kept.", err=True)
 

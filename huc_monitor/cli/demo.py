@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-import json
 from pathlib import Path
 from typing import Annotated
 
 import typer
 
 from huc_monitor._common.plugins import load_plugin
-from huc_monitor.cli.showing import tell
+from huc_monitor.cli.showing import print_json, tell
 
 
 def run(
@@ -33,7 +32,7 @@ def run(
     story = load_plugin("huc_monitor.demos", "mlflow")
     if as_json:
         found = story(folder, seed=seed, fast=fast, tell=lambda _: None)
-        typer.echo(json.dumps(found.to_dict(), allow_nan=False))
+        print_json(found.to_dict())
         return
     found = story(folder, seed=seed, fast=fast, tell=_tell)
     _tell(

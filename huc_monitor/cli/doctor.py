@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import os
 import re
 import sys
@@ -16,6 +15,8 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 import typer
 
+from huc_monitor._common.safe_text import line
+from huc_monitor.cli.showing import print_json
 from huc_monitor.errors import EXTRAS, HUCError
 
 if TYPE_CHECKING:
@@ -66,7 +67,7 @@ def run(
             "status": "wrong" if wrong else "ok",
             "findings": [asdict(finding) for finding in findings],
         }
-        typer.echo(json.dumps(document))
+        print_json(document)
     else:
         _show(findings, looked_at=chosen)
     raise typer.Exit(ERROR if wrong else FINE)
@@ -75,9 +76,9 @@ def run(
 def _show(findings: list[Finding], *, looked_at: Path | None) -> None:
     width = max(len(finding.check) for finding in findings)
     for finding in findings:
-        typer.echo(f"{finding.outcome:<5}  {finding.check:<{width}}  {finding.text}")
+        typer.echo(f"{finding.outcome:<5}  {finding.check:<{width}}  {line(finding.text)}")
         if finding.fix is not None:
-            typer.echo(f"{'':<5}  {'':<{width}}  -> {finding.fix}")
+            typer.echo(f"{'':<5}  {'':<{width}}  -> {line(finding.fix)}")
     if looked_at is None:
         typer.echo("No huc.yaml here: --config FILE looks at one; huc-monitor init writes one.")
 

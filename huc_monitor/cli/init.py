@@ -9,6 +9,7 @@ from typing import Annotated
 import typer
 
 from huc_monitor._common.private_files import write_atomically
+from huc_monitor.cli.showing import print_json, say
 from huc_monitor.errors import InvalidInputError
 
 
@@ -86,9 +87,9 @@ def run(
     out.parent.mkdir(parents=True, exist_ok=True)
     write_atomically(out, text.encode(), mode=0o666)
     if as_json:
-        typer.echo(json.dumps({"status": "ok", "path": str(out)}))
+        print_json({"status": "ok", "path": str(out)})
         return
-    typer.echo(f"Wrote {out}. Read its comments, then run: huc-monitor check --config {out}")
+    say(f"Wrote {out}. Read its comments, then run: huc-monitor check --config {out}")
 
 
 def _refuse_existing(out: Path, *, force: bool) -> None:

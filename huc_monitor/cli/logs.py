@@ -22,7 +22,6 @@ The trace is that of the span which is current, or of the environment variable `
 
 from __future__ import annotations
 
-import json
 import logging
 import math
 import os
@@ -32,6 +31,7 @@ from datetime import UTC, datetime
 from typing import Any, Final, Literal
 
 from huc_monitor import __version__
+from huc_monitor._common.safe_text import json_line, line
 
 LogFormat = Literal["text", "json"]
 
@@ -58,7 +58,7 @@ class JsonFormatter(logging.Formatter):
             "level": record.levelname.lower(),
             "severity_number": _SEVERITY.get(record.levelname, 0),
             "event": event,
-            "message": " ".join(record.getMessage().split()),
+            "message": line(record.getMessage()),
             "fields": _finite(fields),
             "resource": {
                 "service.name": os.environ.get("OTEL_SERVICE_NAME") or "huc-monitor",
@@ -66,7 +66,7 @@ class JsonFormatter(logging.Formatter):
             },
             **_trace(),
         }
-        return json.dumps(content, default=str, allow_nan=False)
+        return json_line(content, default=str)
 
 
 class TextFormatter(logging.Formatter):
@@ -77,7 +77,7 @@ class TextFormatter(logging.Formatter):
         text = record.getMessage()
         if record.exc_info and record.exc_info[1] is not None:
             text += f" ({record.exc_info[1]!r})"
-        return f"huc-monitor: {text}"
+        return f"huc-monitor: {line(text)}"
 
 
 def choose(form: LogFormat) -> None:
@@ -108,12 +108,12 @@ def start_logging(form: LogFormat | None) -> None:
 
 def tell_error(text: str) -> None:
     """Say in one line on standard error why the command ends, in the chosen form."""
-    line = f"huc-monitor: {text}"
+    told = f"huc-monitor: {line(text)}"
     if _chosen.get("form") == "json":
         record = logging.LogRecord("huc_monitor", logging.ERROR, "", 0, "%s", (text,), None)
         record.huc = {"event": "command_failed"}
-        line = JsonFormatter().format(record)
-    print(line, file=sys.stderr)  # noqa: T201 - the command's voice
+        told = JsonFormatter().format(record)
+    print(told, file=sys.stderr)  # noqa: T201 - the command's voice
 
 
 def _event(record: logging.LogRecord) -> str:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import math
 from dataclasses import dataclass
 from pathlib import Path
@@ -10,6 +9,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from huc_monitor.cli.showing import print_json
 from huc_monitor.cli.specs import SUBGROUP_HELP, UTILITY_HELP
 from huc_monitor.errors import InvalidInputError
 
@@ -96,7 +96,7 @@ def run(
             "detectable": table,
             "labels_needed": needed,
         }
-        typer.echo(json.dumps(document, allow_nan=False))
+        print_json(document)
     else:
         _show(case, table, needed)
 

@@ -9,6 +9,7 @@ from typing import Annotated, Any
 
 import typer
 
+from huc_monitor.cli.showing import print_json, say
 from huc_monitor.errors import InvalidInputError
 
 
@@ -51,9 +52,9 @@ def run(
         tolerance=found_tolerance if tolerance is None else tolerance,
     )
     if as_json:
-        typer.echo(json.dumps({"path": str(path.resolve()), "bytes": path.stat().st_size}))
+        print_json({"path": str(path.resolve()), "bytes": path.stat().st_size})
     else:
-        typer.echo(f"Wrote {path} ({path.stat().st_size / 1e6:.1f} MB).")
+        say(f"Wrote {path} ({path.stat().st_size / 1e6:.1f} MB).")
     if open_page:
         import webbrowser
 

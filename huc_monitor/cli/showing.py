@@ -5,6 +5,10 @@ from __future__ import annotations
 import sys
 from typing import TYPE_CHECKING, Any
 
+import typer
+
+from huc_monitor._common.safe_text import STAR, json_line, line, plain, quoted, visible
+
 if TYPE_CHECKING:
     import pandas as pd
     from rich.console import Console
@@ -49,10 +53,10 @@ def finding(row: pd.Series[Any], *, confidence_level: float) -> str:
     way = "understates" if row["moment"] > 0 else "overstates"
     where = f"{_interval(row)} ({row['n_in_interval']:,.0f} rows)"
     return (
-        f"Worst: branch {row['node']!r} {way} the utility {row['utility']!r} by "
-        f"{abs(row['moment']):.4f} for {row['subgroup']!r}, where the predicted utility is in "
-        f"{where}; its true size is between {row['lower']:.4f} and {row['upper']:.4f} "
-        f"({confidence_level:.4g} confidence)."
+        f"Worst: branch {quoted(row['node'])} {way} the utility {quoted(row['utility'])} by "
+        f"{abs(row['moment']):.4f} for {quoted(row['subgroup'])}, where the predicted "
+        f"utility is in {where}; its true size is between {row['lower']:.4f} and "
+        f"{row['upper']:.4f} ({confidence_level:.4g} confidence)."
     )
 
 
@@ -75,7 +79,7 @@ def _table(frame: pd.DataFrame, *, tolerance: float | None) -> Any:
     if tolerance is not None:
         table.add_column(f"above {tolerance:g}", no_wrap=True)
     for _, row in frame.iterrows():
-        cells = [str(row[name]) for name in ("utility", "subgroup", "node")]
+        cells = [plain(row[name]) for name in ("utility", "subgroup", "node")]
         cells += [f"{row['moment']:+.4f}", f"{row['lower']:.4f}", f"{row['upper']:.4f}"]
         cells += [_interval(row), f"{row['n_in_interval']:,.0f}"]
         above = tolerance is not None and abs(row["moment"]) > tolerance
@@ -100,5 +104,16 @@ def tell(paragraph: str) -> None:
 
     text = Text()
     for place, part in enumerate(paragraph.split("*")):
-        text.append(part, style="bold" if place % 2 else "")
+        shown = "\n".join(map(visible, part.split("\n"))).replace(STAR, "*")
+        text.append(shown, style="bold" if place % 2 else "")
     Console(soft_wrap=True, highlight=False).print(text)
+
+
+def say(text: str, *, err: bool = False) -> None:
+    """Print one line, whatever the names in it hold."""
+    typer.echo(line(text), err=err)
+
+
+def print_json(document: Any) -> None:
+    """Print one JSON document on one line."""
+    typer.echo(json_line(document))

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import sys
 from collections.abc import Sequence
 from pathlib import Path
@@ -10,7 +9,9 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from huc_monitor._common.safe_text import plain
 from huc_monitor.cli.check import ConfigOption, say_failed
+from huc_monitor.cli.showing import print_json, say
 
 if TYPE_CHECKING:
     from huc_monitor.monitor.records import AlertState, WindowRecord
@@ -43,11 +44,11 @@ def run(
     state = MonitorState(settings.identity) if data is None else MonitorState.from_dict(data)
     if as_json:
         shadow = None if trial is None else trial.to_dict()
-        typer.echo(json.dumps({**_document(state, records), "shadow": shadow}, allow_nan=False))
+        print_json({**_document(state, records), "shadow": shadow})
         return
     _show(state, records)
     if trial is not None:
-        typer.echo(f"On trial: {trial}.")
+        say(f"On trial: {trial}.")
 
 
 def _trial(settings: Any, tracker: Any) -> Any:
@@ -113,7 +114,7 @@ def _show(state: Any, records: Sequence[WindowRecord]) -> None:
     if state.open_alerts:
         console.print(_alerts(state.open_alerts))
     if state.failed:
-        typer.echo(say_failed(state.failed))
+        say(say_failed(state.failed))
 
 
 def _windows(records: Sequence[WindowRecord]) -> Any:
@@ -165,7 +166,7 @@ def _table(titles: Sequence[str], rows: Sequence[Sequence[str]]) -> Any:
     for title in titles:
         table.add_column(title, overflow="fold")
     for row in rows:
-        table.add_row(*(Text(cell) for cell in row))  # Text: a name is no markup
+        table.add_row(*(Text(plain(cell)) for cell in row))  # Text: a name is no markup
     return table
 
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import contextlib
-import json
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Annotated, Any
@@ -12,6 +11,7 @@ import typer
 
 from huc_monitor.cli.check import ConfigOption, LogOption
 from huc_monitor.cli.logs import start_logging
+from huc_monitor.cli.showing import print_json, say
 
 FINE, REFUSED = 0, 1
 
@@ -40,14 +40,14 @@ def recalibrate(
     with _host(config) as host:
         outcome = host.recalibrate(reason)
     if as_json:
-        typer.echo(json.dumps(outcome.to_dict(), allow_nan=False))
+        print_json(outcome.to_dict())
     elif outcome.version is None:
-        typer.echo(f"Refused: {'; '.join(outcome.reasons).rstrip('.')}.")
+        say(f"Refused: {'; '.join(outcome.reasons).rstrip('.')}.")
     else:
         role = "champion" if outcome.promoted else "challenger"
         trial = getattr(outcome, "shadow_windows", 0)
         more = f" It is audited beside the champion for {trial} windows first." if trial else ""
-        typer.echo(f"Registered version {outcome.version} as {role}.{more}")
+        say(f"Registered version {outcome.version} as {role}.{more}")
     raise typer.Exit(FINE if outcome.version is not None else REFUSED)
 
 
@@ -109,10 +109,10 @@ def _host(path: Path) -> Iterator[Any]:
 def _show(move: Any, as_json: bool) -> None:
     if as_json:
         names = ("model", "alias", "version", "previous", "moved")
-        typer.echo(json.dumps({name: getattr(move, name) for name in names}))
+        print_json({name: getattr(move, name) for name in names})
         return
     if not move.moved:
-        typer.echo(f"{move.model}: nothing to do, version {move.version} is {move.alias} already.")
+        say(f"{move.model}: nothing to do, version {move.version} is {move.alias} already.")
         return
     before = "" if move.previous is None else f" instead of version {move.previous}"
-    typer.echo(f"{move.model}: {move.alias} is version {move.version}{before}.")
+    say(f"{move.model}: {move.alias} is version {move.version}{before}.")

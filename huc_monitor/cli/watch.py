@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import signal
 import sys
 from collections.abc import Callable
@@ -14,6 +13,7 @@ import typer
 
 from huc_monitor.cli.check import ConfigOption, LogOption, as_document, show
 from huc_monitor.cli.logs import start_logging
+from huc_monitor.cli.showing import print_json
 
 if TYPE_CHECKING:
     from huc_monitor.monitor import CheckResult
@@ -60,7 +60,7 @@ def run(
 
     def tell(result: CheckResult) -> None:
         if as_json:
-            typer.echo(json.dumps(as_document(result), allow_nan=False))
+            print_json(as_document(result))
         else:
             show(result)
         sys.stdout.flush()

@@ -18,8 +18,8 @@ from huc_monitor._common.private_files import (
     open_lock_file,
     state_folder,
 )
+from huc_monitor._common.safe_text import file_name
 from huc_monitor.errors import HUCError
-from huc_monitor.monitor.ports.tracker import safe_name
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -59,7 +59,7 @@ def watch_lock(config: Path) -> contextlib.AbstractContextManager[None]:
 
 def default_path(identity: str) -> Path:
     """Where a monitor is locked whose tracker has no folder of its own."""
-    return state_folder() / f"{safe_name(identity)}.lock"
+    return state_folder() / f"{file_name(identity)}.lock"
 
 
 def _sign(file: FileIO, path: Path) -> None:

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from huc_monitor._common.safe_text import chat
 from huc_monitor.monitor.drift import children, label_shift
 
 if TYPE_CHECKING:
@@ -111,13 +112,13 @@ def child_hints(node: str, frequencies: Mapping[str, Mapping[str, float]]) -> li
         key=lambda item: -abs(item[2] - item[1]),
     )
     told = [
-        f"*{name}* was predicted in {predicted:.1%} and seen in {observed:.1%}"
+        f"*{chat(name)}* was predicted in {predicted:.1%} and seen in {observed:.1%}"
         for name, predicted, observed in gaps[:_SHOWN_CHILDREN]
         if abs(observed - predicted) >= _LEAST_GAP
     ]
     if not told:
         return []
-    return [f"In this range, of the cases under *{node}*, {', '.join(told)}."]
+    return [f"In this range, of the cases under *{chat(node)}*, {', '.join(told)}."]
 
 
 def preferred_hints(tree: LabelTree, branch: int, probabilities: Floats, labels: Ints) -> list[str]:
@@ -153,7 +154,7 @@ def preferred_hints(tree: LabelTree, branch: int, probabilities: Floats, labels:
         return []
     node = tree.branches[branch]
     told = f"it was predicted in {predicted:.1%} and seen in {observed:.1%}."
-    return [f"Where *{name}* was the likeliest under *{node}*, {told}"]
+    return [f"Where *{chat(name)}* was the likeliest under *{chat(node)}*, {told}"]
 
 
 def shift_hints(
@@ -174,8 +175,8 @@ def shift_hints(
     if leaves.size and reference.label_share is not None:
         share = np.bincount(labels, minlength=tree.n_leaves) / labels.size
         told = [
-            f"*{tree.leaves[leaf]}* from {reference.label_share[leaf]:.1%} to {share[leaf]:.1%}"
-            for leaf in leaves
+            f"*{chat(tree.leaves[leaf])}* from {before:.1%} to {share[leaf]:.1%}"
+            for leaf, before in zip(leaves, reference.label_share[leaves], strict=True)
         ]
         hints.append(f"The label mix moved since the reference: {', '.join(told)}.")
     return hints or [_NOTHING_MOVED]
@@ -184,16 +185,16 @@ def shift_hints(
 def _moved(item: DriftFinding) -> str:
     if item.kind == "subgroup":
         return (
-            f"The inputs moved since the reference: subgroup {item.name} from "
+            f"The inputs moved since the reference: subgroup {chat(item.name)} from "
             f"{item.before['share']:.1%} to {item.after['share']:.1%} of the rows."
         )
     if item.kind == "scores":
         return (
-            f"Predicted utility *{item.name}* moved since the reference: median from "
+            f"Predicted utility *{chat(item.name)}* moved since the reference: median from "
             f"{item.before['median']:.3f} to {item.after['median']:.3f}."
         )
     name = next(iter(item.before))
     return (
-        f"Predictions moved since the reference: under *{item.name}*, *{name}* from "
+        f"Predictions moved since the reference: under *{chat(item.name)}*, *{chat(name)}* from "
         f"{item.before[name]:.1%} to {item.after[name]:.1%} of the mass."
     )

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
+from huc_monitor._common.safe_text import chat, chat_line
 from huc_monitor.monitor.ports.notifier import Message, message_key
 
 if TYPE_CHECKING:
@@ -20,8 +21,8 @@ _HEADS = {"critical": "CRITICAL", "warning": "WARNING", "resolved": "RESOLVED"}
 
 def describe(step: AlertTransition) -> str:
     """Say in a paragraph which branch is off, for whom, where, by how much, and since when."""
-    who = "whole population" if step.subgroup == "all" else f"subgroup {step.subgroup}"
-    where = f"Branch *{step.node}* ({who}, utility *{step.utility}*)"
+    who = "whole population" if step.subgroup == "all" else f"subgroup {chat(step.subgroup)}"
+    where = f"Branch *{chat(step.node)}* ({who}, utility *{chat(step.utility)}*)"
     size = _amount(abs(step.moment), step)
     tolerance = _plain_amount(step.tolerance, step)
     if step.kind == "resolved":
@@ -34,8 +35,9 @@ def describe(step: AlertTransition) -> str:
     )
     if step.cancels_node is not None and step.cancels_moment is not None:
         text += (
-            f"; cancels against *{step.cancels_node}* ({_signed(step.cancels_moment, step)}), so "
-            f"overall UC shows only {_amount(step.uc, step)}"
+            f"; cancels against *{chat(step.cancels_node)}* "
+            f"({_signed(step.cancels_moment, step)}), so overall UC shows only "
+            f"{_amount(step.uc, step)}"
         )
     text += f". First seen {_day(step.first_seen)}, {_windows(step.n_windows)}."
     return text + _because(step)
@@ -101,10 +103,10 @@ def compose(
     if drift:
         blocks.append(_drift_block(drift))
     if notes:
-        blocks.append("\n".join(["NOTE", *notes]))
+        blocks.append("\n".join(["NOTE", *map(chat_line, notes)]))
     counts = [f"{len(steps)} {kind}" for kind, steps in groups.items() if steps]
     counts += ["drift"] if drift else []
-    title = f"{monitor}: {', '.join(counts) or 'note'} (data to {_moment(until)})"
+    title = f"{chat(monitor)}: {', '.join(counts) or 'note'} (data to {_moment(until)})"
     level = next((kind for kind, steps in groups.items() if steps), "drift" if drift else "note")
     parts = [f"{step.kind} {step.window_id} {'/'.join(step.candidate)}" for step in latest.values()]
     parts += [f"drift {item.kind} {item.name}" for item in drift] + [_moment(until), *notes]
@@ -146,14 +148,15 @@ def _drifted(item: DriftFinding) -> str:
     how_far = f"distance {item.distance:.3f}, at least {item.lower:.3f}"
     if item.kind == "branch":
         told = ", ".join(
-            f"*{name}* {share:.1%} to {item.after[name]:.1%}" for name, share in item.before.items()
+            f"*{chat(name)}* {share:.1%} to {item.after[name]:.1%}"
+            for name, share in item.before.items()
         )
-        return f"predicted split under *{item.name}*: {told} ({how_far})."
+        return f"predicted split under *{chat(item.name)}*: {told} ({how_far})."
     if item.kind == "scores":
         old, new = item.before["median"], item.after["median"]
-        return f"predicted utility *{item.name}*: median {old:.3f} to {new:.3f} ({how_far})."
+        return f"predicted utility *{chat(item.name)}*: median {old:.3f} to {new:.3f} ({how_far})."
     old, new = item.before["share"], item.after["share"]
-    return f"subgroup {item.name}: {old:.1%} to {new:.1%} of the rows ({how_far})."
+    return f"subgroup {chat(item.name)}: {old:.1%} to {new:.1%} of the rows ({how_far})."
 
 
 def _interval(step: AlertTransition) -> str:
@@ -183,7 +186,7 @@ def _signed(value: float, step: AlertTransition) -> str:
 
 
 def _units(step: AlertTransition) -> str:
-    return f" {step.units}" if step.units else ""
+    return f" {chat(step.units)}" if step.units else ""
 
 
 def _number(value: float) -> str:

@@ -11,6 +11,7 @@ import unicodedata
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Final, Literal
 
+from huc_monitor._common.safe_text import visible
 from huc_monitor.reporting._looks import DARK, FONT, LIGHT, LOOKS, MARK_CLASS, mark_rules
 
 if TYPE_CHECKING:
@@ -21,7 +22,6 @@ __all__ = ["Group", "Line", "Mark", "Path", "Picture", "Rect", "Text"]
 Anchor = Literal["start", "middle", "end"]
 _WIDE: Final = set("mwMWGOQ%@—")
 _NARROW: Final = set("ijltfrI.,:;'!|()[]{}/\\ -")
-_REPLACEMENT: Final = "\ufffd"
 
 
 @dataclass(frozen=True, slots=True)
@@ -180,24 +180,8 @@ def _svg(mark: Mark) -> str:
 
 
 def escape(text: object) -> str:
-    """Return text that is safe in HTML and XML, between tags and in quoted attributes.
-
-    Characters that XML forbids, and lone surrogates, become U+FFFD.
-    """
-    return html.escape(clean(text))
-
-
-def clean(text: object) -> str:
-    """Replace characters that no XML or UTF-8 file can hold."""
-    return "".join(
-        character if _allowed(ord(character)) else _REPLACEMENT for character in str(text)
-    )
-
-
-def _allowed(code: int) -> bool:
-    if code < 0x20:
-        return code in {0x9, 0xA, 0xD}
-    return not (0x7F <= code < 0xA0 or 0xD800 <= code <= 0xDFFF or code & 0xFFFE == 0xFFFE)
+    """Return text that is safe in HTML and XML, between tags and in quoted attributes."""
+    return html.escape(visible(text))
 
 
 def short(value: float) -> str:
@@ -239,7 +223,7 @@ def fitted(text: object, width: float, look: str) -> str:
     >>> fitted("a_very_long_name_of_a_node", 100, "label")
     'a_very_…a_node'
     """
-    plain = " ".join(clean(text).split())
+    plain = " ".join(visible(text).split())
     if text_width(plain, look) <= width:
         return plain
     room = width - text_width("…", look)

@@ -9,7 +9,7 @@ from __future__ import annotations
 import json
 from typing import TYPE_CHECKING, Any
 
-from huc_monitor.reporting._drawing import clean
+from huc_monitor._common.safe_text import visible
 from huc_monitor.reporting._model import finding
 
 if TYPE_CHECKING:
@@ -43,8 +43,8 @@ def _content(report: Report) -> dict[str, Any]:
         "windows": [{"name": w.name, "tick": w.tick} for w in report.windows],
         "latestName": "" if latest is None else latest.name[:1].upper() + latest.name[1:],
         "tolerance": tolerances.pop() if len(tolerances) == 1 else None,
-        "utilities": [clean(name) for name in utilities],
-        "subgroups": [clean(name) for name in subgroups],
+        "utilities": [visible(name) for name in utilities],
+        "subgroups": [visible(name) for name in subgroups],
         "nodes": [_node(report, name, index, known) for name in nodes],
         "history": _history(report, index, place),
         "latest": _latest(report, index, place),
@@ -67,12 +67,12 @@ def _node(
 ) -> dict[str, Any]:
     tree = report.tree
     if tree is None or name not in known:
-        return {"name": clean(name), "path": [], "children": [], "more": 0}
+        return {"name": visible(name), "path": [], "children": [], "more": 0}
     children = tree.children(name)
     return {
-        "name": clean(name),
+        "name": visible(name),
         "path": [index[above] for above in tree.ancestors(name)],
-        "children": [clean(child) for child in children[:_MAX_CHILDREN]],
+        "children": [visible(child) for child in children[:_MAX_CHILDREN]],
         "more": max(0, len(children) - _MAX_CHILDREN),
     }
 
@@ -141,6 +141,6 @@ def _shares(found: Any) -> dict[str, Any]:
     if len(children) > _MAX_CHILDREN:
         order = range(_MAX_CHILDREN)
     return {
-        "children": [clean(children[i]) for i in order],
+        "children": [visible(children[i]) for i in order],
         **{key: [_round(found[key][i]) for i in order] for key in keys},
     }

@@ -5,8 +5,9 @@ from __future__ import annotations
 import io
 from typing import TYPE_CHECKING, Any
 
+from huc_monitor._common.safe_text import visible
 from huc_monitor.errors import MissingExtraError
-from huc_monitor.reporting._drawing import Group, Line, Mark, Path, Picture, Rect, Text, clean
+from huc_monitor.reporting._drawing import Group, Line, Mark, Path, Picture, Rect, Text
 from huc_monitor.reporting._looks import LIGHT, LOOKS, Look
 
 if TYPE_CHECKING:
@@ -78,7 +79,7 @@ def _draw(axes: Axes, mark: Rect | Line | Path | Text, order: int) -> None:
             axes.text(
                 mark.x,
                 mark.y,
-                clean(mark.text),
+                visible(mark.text),
                 fontsize=look.size * _POINTS * 0.96,
                 fontweight="bold" if look.bold else "normal",
                 color=LIGHT[look.fill],

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import pandas as pd
 
+from huc_monitor._common.safe_text import distinct, quoted
 from huc_monitor.sources._data import PredictionData, TooManyBadRowsError, WindowData
 from huc_monitor.sources._rows import (
     BAD_PROBABILITIES,
@@ -114,7 +115,7 @@ class Reading:
                 length = None if lengths is None else int(lengths[row])
                 reason = why_bad(matrix[row], source.tree.leaves, length)
                 if not known[row]:
-                    reason = f"{UNKNOWN_LABEL} {kept['label'].iloc[row]!r}"
+                    reason = f"{UNKNOWN_LABEL} {quoted(kept['label'].iloc[row])}"
                 time = kept["time"].to_numpy()[row]
                 self.bad.show(kept["id"].iloc[row] if "id" in kept else None, time, reason)
             matrix, kept = matrix[usable], kept[usable]
@@ -203,7 +204,7 @@ class Reading:
             return
         reasons = ", ".join(f"{count:,} {reason}" for reason, count in self.bad.reasons.items())
         first = self.bad.examples[0]
-        of_id = "" if first.id is None else f"id {first.id!r}, "
+        of_id = "" if first.id is None else f"id {quoted(first.id)}, "
         msg = (
             f"`max_bad_share` must not be exceeded; {self.bad.n:,} of {n:,} rows of "
             f"{self.source.log.name} from {self.start:%Y-%m-%d %H:%M} to {self.end:%Y-%m-%d %H:%M} "
@@ -231,7 +232,7 @@ class Reading:
 def _version(value: Any) -> str:
     # Whole numbers that share a column with missing values come as 3.0.
     whole = isinstance(value, float) and value.is_integer()
-    return str(int(value) if whole else value)
+    return distinct(int(value) if whole else value)
 
 
 def _order(frame: pd.DataFrame) -> NDArray[np.int64] | None:

@@ -21,6 +21,7 @@ import numpy as np
 import pandas as pd
 from numpy.typing import NDArray
 
+from huc_monitor._common.safe_text import distinct
 from huc_monitor.errors import InvalidInputError
 from huc_monitor.subgroups._columns import IN_WORDS, Column
 
@@ -213,7 +214,7 @@ def write_value(value: Scalar) -> str:
     """Write a value as it appears in subgroup names."""
     if isinstance(value, bool):
         return str(value).lower()
-    return str(value).removesuffix("T00:00:00") or '""'
+    return distinct(str(value).removesuffix("T00:00:00")) or '""'
 
 
 def words(predicate: Predicate, *, nested: bool = False) -> str:

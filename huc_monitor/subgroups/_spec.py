@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Mapping, Sequence
 from itertools import pairwise
 from typing import TYPE_CHECKING, Any, Final, TypeAlias
@@ -9,6 +10,7 @@ from typing import TYPE_CHECKING, Any, Final, TypeAlias
 import numpy as np
 import pandas as pd
 
+from huc_monitor._common.safe_text import LONGEST, quoted
 from huc_monitor.errors import InvalidInputError
 from huc_monitor.subgroups._predicates import (
     Comparison,
@@ -22,6 +24,8 @@ from huc_monitor.subgroups._predicates import (
 
 if TYPE_CHECKING:
     from huc_monitor.subgroups._columns import Column
+
+log = logging.getLogger("huc_monitor")
 
 NamedRules: TypeAlias = "list[tuple[str, Predicate]]"
 
@@ -101,9 +105,9 @@ def _between(column: Column, cuts: Sequence[Scalar]) -> NamedRules:
 def _each(column: Column, options: object, where: str, argument: str) -> NamedRules:
     match options:
         case None:
-            values = [value for value, _ in _counts(column, where, argument)]
+            values = [value for value, _ in _short(column, where, argument)]
         case {"top": int() as top, **rest} if top > 0 and top is not True and not rest:
-            counts = _counts(column, where, argument)
+            counts = _short(column, where, argument)
             # Sorting is stable: among equally frequent values the first in value order stays.
             chosen = sorted(range(len(counts)), key=lambda i: -counts[i][1])[:top]
             values = [counts[i][0] for i in sorted(chosen)]
@@ -126,6 +130,21 @@ def _each(column: Column, options: object, where: str, argument: str) -> NamedRu
         (f"{column.name}={write_value(value)}", Comparison(column.name, "==", value))
         for value in scalars
     ]
+
+
+def _short(column: Column, where: str, argument: str) -> list[tuple[Any, int]]:
+    """Count values; texts too long to be a name are no categories, and would fill every record."""
+    counts = _counts(column, where, argument)
+    long = [value for value, _ in counts if isinstance(value, str) and len(value) > LONGEST]
+    if long:
+        log.warning(
+            "column %r: %d values are longer than %d characters and have no subgroups; first: %s",
+            column.name,
+            len(long),
+            LONGEST,
+            quoted(long[0]),
+        )
+    return [pair for pair in counts if not isinstance(pair[0], str) or len(pair[0]) <= LONGEST]
 
 
 def _counts(column: Column, where: str, argument: str) -> list[tuple[Any, int]]:

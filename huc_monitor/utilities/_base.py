@@ -48,6 +48,9 @@ class Utility(ABC):
             msg = f"`name` must be a non-empty string; got {self.name!r} ({self.family})."
             raise InvalidInputError(msg)
         object.__setattr__(self, "name", self.name or self.default_name)
+        if not self.name.isprintable() and any("\ud800" <= c <= "\udfff" for c in self.name):
+            msg = f"`name` must be text that UTF-8 can hold; got {self.name!r}. Rename the utility."
+            raise InvalidInputError(msg)
         if not (math.isfinite(self.scale) and self.scale > 0):
             msg = f"`scale` must be a positive number; got {self.scale!r} (utility {self.name!r})."
             raise InvalidInputError(msg)

@@ -5,6 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
+from huc_monitor._common.safe_text import code
+
 if TYPE_CHECKING:
     from huc_monitor.monitor.records import AlertState, RetrainingTrigger
     from huc_monitor.recalibration.choosing import Figures, Repair
@@ -66,7 +68,7 @@ def model_card(
 
 def _alert_lines(alerts: tuple[AlertState, ...]) -> list[str]:
     lines = [
-        f"- branch `{a.node}`, subgroup `{a.subgroup}`, utility `{a.utility}`: moment "
+        f"- branch {code(a.node)}, subgroup {code(a.subgroup)}, utility {code(a.utility)}: moment "
         f"{a.moment:+.4f} ({'overstates' if a.moment < 0 else 'understates'} utility; "
         f"tolerance {a.tolerance:g}), since {a.first_seen:%Y-%m-%d %H:%M} UTC"
         for a in alerts[:_MOST_ALERTS]
@@ -95,7 +97,7 @@ def _change(recalibrator: Any) -> str:
     start = "" if initial is None else f"{type(initial).__name__}, then "
     counts: dict[str, int] = {}
     for update in updates:
-        place = f"`{update.node}` for `{update.subgroup}`"
+        place = f"{code(update.node)} for {code(update.subgroup)}"
         counts[place] = counts.get(place, 0) + 1
     shown = ", ".join(f"{place} ({n})" for place, n in list(counts.items())[:_MOST_UPDATES])
     return f"{start}{len(updates)} updates at {shown or 'no branch'}."

@@ -17,7 +17,7 @@ from mlflow.models.evaluation import EvaluationArtifact, EvaluationResult, Model
 
 from huc_mlflow._huc_runtime_1.base import as_matrix, native_predict_proba
 from huc_mlflow._pages import report_files
-from huc_mlflow._tracker import slug
+from huc_monitor._common.safe_text import metric_key, table_cell
 from huc_monitor.audit import audit
 from huc_monitor.errors import InvalidInputError, did_you_mean
 from huc_monitor.subgroups import Subgroups
@@ -119,7 +119,7 @@ def metrics_of(result: AuditResult, tolerance: float | None) -> dict[str, float]
     if tolerance is not None:
         found["huc/n_violations"] = float(len(result.violations(tolerance)))
     for row in result.to_dict()["candidates"]:
-        place = "/".join(slug(str(row[part])) for part in ("utility", "subgroup", "node"))
+        place = "/".join(metric_key(row[part]) for part in ("utility", "subgroup", "node"))
         found[f"huc_moment/{place}"] = np.nan if row["moment"] is None else row["moment"]
     finite = {key: float(value) for key, value in found.items() if np.isfinite(value)}
     return finite | {"huc/n_undefined": float(len(found) - len(finite))}
@@ -147,7 +147,10 @@ def _log(
 
 def _csv(result: AuditResult) -> str:
     buffer = io.StringIO()
-    result.to_frame().to_csv(buffer, index=False)
+    frame = result.to_frame()
+    names = ["utility", "subgroup", "node"]
+    frame[names] = frame[names].map(table_cell)
+    frame.to_csv(buffer, index=False)
     return buffer.getvalue()
 
 

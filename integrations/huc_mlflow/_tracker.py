@@ -21,8 +21,9 @@ from mlflow.exceptions import MlflowException
 
 from huc_mlflow._client import Client, masked
 from huc_mlflow._pages import report_files
+from huc_monitor._common.safe_text import file_name, metric_key, plain
 from huc_monitor.errors import HUCError
-from huc_monitor.monitor.ports.tracker import in_order, safe_name
+from huc_monitor.monitor.ports.tracker import in_order
 from huc_monitor.monitor.records import WindowRecord
 from huc_monitor.tree import LabelTree
 
@@ -42,7 +43,6 @@ _MOST_TAG_CHARACTERS = 5_000
 _STATE_SLOTS = ("state/a.json", "state/b.json")
 _VERSION = "huc.model_version"
 _PAGE = 1_000
-_MOST_SLUG_CHARACTERS = 60
 
 
 class MLflowTracker:
@@ -258,7 +258,7 @@ class MLflowTracker:
         }
         profile = {"n_predictions": record.n_predictions, "n_labelled": record.n_labelled}
         dataset = Dataset(
-            name=safe_name(self._info.name),
+            name=file_name(self._info.name),
             digest=_digest(record.key)[:12],
             source_type="huc_monitor",
             source=json.dumps(source),
@@ -269,7 +269,7 @@ class MLflowTracker:
     def _log_files(self, run_id: str, artifacts: Mapping[str, bytes]) -> None:
         with tempfile.TemporaryDirectory() as folder:
             for name, content in artifacts.items():
-                path = Path(folder) / safe_name(name)
+                path = Path(folder) / file_name(name)
                 path.write_bytes(content)
                 self._client.log_artifact(run_id, str(path))
 
@@ -301,7 +301,9 @@ class MLflowTracker:
 
     def set_alert_status(self, status: str, alerts: Sequence[AlertState]) -> None:
         """Tag the monitor run, the model version and the registered model."""
-        worst = ", ".join(f"{a.node} ({a.subgroup}, {a.utility})" for a in alerts[:5])
+        worst = ", ".join(
+            f"{plain(a.node)} ({plain(a.subgroup)}, {plain(a.utility)})" for a in alerts[:5]
+        )
         self._client.log_batch(
             self.run_id, tags=[RunTag("huc.status", status), RunTag("huc.alerts", worst)]
         )
@@ -352,7 +354,7 @@ def node_metrics(record: WindowRecord) -> dict[str, float]:
     if record.detector is not None:
         found["monitor/e_detector"] = record.detector.get("value")
     for row, tolerance in zip(record.audit["candidates"], record.tolerances, strict=True):
-        place = "/".join(slug(str(row[part])) for part in ("utility", "subgroup", "node"))
+        place = "/".join(metric_key(row[part]) for part in ("utility", "subgroup", "node"))
         found[f"huc/{place}"] = row["moment"]
         found[f"huc_lower/{place}"] = row["lower"]
         found[f"huc_upper/{place}"] = row["upper"]
@@ -371,19 +373,6 @@ def summary_metrics(record: WindowRecord) -> dict[str, float]:
     prefix = "monitor/"
     found = node_metrics(record).items()
     return {key.removeprefix(prefix): value for key, value in found if key.startswith(prefix)}
-
-
-def slug(name: str) -> str:
-    """Part of a metric key: safe in MLflow, and different for different names.
-
-    Examples
-    --------
-    >>> slug("login"), slug("channel=app"), slug("channel-app")
-    ('login', 'channel-app-7b9078', 'channel-app')
-    """
-    kept = "".join(c if c.isascii() and (c.isalnum() or c in "._-") else "-" for c in name)
-    kept = kept[:_MOST_SLUG_CHARACTERS]
-    return kept if kept == name and kept.strip(".") else f"{kept.strip('.')}-{_digest(name)[:6]}"
 
 
 def _digest(text: str) -> str:

@@ -19,8 +19,8 @@ from prometheus_client.core import GaugeMetricFamily
 from prometheus_client.exposition import basic_auth_handler, default_handler
 
 from huc_monitor._common.private_files import write_atomically
+from huc_monitor._common.safe_text import file_name
 from huc_monitor.errors import InvalidInputError
-from huc_monitor.monitor.ports.tracker import safe_name
 from huc_prometheus._series import check_families, check_limit, window_families
 
 if TYPE_CHECKING:
@@ -168,7 +168,7 @@ class PrometheusExporter:
         write_atomically(self._file("check"), _text(self._check), mode=_FOR_NODE_EXPORTER)
 
     def _file(self, part: str) -> Path:
-        return Path(str(self._folder)) / f"huc_{safe_name(self._info.name)}_{part}.prom"
+        return Path(str(self._folder)) / f"huc_{file_name(self._info.name)}_{part}.prom"
 
     def _push(self, is_new: bool) -> None:  # noqa: FBT001 - as the other outputs
         if self._gateway is None:

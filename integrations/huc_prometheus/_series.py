@@ -12,6 +12,7 @@ import time
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
+from huc_monitor._common.safe_text import distinct
 from huc_monitor.errors import InvalidInputError
 
 if TYPE_CHECKING:
@@ -118,7 +119,7 @@ class _Families:
     """Collects samples of described metrics."""
 
     def __init__(self, described: Mapping[str, tuple[str, tuple[str, ...]]], monitor: str) -> None:
-        self._monitor = monitor
+        self._monitor = distinct(monitor)
         self._by_name = {
             name: Family(name, text, ("monitor", *labels))
             for name, (text, labels) in described.items()
@@ -131,7 +132,7 @@ class _Families:
     def add(self, name: str, value: float | None, *labels: str | None) -> None:
         """Add a sample, unless its value is not known."""
         if value is not None and not math.isnan(value):
-            names = (self._monitor, *(label or "" for label in labels))
+            names = (self._monitor, *(distinct(label or "") for label in labels))
             self._by_name[name].samples.append((names, float(value)))
 
 

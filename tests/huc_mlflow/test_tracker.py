@@ -254,7 +254,7 @@ def test_a_model_that_is_not_registered_does_not_stop_the_check(store, caplog):
 
 @given(st.text(min_size=1, max_size=200), st.text(min_size=1, max_size=200))
 def test_slugs_are_safe_and_differ_where_names_differ(one, other):
-    from huc_mlflow._tracker import slug
+    from huc_monitor._common.safe_text import metric_key as slug
 
     assert re.fullmatch(r"[A-Za-z0-9_.\-]{1,70}", slug(one))
     assert slug(one).strip(".")

@@ -10,8 +10,8 @@ import mlflow
 import numpy as np
 import pandas as pd
 import yaml
-from huc_mlflow._tracker import slug
 
+from huc_monitor._common.safe_text import metric_key
 from huc_monitor.cli import main
 from huc_monitor.config import load_config
 from huc_monitor.config.opening import open_monitor, open_retrainer, open_tracker
@@ -163,7 +163,11 @@ def check_records(world, days):
     assert [record.ordinal for record in tracker.records()] == windows
     assert len(list(tracker._search("window"))) == days
     assert len(list(tracker._search("retraining"))) == 1
-    for key in ("monitor/huc", f"huc/level3/{slug('sex=m')}/major", "huc_lower/level3/all/major"):
+    for key in (
+        "monitor/huc",
+        f"huc/level3/{metric_key('sex=m')}/major",
+        "huc_lower/level3/all/major",
+    ):
         history = tracker._client.get_metric_history(tracker.run_id, key)
         assert [point.step for point in history] == windows, key
 

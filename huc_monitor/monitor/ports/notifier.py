@@ -81,7 +81,9 @@ def message_key(identity: str, parts: Sequence[str]) -> str:
     >>> message_key("triage", ["opened 5f attack"])
     'ed7c6bfede6a28d3'
     """
-    return hashlib.sha256("\n".join([identity, *parts]).encode()).hexdigest()[:16]
+    return hashlib.sha256(
+        "\n".join([identity, *parts]).encode("utf-8", "backslashreplace")
+    ).hexdigest()[:16]
 
 
 @runtime_checkable

@@ -6,7 +6,6 @@ Hosts register a factory in the entry point group ``huc_monitor.trackers``; it i
 
 from __future__ import annotations
 
-import hashlib
 import json
 from dataclasses import dataclass
 from importlib.metadata import entry_points
@@ -14,6 +13,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Protocol, runtime_checkable
 
 from huc_monitor._common.private_files import write_atomically
+from huc_monitor._common.safe_text import file_name
 from huc_monitor.errors import InvalidInputError, UnknownNameError, did_you_mean
 from huc_monitor.monitor.records import WindowRecord
 
@@ -161,9 +161,10 @@ class FilesTracker:
 
     def record(self, record: WindowRecord, artifacts: Mapping[str, bytes] | None = None) -> None:
         """Store a record; an artifact is a file in a folder of the record's name."""
+        key = file_name(record.key)
         for name, content in (artifacts or {}).items():
-            write_atomically(self.folder / "artifacts" / record.key / safe_name(name), content)
-        write_atomically(self.folder / "records" / f"{record.key}.json", _encode(record.to_dict()))
+            write_atomically(self.folder / "artifacts" / key / file_name(name), content)
+        write_atomically(self.folder / "records" / f"{key}.json", _encode(record.to_dict()))
 
     def records(self) -> list[WindowRecord]:
         """Return all records, in order of ordinal and revision, pending ones first."""
@@ -232,20 +233,7 @@ def folder_name(info: MonitorInfo) -> str:
     >>> folder_name(MonitorInfo("nsl kdd/<prod>", "5f1c33aa90b2c1d0e4"))
     'nsl-kdd-prod-5f1c33aa90b2'
     """
-    return f"{safe_name(info.name)}-{safe_name(info.identity)[:12]}"
-
-
-def safe_name(name: str, longest: int = 60) -> str:
-    """Turn any text into a file name; text that had to change gets a hash, unless it is readable.
-
-    Examples
-    --------
-    >>> safe_name("report.html"), safe_name("../x"), safe_name("<?>") == safe_name("<?>")
-    ('report.html', 'x', True)
-    """
-    kept = "".join(c if c.isascii() and (c.isalnum() or c in "._-") else "-" for c in name)
-    kept = "-".join(part for part in kept.strip("-.").split("-") if part).strip("-.")[:longest]
-    return kept or hashlib.sha256(name.encode()).hexdigest()[:12]
+    return f"{file_name(info.name)}-{file_name(info.identity)[:12]}"
 
 
 def _encode(data: Mapping[str, Any]) -> bytes:

@@ -24,9 +24,9 @@ from support.report_cases import (
 from support.report_page import Page
 
 import huc_monitor as hm
+from huc_monitor._common.safe_text import visible
 from huc_monitor.cli import main
 from huc_monitor.reporting import _words, draw_pictures, render_report, write_report
-from huc_monitor.reporting._drawing import clean
 from huc_monitor.reporting._looks import DARK, LIGHT, SHADES
 from huc_monitor.reporting._model import Finding
 
@@ -211,8 +211,8 @@ def test_any_name_stays_text(name, subgroup):
     page, tree, records = page_of((name, "dog"), subgroup)
     assert page.count("script") == 2
     assert page.count("style") == 1
-    assert page.data["nodes"][1]["name"] == clean(name)
-    assert clean(subgroup) in page.data["subgroups"]
+    assert page.data["nodes"][1]["name"] == visible(name)
+    assert visible(subgroup) in page.data["subgroups"]
     for tag, attributes in page.tags:
         assert not any(key.startswith("on") or key == "style" for key in attributes), tag
     for picture in draw_pictures(records, tree=tree).values():

@@ -1,0 +1,122 @@
+"""Names in every medium: nothing forged, nothing hidden, nothing endless."""
+
+from __future__ import annotations
+
+import csv
+import io
+import json
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from support.hostile import NAMES, assert_clean
+
+from huc_monitor._common.safe_text import (
+    LONGEST,
+    chat,
+    code,
+    distinct,
+    file_name,
+    json_line,
+    line,
+    metric_key,
+    plain,
+    quoted,
+    table_cell,
+    visible,
+)
+
+ANY = st.one_of(st.text(), st.text("\n\r\x1b\u202e\u200b:#[]*`ab", max_size=30))
+ORDINARY = (
+    "sex=f",
+    "65<=age<80",
+    "Zoë",
+    "猫/犬",
+    "Ж",
+    "नमस्ते",
+    "\u0645\u06cc\u200c\u062e\u0648\u0627\u0647\u0645",  # Persian
+    "👩\u200d🔬",
+    "a b",
+    "_x_",
+)
+MEDIA = (chat, code, distinct, line, plain, quoted)
+
+
+@pytest.mark.parametrize("medium", MEDIA)
+@pytest.mark.parametrize("name", NAMES, ids=range(len(NAMES)))
+def test_no_medium_shows_a_hostile_name_raw(medium, name):
+    shown = medium(name)
+    if medium is distinct:
+        shown = plain(shown)  # it names things; what shows them makes commands harmless
+    assert_clean(shown)
+    assert "\n" not in shown
+    assert len(shown) <= 5_000 if medium is line else len(shown) <= 6 * LONGEST
+
+
+@given(ANY)
+def test_whatever_a_name_holds_it_stays_on_its_line(name):
+    for medium in (*MEDIA, visible):
+        shown = medium(name)
+        assert "\n" not in shown
+        if medium not in {visible, distinct}:
+            assert_clean(shown)
+
+
+@pytest.mark.parametrize("name", ORDINARY)
+def test_what_people_write_with_stays_as_it_is(name):
+    for medium in (visible, distinct, plain, chat, line):
+        assert medium(name) == name
+    assert code(name) == f"`{name}`"
+
+
+def test_a_joiner_between_latin_letters_is_shown():
+    assert visible("pay\u200dpal") == r"pay\u200dpal"
+
+
+@given(st.lists(ANY, min_size=2, max_size=2, unique=True))
+def test_names_that_enter_records_stay_different(names):
+    escaped = any("~" in name for name in names)
+    assert escaped or distinct(names[0]) != distinct(names[1])
+    assert max(len(distinct(name)) for name in names) <= LONGEST
+
+
+def test_long_names_that_differ_at_the_end_stay_different():
+    one, other = ("x" * 2_000_000 + end for end in "ab")
+    for medium in (distinct, plain, metric_key, quoted):
+        assert medium(one) != medium(other)
+
+
+def test_chat_has_no_markup_no_link_and_calls_nobody():
+    shown = chat("*bold* `code` [click](http://evil.example) @everyone")
+    assert "*" not in shown
+    assert "`" not in shown
+    assert "](" not in shown
+    assert "@everyone" not in shown
+
+
+def test_json_keeps_names_to_the_last_character():
+    for name in NAMES[:-2]:
+        text = json_line({"name": name})
+        assert_clean(text)
+        assert text.isascii()
+        assert json.loads(text) == {"name": name}
+
+
+@pytest.mark.parametrize("name", ["=1+1", "+1", "-1", "@x", "=cmd|' /C calc'!A0"])
+def test_a_spreadsheet_sees_text_and_no_formula(name):
+    buffer = io.StringIO()
+    csv.writer(buffer).writerow([table_cell(name)])
+    (cell,) = next(csv.reader(io.StringIO(buffer.getvalue())))
+    assert cell == f"'{name}"
+
+
+@pytest.mark.parametrize("name", NAMES, ids=range(len(NAMES)))
+def test_files_and_metric_keys_have_safe_short_names(name):
+    for made in (file_name(name), metric_key(name)):
+        assert made.isascii()
+        assert made.strip(".")
+        assert not set(made) - set(
+            "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789._-"
+        )
+        assert len(made) <= 70
+    assert ".." not in file_name(name).split("/")
