@@ -109,6 +109,9 @@ class GreedyPathCorrectness(Utility):
     def compile(self, tree: LabelTree) -> Program:
         """Compile to one flag per edge, set where the walk stops below it."""
         groups = tree.level_codes(self.level)
+        if groups[-1] == 0:
+            # One group holds every leaf: the walk ends before its first choice.
+            return program(LEVEL, ints=_level_codes(tree, self.level))
         arrays = tree.arrays
         stops = [
             int(code < 0 or groups[arrays.start[code]] == groups[arrays.stop[code] - 1])

@@ -108,6 +108,33 @@ def test_a_level_may_be_named():
     assert hm.GreedyPathCorrectness(level="intent").name == "path_intent"
 
 
+@pytest.mark.parametrize("n_above", [1, 2, 3])
+@pytest.mark.parametrize("seed", range(5))
+def test_every_utility_equals_plain_loops_below_nodes_with_a_single_child(n_above, seed):
+    rng = np.random.default_rng(seed)
+    nested = {"left": ["a", "b"], "right": {"only": ["c", "d"]}}
+    for k in range(n_above):
+        nested = {f"above{k}": nested}
+    tree = hm.LabelTree.from_nested(nested)
+    plain = PlainTree(tree)
+    p = rng.dirichlet(np.ones(4), 40)
+    levels = [
+        family(level=level)
+        for level in range(1, tree.height + 1)
+        for family in (hm.GreedyPathCorrectness, hm.LevelCorrectness)
+    ]
+    for utility in [*levels, *random_utilities(rng, tree)]:
+        expected = np.array([utility_values(utility, row, plain) for row in p])
+        assert np.abs(utility.values(p, tree=tree) - expected).max() < 1e-12, utility
+
+
+def test_a_walk_that_has_no_choice_yet_is_always_right():
+    tree = hm.LabelTree.from_nested({"only": {"left": ["a", "b"], "right": ["c", "d"]}})
+    first = hm.GreedyPathCorrectness(level=1)
+    assert first.values([[0.4, 0.3, 0.2, 0.1]], tree=tree).tolist() == [[1, 1, 1, 1]]
+    assert first.relevant_branches(tree).size == 0
+
+
 def test_massive_payoffs_average_to_the_papers_closed_form():
     tree = hm.LabelTree.from_nested({"s1": ["i1", "i2", "i3"], "s2": ["j1", "j2"]})
     report = hm.SelectiveReport(0.55, 0.65)
