@@ -57,7 +57,8 @@ def audit(
     features : DataFrame of n rows, optional
         Columns that the subgroups read.
     weights : (n,) non-negative numbers, optional
-        How often each row counts: weight 2 equals repeating the row.
+        How often each row counts: weight 2 equals repeating the row. A factor on all weights
+        changes ``n``, and so the bounds, but no moment.
     bounds : {"bootstrap", "sharp", "theorem"} or None, default "bootstrap"
         How ``radius``, ``lower`` and ``upper`` are made. ``"bootstrap"`` is the narrowest, and
         approximate: its coverage was checked by simulation. ``"sharp"`` holds for any distribution
@@ -149,4 +150,4 @@ def _audit(
 
 def _mean_weight(weights: np.ndarray[Any, Any], groups: Groups) -> float:
     times = groups.repeats if groups.repeats.size else np.ones(1)
-    return float(np.sum(np.abs(weights) * times) / groups.total)
+    return float(np.sum(np.abs(weights) * times) / groups.mass)

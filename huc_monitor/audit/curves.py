@@ -154,7 +154,7 @@ def reliability_curve(
         candidate.subgroup,
         candidate.node,
         *_bins(data, candidate, n_bins),
-        *_running(data, candidate, n_steps, groups.total),
+        *_running(data, candidate, n_steps, groups.mass),
     )
 
 

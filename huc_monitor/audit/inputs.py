@@ -194,8 +194,11 @@ def check_weights(weights: Any, n: int) -> Floats | None:
             "Drop the row, or give it weight 0."
         )
         raise InvalidInputError(msg)
-    if not array.sum() > 0:
+    if not array.any():
         msg = "`weights` must have a positive sum; all rows weigh 0."
+        raise InvalidInputError(msg)
+    if array.max() > np.finfo(np.float64).max / n:
+        msg = "`weights` must have a finite sum; got numbers too large. Divide them all by one."
         raise InvalidInputError(msg)
     return array
 

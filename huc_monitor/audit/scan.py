@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from huc_monitor._common.threads import run_tasks
+from huc_monitor.audit.row_weights import WeightUnit
 
 if TYPE_CHECKING:
     from huc_monitor.audit.decomposition import SortedRows
@@ -24,25 +25,40 @@ class Groups:
     """Subgroup weights on the rows of a window, and how often each row counts.
 
     ``weights[c]`` is uint8 for an indicator and float64 otherwise; ``repeats`` is empty when every
-    row counts once.
+    row counts once, and otherwise row weights in numbers of ``unit``. Their sum is ``mass``.
     """
 
     weights: list[np.ndarray[Any, Any]]
     repeats: Floats
-    total: float
+    mass: float
+    unit: float = 1.0
 
     @classmethod
     def of(cls, weights: list[np.ndarray[Any, Any]], repeats: Floats | None) -> Groups:
-        """Bundle subgroup weights with row weights."""
-        n = weights[0].size
+        """Bundle subgroup weights with row weights as they were given."""
         if repeats is None:
-            return cls(weights, np.empty(0), float(n))
-        return cls(weights, repeats, float(repeats.sum()))
+            return cls.counted(weights, np.empty(0))
+        counted = WeightUnit.of(repeats).count(repeats)
+        mass = math.fsum(counted.tolist())
+        return cls(weights, counted, mass, float(repeats.sum()) / mass)
+
+    @classmethod
+    def counted(
+        cls, weights: list[np.ndarray[Any, Any]], repeats: Floats, unit: float = 1.0
+    ) -> Groups:
+        """Bundle subgroup weights with row weights that are in numbers of a unit already."""
+        mass = math.fsum(repeats.tolist()) if repeats.size else float(weights[0].size)
+        return cls(weights, repeats, mass, unit)
 
     def take(self, rows: Ints) -> Groups:
         """Return the same subgroups on a subset of rows."""
-        repeats = self.repeats[rows] if self.repeats.size else None
-        return Groups.of([weights[rows] for weights in self.weights], repeats)
+        repeats = self.repeats[rows] if self.repeats.size else self.repeats
+        return Groups.counted([weights[rows] for weights in self.weights], repeats, self.unit)
+
+    @property
+    def total(self) -> float:
+        """Sum of the row weights as they were given: how many rows these are."""
+        return self.mass * self.unit
 
     @property
     def scale(self) -> float:
@@ -51,7 +67,7 @@ class Groups:
         A sum of n contributions of size at most 2 stays below 2**62, and rounding moves a moment
         by at most n * 2**-62: 3e-13 for a million rows, however the rows are ordered.
         """
-        return math.ldexp(1.0, _HEADROOM_BITS - math.ceil(math.log2(self.total)))
+        return math.ldexp(1.0, _HEADROOM_BITS - math.ceil(math.log2(self.mass)))
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -134,7 +150,7 @@ def scan_utility(rows: SortedRows, groups: Groups) -> UtilityScan:
                         np.add(sums, part, out=sums)
 
     list(run_tasks(work, [(c,) for c in range(n_groups)], parallel=_is_large(rows)))
-    unit = 1.0 / (rows.scale * groups.total)
+    unit = 1.0 / (rows.scale * groups.mass)
     empty = span[..., 0] == span[..., 1]
     low = np.where(empty, np.nan, rows.scores[np.minimum(span[..., 0], rows.scores.size - 1)])
     high = np.where(empty, np.nan, rows.scores[span[..., 1] - 1])
@@ -154,7 +170,7 @@ def _row_counts(rows: SortedRows, groups: Groups, positions: Ints) -> Any:
     """How many rows, repeats included, lie between two places of a subgroup's positions."""
     if not groups.repeats.size:
         return lambda first, last: last - first
-    before = np.append(0.0, np.cumsum(groups.repeats[rows.order[positions]]))
+    before = np.append(0.0, np.cumsum(groups.repeats[rows.order[positions]])) * groups.unit
     return lambda first, last: before[last] - before[first]
 
 
@@ -166,7 +182,7 @@ def second_moments(rows: SortedRows, groups: Groups) -> Floats:
         add_squares(rows, groups, group_rows(rows, groups, c), sums[c])
 
     list(run_tasks(work, [(c,) for c in range(len(sums))], parallel=_is_large(rows)))
-    return sums / (0.5 * rows.scale * groups.total)
+    return sums / (0.5 * rows.scale * groups.mass)
 
 
 def add_squares(rows: SortedRows, groups: Groups, mine: GroupRows, sums: Ints) -> None:

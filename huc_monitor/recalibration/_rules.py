@@ -17,7 +17,7 @@ import numpy as np
 
 from huc_monitor.audit.bounds.bootstrap import BootstrapBound
 from huc_monitor.audit.bounds.bound import log_share
-from huc_monitor.audit.scan import Groups, second_moments
+from huc_monitor.audit.scan import second_moments
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -111,8 +111,7 @@ def evidence_rule(
     """
     some = np.random.default_rng(seed).permutation(window.n)[:_GATE_ROWS]
     rows = np.sort(some)
-    repeats = window.groups.repeats[rows] if window.groups.repeats.size else None
-    groups = Groups.of([weights[rows] for weights in window.groups.weights], repeats)
+    groups = window.groups.take(rows)
     spreads = [item.compiled.utility.spreads(window.tree.tree) for item in window.utilities]
     n_candidates = sum(
         len(groups.weights) * item.compiled.relevant.size for item in window.utilities

@@ -92,7 +92,7 @@ class Window:
         self.labels = labels
         self.groups = groups
         self.scale = groups.scale
-        self.total = groups.total
+        self.total, self.mass = groups.total, groups.mass
         self.state = np.empty(n * tree.n_edges)
         boost.start_state(probabilities, mix, tree.tables, self.state, 0)
         self.weights = np.vstack([w.astype(np.float64)[None, :] for w in groups.weights])
@@ -144,7 +144,7 @@ class Window:
     def log_loss(self) -> float:
         """Mean negative log probability of the label (eq:empirical-log-loss)."""
         if self.groups.repeats.size:
-            return float(-np.dot(self.log_probability, self.groups.repeats) / self.total)
+            return float(-np.dot(self.log_probability, self.groups.repeats) / self.mass)
         return float(-self.log_probability.mean())
 
     def found(self, utility: int, subgroup: int, node: int) -> Found:
@@ -162,7 +162,7 @@ class Window:
             self.tree.tables.stop[v],
             item.depth[node] if node >= 0 else -1,
         )
-        moment = float(total / (self.scale * self.total))
+        moment = float(total / (self.scale * self.mass))
         return Found(utility, subgroup, node, moment, float(low), float(high))
 
     def sorted_rows(self, utility: int, rows: Ints) -> SortedRows:
@@ -232,7 +232,7 @@ class Window:
             self.tree.tables.stop[v],
             self.scale,
         )
-        return float(total / (self.scale * self.total))
+        return float(total / (self.scale * self.mass))
 
     def apply(self, rows: Ints, directions: Floats, node: int, step: float) -> None:
         """Tilt the rows and bring every moment up to date."""
@@ -341,7 +341,7 @@ class Window:
         if self._squares:
             squares = np.zeros((len(self.weights), item.slots.size - 1), dtype=np.int64)
             boost_scan.square_totals(item.rows, self._factors, paths, self.scale, squares)
-            self.second[u][:, item.slots[:-1]] = squares / (0.5 * self.scale * self.total)
+            self.second[u][:, item.slots[:-1]] = squares / (0.5 * self.scale * self.mass)
 
     def _measure(self, u: int, first: int, last: int) -> None:
         from huc_monitor._kernels import boost_scan
@@ -350,7 +350,7 @@ class Window:
         boost_scan.measure(
             item.entries, item.slot_ptr, item.ends, self._factors, first, last, item.size
         )
-        sizes = item.size[first:last] / (self.scale * self.total)
+        sizes = item.size[first:last] / (self.scale * self.mass)
         self.sizes[u, first:last, item.slots] = sizes.T
 
 

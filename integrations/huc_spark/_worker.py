@@ -19,6 +19,7 @@ import numpy as np
 import pyarrow as pa
 
 from huc_monitor._common.arrays import arrays_from_bytes, arrays_to_bytes
+from huc_monitor.audit.row_weights import WeightUnit
 from huc_monitor.audit.runs.packing import Packing
 from huc_monitor.audit.runs.pieces import Facts, PieceAudit, RunSummary, merge_runs
 from huc_monitor.errors import HUCError, InvalidInputError
@@ -359,7 +360,9 @@ def _batch(schema: str, *columns: list[Any]) -> pa.RecordBatch:
 
 def pack_facts(facts: Facts) -> bytes:
     """Write facts as bytes."""
-    head = np.array([facts.n_rows, facts.total, facts.any_zero], dtype=np.float64)
+    unit = facts.unit
+    known = [facts.n_rows, facts.total, unit.largest, unit.whole, facts.any_zero]
+    head = np.array(known, dtype=np.float64)
     return arrays_to_bytes({"head": head, "shares": facts.shares, "multipliers": facts.multipliers})
 
 
@@ -367,5 +370,6 @@ def pack_facts(facts: Facts) -> bytes:
 def unpack_facts(data: bytes) -> Facts:
     """Read what `pack_facts` wrote, once per process."""
     found = arrays_from_bytes(data)
-    n, total, zero = found["head"]
-    return Facts(int(n), float(total), bool(zero), found["shares"], found["multipliers"])
+    n, total, largest, whole, zero = found["head"]
+    unit = WeightUnit(float(largest), int(whole))
+    return Facts(int(n), float(total), unit, bool(zero), found["shares"], found["multipliers"])

@@ -100,7 +100,7 @@ class BootstrapBound(Bound):
         scales = self._scale(second_moments(rows, groups), spreads)
         shrink = shrinking(spreads, scales)
         self._repeats, self._n_rows = groups.repeats, rows.order.size
-        units = draw_units(spreads, self.n)
+        units = draw_units(spreads, groups.mass)
         parts = run_tasks(
             lambda c: (gather_terms(rows, groups, c, units), shrink[c]),
             [(c,) for c in range(len(groups.weights))],
@@ -165,7 +165,7 @@ def gather_terms(rows: SortedRows, groups: Groups, c: int, units: Floats) -> Ter
     """
     from huc_monitor import _kernels
 
-    mine = group_rows(rows, Groups(groups.weights, np.empty(0), groups.total), c)
+    mine = group_rows(rows, Groups.counted(groups.weights, np.empty(0)), c)
     _kernels.fix_tie_order(rows.scores, rows.order, mine.positions)
     ptr = np.empty(rows.relevant.size + 1, dtype=np.int64)
     _kernels.count_terms(rows.labels, mine.values, mine.positions, rows.paths, ptr)

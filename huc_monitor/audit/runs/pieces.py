@@ -10,6 +10,7 @@ same methods with the same answer.
 from __future__ import annotations
 
 import functools
+import math
 from dataclasses import dataclass
 from functools import cached_property
 from typing import TYPE_CHECKING, Any
@@ -26,6 +27,7 @@ from huc_monitor.audit.inputs import (
     check_weights,
 )
 from huc_monitor.audit.plan import AuditPlan
+from huc_monitor.audit.row_weights import WeightUnit
 from huc_monitor.audit.runs.draws import DrawSummary, add_multipliers
 from huc_monitor.audit.runs.summaries import ScanSummary, merge_summaries, sums_within
 from huc_monitor.audit.scan import Groups
@@ -70,6 +72,7 @@ class Facts:
 
     n_rows: int
     total: float
+    unit: WeightUnit
     any_zero: bool
     shares: Floats
     multipliers: Floats
@@ -79,6 +82,7 @@ class Facts:
         return Facts(
             self.n_rows + other.n_rows,
             self.total + other.total,
+            self.unit.merge(other.unit),
             self.any_zero or other.any_zero,
             self.shares + other.shares,
             self.multipliers + other.multipliers,
@@ -87,7 +91,13 @@ class Facts:
     @property
     def scale(self) -> float:
         """Units per 1.0 of the integer sums, as for a window in memory."""
-        return Groups([], np.empty(0), self.total).scale
+        return Groups([], np.empty(0), self.mass).scale
+
+    @property
+    def mass(self) -> float:
+        """Sum of row weights in numbers of their unit, to the rounding of weights."""
+        mass = self.total / self.unit.size
+        return float(round(mass)) if self.unit.whole else mass
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -175,6 +185,7 @@ class PieceAudit(AuditPlan):
         return Facts(
             n,
             float(times.sum()) if piece.repeats.size else float(n),
+            WeightUnit.of(piece.repeats) if piece.repeats.size else WeightUnit(1.0),
             piece.predictions.mix > 0,
             np.array([float(np.sum(np.abs(w) * times)) for w in piece.weights]),
             add_multipliers(self.seed, self.n_draws, piece.ids, piece.repeats),
@@ -184,7 +195,8 @@ class PieceAudit(AuditPlan):
     def no_facts(self) -> Facts:
         """Facts of no rows."""
         none = add_multipliers(0, self.n_draws, np.empty(0, dtype=np.int64), np.empty(0))
-        return Facts(0, 0.0, any_zero=False, shares=np.zeros(len(self.subgroups)), multipliers=none)
+        shares = np.zeros(len(self.subgroups))
+        return Facts(0, 0.0, WeightUnit(), any_zero=False, shares=shares, multipliers=none)
 
     def rows(self, piece: Piece, facts: Facts) -> Iterator[ScoredRows]:
         """Yield every utility's scores and contributions of a piece."""
@@ -208,7 +220,7 @@ class PieceAudit(AuditPlan):
                     Predictions(part.predictions.matrix, mix),
                     part.labels,
                     part.weights,
-                    part.repeats,
+                    facts.unit.count(part.repeats),
                     part.ids,
                 )
 
@@ -239,15 +251,15 @@ class PieceAudit(AuditPlan):
             paths,
             scale,
         )
-        repeats = rows.repeats[order] if rows.repeats.size else None
-        groups = Groups.of([weights[order] for weights in rows.weights], repeats)
+        repeats = rows.repeats[order] if rows.repeats.size else rows.repeats
+        groups = Groups.counted([weights[order] for weights in rows.weights], repeats)
         return ordered, groups, rows.ids[order] if rows.ids.size else rows.ids
 
     def summarise(self, utility: int, rows: ScoredRows, facts: Facts) -> RunSummary:
         """Summarise all rows between two scores."""
         ordered, groups, ids = self.sorted(utility, rows, facts.scale)
-        units = draw_units(self.limits[utility], facts.total)
-        means = (facts.multipliers / facts.total).astype(np.float32)
+        units = draw_units(self.limits[utility], facts.mass)
+        means = (facts.multipliers / math.sqrt(facts.unit.size) / facts.mass).astype(np.float32)
         draws = DrawSummary.of(ordered, groups, ids, units, seed=self.seed, means=means)
         return RunSummary(ScanSummary.of(ordered, groups), draws)
 
@@ -264,8 +276,7 @@ class PieceAudit(AuditPlan):
             paths,
             facts.scale,
         )
-        repeats = rows.repeats if rows.repeats.size else None
-        return sums_within(plain, Groups.of(rows.weights, repeats), shown)
+        return sums_within(plain, Groups.counted(rows.weights, rows.repeats), shown)
 
     # Everything.
 
@@ -273,8 +284,13 @@ class PieceAudit(AuditPlan):
         self, facts: Facts, merged: Sequence[RunSummary], within: Sequence[Ints]
     ) -> AuditResult:
         """Make the result from one merged summary per utility."""
-        sizes = {"scale": facts.scale, "total": facts.total}
-        scans = [run.scan.scan(sums, **sizes) for run, sums in zip(merged, within, strict=True)]
+        # The first subgroup is everyone: its size is the sum of all weights as they were counted.
+        mass = float(merged[0].scan.size[0])
+        sizes = {"scale": facts.scale, "total": mass}
+        scans = [
+            run.scan.scan(sums, **sizes, unit=facts.total / mass)
+            for run, sums in zip(merged, within, strict=True)
+        ]
         bound = self.bound(facts.total)
         for run, spreads in zip(merged, self.limits, strict=True):
             bound.visit_summary(run.scan.mean_squares(**sizes), run.draws.ranges, spreads)

@@ -118,23 +118,24 @@ class ScanSummary:
         worst = np.argmax(np.abs(self.sums[:, :n_slots, _BEST]), axis=1)
         return np.stack([found[:, n_slots], found[np.arange(len(found)), worst]], axis=1)
 
-    def scan(self, within: Ints, *, scale: float, total: float) -> UtilityScan:
+    def scan(self, within: Ints, *, scale: float, total: float, unit: float = 1.0) -> UtilityScan:
         """Return moments as `intervals.scan_utility` does.
 
-        ``within``, of shape (C, 2, S), are all branches' sums on the intervals of `shown`.
+        ``within``, of shape (C, 2, S), are all branches' sums on the intervals of `shown`; rows
+        are counted in numbers of `unit`.
         """
-        unit = 1.0 / (scale * total)
+        share = 1.0 / (scale * total)
         best, interval = self.sums[..., _BEST], self.intervals
         inside = self.places[..., _TO_N] - self.places[..., _FROM_N]
         return UtilityScan(
-            moment=best.astype(np.float64) * unit,
+            moment=best.astype(np.float64) * share,
             low=interval[..., 0],
             high=interval[..., 1],
             span=np.zeros((*best.shape, 2), dtype=np.int64),
-            n_inside=np.where(best == 0, 0.0, inside),
-            size=self.size,
-            on_uc=within[:, 0].astype(np.float64) * unit,
-            on_worst=within[:, 1].astype(np.float64) * unit,
+            n_inside=np.where(best == 0, 0.0, inside * unit),
+            size=self.size * unit,
+            on_uc=within[:, 0].astype(np.float64) * share,
+            on_worst=within[:, 1].astype(np.float64) * share,
         )
 
     def mean_squares(self, *, scale: float, total: float) -> Floats:
