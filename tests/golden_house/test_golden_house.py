@@ -21,6 +21,9 @@ import huc_monitor as hm
 
 HERE = Path(__file__).parent
 NOT_COMPARED = {"sha256"}  # where the last bits may differ
+# Meant to differ, by no more than this:
+# row weights are counted relative to the largest, to 30 bits, so that a factor changes nothing.
+MEANT = {"audit_with_fractional_weights": 1e-7}
 
 
 def load_cases():
@@ -42,7 +45,7 @@ def exact():
     return read("expected/arithmetic.json") == golden.arithmetic()
 
 
-def first_difference(expected, found, *, exact, at="$"):
+def first_difference(expected, found, *, exact, at="$", slack=1e-12):
     """Return where two plain values differ first, and how; None where they do not."""
     if isinstance(expected, dict) and isinstance(found, dict):
         if not set(expected) <= set(found):  # new fields may come, none may go
@@ -54,14 +57,16 @@ def first_difference(expected, found, *, exact, at="$"):
             return f"{at}: {len(expected)} items became {len(found)}"
         pairs = [(*both, f"{at}[{k}]") for k, both in enumerate(zip(expected, found, strict=True))]
     else:
-        return None if same(expected, found, exact=exact) else f"{at}: {expected!r} -> {found!r}"
-    differences = (first_difference(a, b, exact=exact, at=place) for a, b, place in pairs)
+        alike = same(expected, found, exact=exact, slack=slack)
+        return None if alike else f"{at}: {expected!r} -> {found!r}"
+    options = {"exact": exact, "slack": slack}
+    differences = (first_difference(a, b, at=place, **options) for a, b, place in pairs)
     return next((text for text in differences if text), None)
 
 
-def same(expected, found, *, exact):
+def same(expected, found, *, exact, slack=1e-12):
     if not exact and isinstance(expected, float) and isinstance(found, float):
-        return math.isclose(expected, found, rel_tol=1e-9, abs_tol=1e-12)
+        return math.isclose(expected, found, rel_tol=1e-9, abs_tol=slack)
     return repr(expected) == repr(found)  # -0.0 is not 0.0, nor 1 true
 
 
@@ -87,7 +92,9 @@ def test_every_case_has_its_file_and_every_file_its_case():
 @pytest.mark.parametrize("case", golden.CASES, ids=lambda case: case.__name__)
 def test_the_numbers_are_those_of_the_version_before(case, exact):
     expected = read(f"expected/{case.__name__}.json")
-    difference = first_difference(expected, as_json(case()), exact=exact)
+    slack = MEANT.get(case.__name__)
+    options = {"exact": exact} if slack is None else {"exact": False, "slack": slack}
+    difference = first_difference(expected, as_json(case()), **options)
     assert difference is None, difference
 
 
