@@ -173,6 +173,8 @@ def _log(config: Config) -> Iterator[Finding]:
     else:
         yield Finding("log", "ok", text)
     yield _freshness(config, source, span)
+    if config.settings.columns.id is not None:
+        yield from _guarded("ids", lambda: _repeats(config, source, span), "see the reason")
 
 
 def _window(config: Config) -> timedelta:
@@ -183,11 +185,29 @@ def _window(config: Config) -> timedelta:
     return Span.parse("1d" if length is None else length, argument="length").nominal
 
 
-def _freshness(config: Config, source: Any, span: Any) -> Finding:
-    """How many of the newest predictions whose labels are due have one."""
+def _repeats(config: Config, source: Any, span: Any) -> Iterator[Finding]:
+    """Whether ids come more than once in the newest window whose labels are due."""
+    from huc_monitor.monitor.messages import say_repeats
+
+    due = span.last - _lag(config) + timedelta(microseconds=1)
+    if due <= span.first:
+        return
+    said = say_repeats(source.labelled(max(due - _window(config), span.first), due))
+    if said is None:
+        yield Finding("ids", "ok", "each comes once in the newest window")
+    else:
+        yield Finding("ids", "note", f"newest window: {said}", "write each prediction once")
+
+
+def _lag(config: Config) -> timedelta:
     from huc_monitor._common.times import Span
 
-    lag = Span.parse(config.settings.windows.label_lag, argument="label_lag").nominal
+    return Span.parse(config.settings.windows.label_lag, argument="label_lag").nominal
+
+
+def _freshness(config: Config, source: Any, span: Any) -> Finding:
+    """How many of the newest predictions whose labels are due have one."""
+    lag = _lag(config)
     window = _window(config)
     due = span.last - lag + timedelta(microseconds=1)
     counts = source.counts(max(due - window, span.first), due) if due > span.first else None

@@ -23,6 +23,7 @@ from huc_monitor.monitor._rows import decompose_each
 from huc_monitor.monitor._standards import Standards
 from huc_monitor.monitor._state import MonitorState, Visited
 from huc_monitor.monitor.drift import compare
+from huc_monitor.monitor.messages import say_repeats
 from huc_monitor.monitor.records import DriftFinding, WindowRecord
 from huc_monitor.monitor.windows import (
     Window,
@@ -42,8 +43,10 @@ if TYPE_CHECKING:
     from huc_monitor.monitor._rows import Decomposed
     from huc_monitor.monitor.ports.tracker import Tracker
     from huc_monitor.monitor.records import AlertTransition
+    from huc_monitor.sources import WindowData
 
 _NO_ROWS = RowCounts(0, 0)
+_REPEATS = "rows:repeated"
 # Failed windows that are read again at every check; older ones only when their counts change.
 _MOST_RETRIED = 16
 
@@ -180,8 +183,11 @@ class Check:
         facts = _facts_of(data.counts) | {
             "n_quarantined": data.n_quarantined,
             "quarantine": dict(data.bad_reasons),
+            "n_repeated": data.n_duplicate_ids,
+            "n_relabelled": data.n_changed_labels,
             "model_versions": data.versions,
         }
+        self._tell_repeats(window, data)
         step = self._detecting.feed(visited, found, as_of)
         ready = readiness(self.parts.windows, data.counts)
         if ready == "ready" and data.n_usable < max(1, self.parts.windows.min_labelled):
@@ -191,6 +197,17 @@ class Check:
             self.state.early_drift.pop(window.id, None)
             return self._base(visited, status, reason=ready, step=step, **facts)
         return self._audited(visited, found, step, facts, {"read": waited})
+
+    def _tell_repeats(self, window: Window, data: WindowData) -> None:
+        """Say when ids come more than once, and again after the cool-down while they do."""
+        said = say_repeats(data)
+        told = self.state.drift_told.get(_REPEATS)
+        if said is None or (
+            told is not None and window.end - pd.Timestamp(told) < self.parts.alerts.pause
+        ):
+            return
+        self.state.drift_told[_REPEATS] = window.end.isoformat()
+        self.state.notes.append(f"Window of {window.start:%Y-%m-%d %H:%M} UTC: {said}")
 
     def _base(self, visited: Visited, status: Any, **facts: Any) -> WindowRecord:
         window, state = visited.window, self.state

@@ -203,4 +203,21 @@ def _join(pieces: Sequence[Decomposed]) -> Decomposed:
     weights = tuple(
         np.concatenate(parts) for parts in zip(*(p.weights for p in pieces), strict=True)
     )
-    return Decomposed(concatenate([piece.data for piece in pieces]), rows, weights)
+    return _once(Decomposed(concatenate([piece.data for piece in pieces]), rows, weights))
+
+
+def _once(found: Decomposed) -> Decomposed:
+    """Leave out rows whose id was in an earlier piece: each piece alone has every id once."""
+    data = found.data
+    if data.ids is None:
+        return found
+    ids = pd.Series(data.ids).infer_objects()
+    chosen = np.flatnonzero((~ids.duplicated() | ids.isna()).to_numpy()).astype(np.int64)
+    if chosen.size == data.n:
+        return found
+    n_repeated = data.n_duplicate_ids + data.n - chosen.size
+    return Decomposed(
+        dataclasses.replace(data.take(chosen), n_duplicate_ids=n_repeated),
+        tuple(rows.take(chosen) for rows in found.rows),
+        tuple(weights[chosen] for weights in found.weights),
+    )

@@ -6,14 +6,16 @@ from typing import TYPE_CHECKING, Any
 
 from huc_monitor._common.safe_text import chat, chat_line
 from huc_monitor.monitor.ports.notifier import Message, message_key
+from huc_monitor.sources import REPEAT_REASONS
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
     from datetime import datetime
 
     from huc_monitor.monitor.records import AlertTransition, DriftFinding
+    from huc_monitor.sources import WindowData
 
-__all__ = ["compose", "describe"]
+__all__ = ["compose", "describe", "say_repeats"]
 
 MOST_LISTED = 5
 _HEADS = {"critical": "CRITICAL", "warning": "WARNING", "resolved": "RESOLVED"}
@@ -120,6 +122,17 @@ def compose(
         "notes": list(notes),
     }
     return Message(message_key(identity, parts), level, title, "\n\n".join(blocks), data)
+
+
+def say_repeats(data: WindowData) -> str | None:
+    """Say what came more than once in a window, and what was done about it; None if nothing did."""
+    aside = {name: n for name, n in data.bad_reasons.items() if name in REPEAT_REASONS}
+    parts = [f"{n:,} rows set aside ({name})" for name, n in aside.items()]
+    if data.n_duplicate_ids:
+        parts.insert(0, f"{data.n_duplicate_ids:,} repeated rows left out")
+    if data.n_changed_labels:
+        parts.append(f"{data.n_changed_labels:,} labels replaced by later, different ones")
+    return f"{'; '.join(parts)}, of {data.n_labelled:,} labelled rows." if parts else None
 
 
 def _block(kind: str, steps: list[AlertTransition]) -> str:

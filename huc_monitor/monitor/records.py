@@ -300,6 +300,10 @@ class WindowRecord(_Plain):
         All rows, rows with a label, rows set aside as unusable.
     quarantine : dict of str to int
         How many were set aside for which reason.
+    n_repeated : int
+        Rows left out because the same prediction was there already under the same id.
+    n_relabelled : int
+        Ids whose label was replaced by a later, different one.
     latest_label : datetime or None
     coverage : float
         Share of predictions with a label.
@@ -344,6 +348,8 @@ class WindowRecord(_Plain):
     n_labelled: int = 0
     n_quarantined: int = 0
     quarantine: Mapping[str, int] = field(default_factory=dict)
+    n_repeated: int = 0
+    n_relabelled: int = 0
     latest_label: datetime | None = None
     coverage: float = 0.0
     audit: Mapping[str, Any] | None = None

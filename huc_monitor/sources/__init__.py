@@ -16,6 +16,7 @@ from huc_monitor.sources._duck import DuckTable
 from huc_monitor.sources._engine import Engine, make_engine
 from huc_monitor.sources._frame import FrameTable
 from huc_monitor.sources._partition import Partition, ScanProfile
+from huc_monitor.sources._repeats import REPEAT_REASONS
 from huc_monitor.sources._sampled import SampledTable, Streaming
 from huc_monitor.sources._source import TableSource
 from huc_monitor.sources._spec import Columns, LabelTable
@@ -23,6 +24,7 @@ from huc_monitor.sources._sql import SQLTable
 from huc_monitor.sources._table import Table
 
 __all__ = [
+    "REPEAT_REASONS",
     "BadRow",
     "Columns",
     "DuckTable",

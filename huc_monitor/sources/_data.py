@@ -104,7 +104,8 @@ class PredictionData:
     bad_reasons : dict of str to int
         How many were set aside for which reason.
     n_duplicate_ids : int
-        Rows whose id was already there in the range. They are kept: the log is what was served.
+        Rows left out because the same prediction was there already under the same id. Another
+        prediction under the same id is set aside as unusable, and so is a label contradicted.
     """
 
     start: datetime
@@ -167,11 +168,14 @@ class WindowData(PredictionData):
     as_of : datetime or None
         Only labels known at this time were used; None: all of them.
     n_labelled : int
-        Rows with a label, with the quarantined ones: ``n == n_labelled - n_quarantined``.
+        Rows with a label, with those set aside and left out:
+        ``n == n_labelled - n_quarantined - n_duplicate_ids``.
     latest_label : datetime or None
         When the latest label of the window became known, that of a quarantined row included.
     n_duplicate_labels : int
-        Label rows that a later label of the same id replaced.
+        Label rows beyond the first of their id.
+    n_changed_labels : int
+        Ids whose label was replaced by a later, different one.
     sampled_from : int or None
         Labelled rows of the window, where it was too large to hold and these are a sample of it;
         counts speak of the whole window then. None: these are all rows.
@@ -183,12 +187,15 @@ class WindowData(PredictionData):
     n_labelled: int
     latest_label: datetime | None = None
     n_duplicate_labels: int = 0
+    n_changed_labels: int = 0
     sampled_from: int | None = None
 
     @property
     def n_usable(self) -> int:
         """Labelled rows of the window that can be audited, in hand or not."""
-        return self.n if self.sampled_from is None else self.sampled_from - self.n_quarantined
+        if self.sampled_from is None:
+            return self.n
+        return self.sampled_from - self.n_quarantined - self.n_duplicate_ids
 
     @property
     def counts(self) -> RowCounts:
@@ -281,6 +288,7 @@ def concatenate(parts: Sequence[WindowData]) -> WindowData:
         n_labelled=sum(part.n_labelled for part in parts),
         latest_label=max(latest, default=None),
         n_duplicate_labels=sum(part.n_duplicate_labels for part in parts),
+        n_changed_labels=sum(part.n_changed_labels for part in parts),
         sampled_from=_sampled_from(parts),
     )
 

@@ -30,7 +30,11 @@ class Labels:
     times : Series or None
         When each became known.
     n_duplicates : int
-        Label rows that a later one replaced.
+        Label rows beyond the first of their id.
+    n_changed : int
+        Ids whose label was replaced by a later, different one.
+    conflicting : array of bool
+        For each label, whether another one of the same time contradicts it.
     as_text : bool
         Whether ids are compared as text.
     """
@@ -38,6 +42,8 @@ class Labels:
     by_id: pd.Series[Any]
     times: pd.Series[Any] | None
     n_duplicates: int
+    n_changed: int
+    conflicting: NDArray[np.bool_]
     as_text: bool
 
     @property
@@ -80,16 +86,31 @@ def latest_labels(labels: LabelTable, ids: pd.Series[Any], as_of: datetime | Non
             "time": np.datetime64("NaT", "us") if times is None else times,
         }
     )
+    changed, conflicting = pd.Index([]), pd.Index([])
     if frame["id"].duplicated().any():
         frame["text"] = frame["label"].astype(str)
         frame = frame.sort_values(["time", "text"], kind="stable", na_position="first")
+        changed, conflicting = _differing(frame[frame["id"].duplicated(keep=False)])
     latest = frame.drop_duplicates("id", keep="last").set_index("id")
     return Labels(
         latest["label"],
         None if times is None else latest["time"],
         len(frame) - len(latest),
+        len(changed.difference(conflicting)),
+        latest.index.isin(conflicting),
         as_text,
     )
+
+
+def _differing(repeated: pd.DataFrame) -> tuple[pd.Index[Any], pd.Index[Any]]:
+    """Return the ids with different labels, and those with different labels at the latest time."""
+    newest = repeated.groupby("id")["time"].transform("max")
+    at_newest = repeated[(repeated["time"] == newest) | newest.isna()]
+    found = []
+    for rows in (repeated, at_newest):
+        n_labels = rows.groupby("id")["text"].nunique()
+        found.append(n_labels.index[n_labels > 1])
+    return found[0], found[1]
 
 
 def _like(ids: pd.Series[Any], table: Table, column: str) -> tuple[NDArray[Any], bool]:

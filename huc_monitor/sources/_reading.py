@@ -8,7 +8,20 @@ import numpy as np
 import pandas as pd
 
 from huc_monitor._common.safe_text import distinct, quoted
-from huc_monitor.sources._data import PredictionData, TooManyBadRowsError, WindowData
+from huc_monitor.sources._data import (
+    N_EXAMPLES,
+    PredictionData,
+    TooManyBadRowsError,
+    WindowData,
+)
+from huc_monitor.sources._repeats import (
+    KEPT,
+    OTHER_LABEL,
+    OTHER_PREDICTION,
+    REASONS,
+    REPEATED,
+    settle,
+)
 from huc_monitor.sources._rows import (
     BAD_PROBABILITIES,
     LEAF,
@@ -29,6 +42,10 @@ if TYPE_CHECKING:
     from huc_monitor.sources._table import Chunk
 
 
+# The code of a label that another one contradicts.
+_IN_CONFLICT = -2
+
+
 class Reading:
     """One pass over a range of the log: keep usable rows, set the others aside."""
 
@@ -45,7 +62,7 @@ class Reading:
         self.source, self.labels, self.with_labels = source, labels, with_labels
         self.start, self.end, self.as_of = start, end, as_of
         self.bad = Quarantine()
-        self.n_predictions = self.n_labelled = 0
+        self.n_predictions = self.n_labelled = self.n_repeated = 0
         self.matrices: list[NDArray[np.float64]] = []
         self.frames: list[pd.DataFrame] = []
         self._read()
@@ -74,6 +91,9 @@ class Reading:
             rows = np.flatnonzero(label.notna().to_numpy())
             self.n_labelled += len(rows)
             kept["code"] = source.reader.read(label)
+            if self.labels is not None and self.labels.conflicting.any():
+                place = self.labels.find(frame[str(given.id)])
+                kept.loc[(place >= 0) & self.labels.conflicting[place], "code"] = _IN_CONFLICT
             kept["label"] = label
             if when is not None:
                 kept["label time"] = when
@@ -105,7 +125,9 @@ class Reading:
         known = np.ones(len(kept), dtype=bool)
         if self.with_labels:
             known = kept["code"].to_numpy() >= 0
-        self.bad.add(UNKNOWN_LABEL, int((~known).sum()))
+            in_conflict = int((kept["code"].to_numpy() == _IN_CONFLICT).sum())
+            self.bad.add(REASONS[OTHER_LABEL], in_conflict)
+            self.bad.add(UNKNOWN_LABEL, int((~known).sum()) - in_conflict)
         self.bad.add(BAD_PROBABILITIES, int((known & ~good).sum()))
         usable = good & known
         if not usable.all():
@@ -116,15 +138,46 @@ class Reading:
                 reason = why_bad(matrix[row], source.tree.leaves, length)
                 if not known[row]:
                     reason = f"{UNKNOWN_LABEL} {quoted(kept['label'].iloc[row])}"
+                    if kept["code"].iloc[row] == _IN_CONFLICT:
+                        reason = REASONS[OTHER_LABEL]
                 time = kept["time"].to_numpy()[row]
                 self.bad.show(kept["id"].iloc[row] if "id" in kept else None, time, reason)
             matrix, kept = matrix[usable], kept[usable]
         self.matrices.append(matrix)
         self.frames.append(kept.drop(columns="label", errors="ignore"))
 
+    def settle(self) -> None:
+        """Keep one row of every id, and count the others."""
+        if not self.frames:
+            return
+        frame = pd.concat(self.frames, ignore_index=True)
+        ends = np.cumsum([len(part) for part in self.matrices])
+        verdict = settle(frame, lambda rows: self._gather(rows, ends))
+        self.frames = [frame]
+        if not verdict.any():
+            return
+        self.n_repeated += int((verdict == REPEATED).sum())
+        for code, reason in REASONS.items():
+            rows = np.flatnonzero(verdict == code)
+            self.bad.add(reason, rows.size)
+            for row in rows[:N_EXAMPLES]:
+                self.bad.show(frame["id"].iloc[row], frame["time"].to_numpy()[row], reason)
+        keep = verdict == KEPT
+        self.matrices = [
+            part[kept] for part, kept in zip(self.matrices, np.split(keep, ends[:-1]), strict=True)
+        ]
+        self.frames = [frame[keep].reset_index(drop=True)]
+
+    def _gather(self, rows: NDArray[np.int64], ends: NDArray[np.int64]) -> NDArray[np.float64]:
+        """Return some rows of all parts; `rows` are in order."""
+        chosen = np.split(rows, np.searchsorted(rows, ends[:-1]))
+        starts = ends - [len(part) for part in self.matrices]
+        parts = zip(self.matrices, chosen, starts, strict=True)
+        return np.concatenate([part[mine - start] for part, mine, start in parts])
+
     def _common(self) -> dict[str, Any]:
         source = self.source
-        frame = pd.concat(self.frames, ignore_index=True) if self.frames else pd.DataFrame()
+        frame = self.frames[0] if self.frames else pd.DataFrame()
         order = _order(frame)
         matrix = self._join(np.arange(len(frame)) if order is None else np.argsort(order))
         if order is not None:
@@ -134,21 +187,19 @@ class Reading:
             name: frame[f"feature {i}"] if len(frame) else pd.Series(dtype=object)
             for i, name in enumerate(source.columns.features)
         }
-        ids = self._array("id", source.columns.id)
-        repeated = 0 if ids is None else int(pd.Series(ids).infer_objects().duplicated().sum())
         return {
             "start": self.start,
             "end": self.end,
             "probabilities": matrix,
             "features": pd.DataFrame(features, index=range(len(frame))),
-            "ids": ids,
+            "ids": self._array("id", source.columns.id),
             "times": self._times("time"),
             "model_versions": self._versions(),
             "n_predictions": self.n_predictions,
             "n_quarantined": self.bad.n,
             "bad_rows": tuple(self.bad.examples),
             "bad_reasons": dict(self.bad.reasons),
-            "n_duplicate_ids": repeated,
+            "n_duplicate_ids": self.n_repeated,
         }
 
     def _join(self, places: NDArray[np.int64]) -> NDArray[np.float64]:
@@ -163,10 +214,12 @@ class Reading:
         return matrix
 
     def predictions(self) -> PredictionData:
+        self.settle()
         self._check_bad(self.n_predictions)
         return PredictionData(**self._common())
 
     def window(self) -> WindowData:
+        self.settle()
         self._check_bad(self.n_labelled)
         common = self._common()
         codes = self.frame["code"].to_numpy(dtype=np.int64) if len(self.frame) else np.empty(0, int)
@@ -179,6 +232,7 @@ class Reading:
             n_labelled=self.n_labelled,
             latest_label=None if self.labels is None else self.labels.latest,
             n_duplicate_labels=0 if self.labels is None else self.labels.n_duplicates,
+            n_changed_labels=0 if self.labels is None else self.labels.n_changed,
         )
 
     def _array(self, name: str, column: str | None) -> NDArray[Any] | None:
@@ -215,7 +269,10 @@ class Reading:
         raise TooManyBadRowsError(msg)
 
     def _hint(self) -> str:
-        """Name a class column that the tree lacks, the likeliest reason for sums below 1."""
+        """Name a class column that the tree lacks, or an id that is none: the likeliest reasons."""
+        if REASONS[OTHER_PREDICTION] in self.bad.reasons:
+            name = self.source.columns.id
+            return f" `columns.id` must name one prediction each: is {name!r} such an id?"
         template = self.source.columns.probabilities
         if not isinstance(template, str) or self.source.probabilities.positions is not None:
             return ""

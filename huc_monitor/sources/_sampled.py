@@ -10,6 +10,7 @@ import pandas as pd
 
 from huc_monitor.sources._labels import latest_labels
 from huc_monitor.sources._reading import Reading
+from huc_monitor.sources._repeats import hash_ids
 from huc_monitor.sources._table import Chunk, ColumnKind, Lookup, Table, TimeColumn
 
 if TYPE_CHECKING:
@@ -74,7 +75,7 @@ class SampledTable:
         self, chunk: Chunk, columns: Mapping[str, ColumnKind], time: TimeColumn
     ) -> NDArray[np.uint64]:
         if self.id is not None:
-            return pd.util.hash_array(chunk.frame[self.id].to_numpy(dtype=object))
+            return hash_ids(chunk.frame[self.id])
         moments = time.read(chunk.frame[time.name]).astype(np.int64)
         found = pd.util.hash_array(moments)
         for name in [name for name, kind in columns.items() if kind in {"number", "numbers"}][:8]:
@@ -100,19 +101,38 @@ class Streaming(Reading):
     def _read(self) -> None:
         """Wait for `pieces`."""
 
-    def pieces(self) -> Iterator[tuple[NDArray[np.float64], NDArray[np.int64], pd.DataFrame]]:
-        """Yield probabilities, leaf codes and features of usable rows."""
+    def pieces(
+        self, repeated: NDArray[np.uint64]
+    ) -> Iterator[tuple[NDArray[np.float64], NDArray[np.int64], pd.DataFrame]]:
+        """Yield probabilities, leaf codes and features of usable rows.
+
+        Rows whose id is among the `repeated` (hashes) are held back until all of them are there.
+        """
         source = self.source
+        held: tuple[list[NDArray[np.float64]], list[pd.DataFrame]] = [], []
         for chunk in self._chunks():
             if source.labels is not None:
                 ids = chunk.frame[str(source.columns.id)]
                 self.labels = latest_labels(source.labels, ids, self.as_of)
             self._add(chunk)
             matrix, kept = self.matrices.pop(), self.frames.pop()
+            if repeated.size and len(kept):
+                again = np.isin(hash_ids(kept["id"]), repeated)
+                held[0].append(matrix[again])
+                held[1].append(kept[again])
+                matrix, kept = matrix[~again], kept[~again]
             if len(kept):
-                features = {
-                    name: kept[f"feature {i}"].array
-                    for i, name in enumerate(source.columns.features)
-                }
-                codes = kept["code"].to_numpy(dtype=np.int64)
-                yield matrix, codes, pd.DataFrame(features, index=range(len(kept)))
+                yield self._piece(matrix, kept)
+        self.matrices, self.frames = held
+        self.settle()
+        if self.frames and len(self.frames[0]):
+            yield self._piece(np.concatenate(self.matrices), self.frames[0])
+
+    def _piece(
+        self, matrix: NDArray[np.float64], kept: pd.DataFrame
+    ) -> tuple[NDArray[np.float64], NDArray[np.int64], pd.DataFrame]:
+        features = {
+            name: kept[f"feature {i}"].array for i, name in enumerate(self.source.columns.features)
+        }
+        codes = kept["code"].to_numpy(dtype=np.int64)
+        return matrix, codes, pd.DataFrame(features, index=range(len(kept)))

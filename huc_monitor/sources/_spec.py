@@ -55,8 +55,8 @@ class Columns:
 class LabelTable:
     """Labels in a table of their own, which may arrive late and more than once.
 
-    The label with the latest time wins; of equal times (and without a time column), the last in
-    the order of the labels' text, so that a re-run gives the same. Replaced labels are counted.
+    The label with the latest time wins, and replaced labels are counted. Different labels of equal
+    times (and without a time column) contradict each other: the row is set aside as unusable.
 
     Parameters
     ----------

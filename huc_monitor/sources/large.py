@@ -25,6 +25,7 @@ from huc_monitor.audit.runs.pieces import PieceAudit, merge_runs
 from huc_monitor.errors import InvalidInputError
 from huc_monitor.sources import RowCounts, SampledTable, Streaming, Table, TableSource
 from huc_monitor.sources._labels import latest_labels
+from huc_monitor.sources._repeats import repeated_ids
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Sequence
@@ -342,6 +343,8 @@ class LargeSource(TableSource):
             n_predictions=counts.n_predictions,
             n_labelled=n,
             n_quarantined=round(data.n_quarantined * n / max(1, data.n_labelled)),
+            n_duplicate_ids=round(data.n_duplicate_ids * n / max(1, data.n_labelled)),
+            n_changed_labels=round(data.n_changed_labels * n / max(1, data.n_labelled)),
             latest_label=counts.latest_label,
             sampled_from=n,
         )
@@ -385,9 +388,11 @@ class LargeSource(TableSource):
     def _audit(
         self, check: PieceAudit, start: datetime, end: datetime, as_of: datetime | None
     ) -> AuditResult:
+        repeated = repeated_ids(self, start, end)
+
         def read() -> Iterator[Rows]:
             stream = Streaming(self, start, end, as_of, None, with_labels=True)
-            for probabilities, labels, features in stream.pieces():
+            for probabilities, labels, features in stream.pieces(repeated):
                 yield Rows(probabilities, labels, features)
 
         return _audit_pieces(check, read, self.memory_limit)

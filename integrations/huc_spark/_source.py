@@ -30,7 +30,7 @@ if TYPE_CHECKING:
     from huc_monitor.audit.runs.pieces import PieceAudit
     from huc_monitor.sources._table import ColumnKind
 
-_LABEL, _KNOWN, _ROW = "huc_label", "huc_label_time", "huc_row"
+_LABEL, _KNOWN, _ROW, _CONFLICT = "huc_label", "huc_label_time", "huc_row", "huc_conflict"
 _P, _Y = "huc_probabilities", "huc_code"
 _ROWS_AT_A_TIME = 1 << 15
 
@@ -106,17 +106,33 @@ class SparkSource(LargeSource):
 
         needed = self.needed_columns(with_labels=False)
         needed.pop(str(self.columns.model_version), None)
-        rows = self._joined(needed, start, end, as_of).where(f"{_LABEL} IS NOT NULL")
+        rows = self._joined(needed, start, end, as_of)
+        rows = rows.where(f"{_LABEL} IS NOT NULL AND NOT {_CONFLICT}")
         kinds = {field.name: field for field in rows.schema.fields}
         schema = t.StructType(
             [
                 t.StructField(_P, t.ArrayType(t.DoubleType())),
                 t.StructField(_Y, t.LongType()),
                 t.StructField(_ROW, t.LongType()),
-                *(kinds[name] for name in self.columns.features),
+                *(kinds[name] for name in _carried(self)),
             ]
         )
-        return rows.mapInArrow(_keep_usable(self), schema)
+        return self._each_once(rows.mapInArrow(_keep_usable(self), schema))
+
+    def _each_once(self, rows: DataFrame) -> DataFrame:
+        """Keep one row of every id, as `huc_monitor.sources._repeats` says."""
+        from pyspark.sql import Window
+        from pyspark.sql import functions as f
+
+        name = self.columns.id
+        if name is None:
+            return rows
+        same = Window.partitionBy(f.col(_quoted(name)).cast("string"))
+        first = f.row_number().over(same.orderBy(f.col(_quoted(self.columns.time)), f.col(_P)))
+        alike = f.min(_Y).over(same) == f.max(_Y).over(same)
+        judged = rows.withColumns({"huc_first": first == 1, "huc_alike": alike})
+        kept = judged.where(f"{_quoted(name)} IS NULL OR (huc_first AND huc_alike)")
+        return kept.select(_P, _Y, _ROW, *map(_quoted, self.columns.features))
 
     @property
     def _log(self) -> SparkTable:
@@ -141,12 +157,14 @@ class SparkSource(LargeSource):
         called = names[0].cast("bigint") if whole else f.xxhash64(*names)
         chosen = [*log.expressions(columns), called.alias(_ROW)]
         if self.labels is None:
-            return rows.select(*chosen, log.column(str(given.label)).alias(_LABEL))
+            label = log.column(str(given.label)).alias(_LABEL)
+            return rows.select(*chosen, label, f.lit(False).alias(_CONFLICT))  # noqa: FBT003
         found = rows.select(*chosen, log.column(str(given.id)).cast("string").alias("huc_key"))
-        return found.join(self._latest(as_of), "huc_key", "left").drop("huc_key")
+        joined = found.join(self._latest(as_of), "huc_key", "left").drop("huc_key")
+        return joined.withColumn(_CONFLICT, f.coalesce(_CONFLICT, f.lit(False)))  # noqa: FBT003
 
     def _latest(self, as_of: datetime | None) -> DataFrame:
-        """Find the latest label of every id, of equal times the last by its text."""
+        """Find the latest label of every id, and whether one of the same time contradicts it."""
         from pyspark.sql import functions as f
 
         labels = self.labels
@@ -156,19 +174,36 @@ class SparkSource(LargeSource):
         label = table.column(labels.label)
         moment = f.lit(None).cast("timestamp") if when is None else table.column(when.name)
         rows = table.until(when, known).where(label.isNotNull())
-        latest = f.max(
-            f.struct(moment.alias("t"), label.cast("string").alias("x"), label.alias("y"))
+        key = table.column(labels.id).cast("string").alias("huc_key")
+        text = label.cast("string").alias("x")
+        each = rows.select(key, moment.alias("t"), text, label.alias("y"))
+        # One row per id and time first: what is largest and smallest by text there.
+        by_time = each.groupBy("huc_key", "t").agg(
+            f.max(f.struct("x", "y")).alias("last"), f.min("x").alias("least")
         )
-        found = rows.groupBy(table.column(labels.id).cast("string").alias("huc_key")).agg(
-            latest.alias("last")
+        found = by_time.groupBy("huc_key").agg(f.max(f.struct("t", "last", "least")).alias("m"))
+        return found.select(
+            "huc_key",
+            f.col("m.last.y").alias(_LABEL),
+            f.col("m.t").alias(_KNOWN),
+            (f.col("m.least") != f.col("m.last.x")).alias(_CONFLICT),
         )
-        return found.select("huc_key", f.col("last.y").alias(_LABEL), f.col("last.t").alias(_KNOWN))
 
     def _keys(self) -> list[str]:
         return [self.columns.time, *self.probabilities.names]
 
     def _sampled_log(self, share: float) -> SparkTable:
         return self._log.sampled(share, [self.columns.id] if self.columns.id else self._keys())
+
+
+def _carried(source: SparkSource) -> list[str]:
+    """Columns of the log that usable rows keep until each id is there once."""
+    own = [source.columns.id, source.columns.time]
+    return list(dict.fromkeys([*source.columns.features, *(name for name in own if name)]))
+
+
+def _quoted(name: str) -> str:
+    return "`" + name.replace("`", "``") + "`"
 
 
 def _disk() -> Any:
@@ -184,7 +219,7 @@ def _keep_usable(
     tree, columns = source.tree.to_dict(), source.columns
     template, list_column = columns.probabilities, columns.list_column
     classes = None if columns.classes is None else tuple(columns.classes)
-    features, tolerance = tuple(columns.features), source.sum_tolerance
+    carried, tolerance = _carried(source), source.sum_tolerance
 
     def step(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         known = LabelTree.from_dict(tree)
@@ -201,10 +236,10 @@ def _keep_usable(
             usable = np.flatnonzero(check_rows(matrix, tolerance) & (codes >= 0))
             flat = pa.array(matrix[usable].ravel())
             ends = pa.array(np.arange(usable.size + 1, dtype=np.int32) * matrix.shape[1])
-            rest = [batch.column(name).take(usable) for name in (_ROW, *features)]
+            rest = [batch.column(name).take(usable) for name in (_ROW, *carried)]
             yield pa.RecordBatch.from_arrays(
                 [pa.ListArray.from_arrays(ends, flat), pa.array(codes[usable]), *rest],
-                names=[_P, _Y, _ROW, *features],
+                names=[_P, _Y, _ROW, *carried],
             )
 
     return step

@@ -33,7 +33,7 @@ engine: {engine}
 
 @pytest.fixture(scope="module")
 def folder(tmp_path_factory, spark):
-    """A log and its labels, some of them corrected later, as files and as Spark tables."""
+    """A log and its labels, some corrected later, some repeated, as files and as Spark tables."""
     place = tmp_path_factory.mktemp("log")
     rng = np.random.default_rng(5)
     n = 3_000
@@ -47,7 +47,11 @@ def folder(tmp_path_factory, spark):
     labels["known"] = log["at"] + pd.Timedelta("1h")
     labels = labels[rng.random(n) < 0.9]
     again = labels.iloc[::10].assign(y="a", known=labels["known"].iloc[::10] + pd.Timedelta("1h"))
-    labels = pd.concat([labels, again]).reset_index(drop=True)
+    contradicted = labels.iloc[5:400:40].assign(y="b")
+    labels = pd.concat([labels, again, contradicted]).reset_index(drop=True)
+    late = log.iloc[20:60:10].assign(at=log["at"].iloc[300:340:10].to_numpy(), p_a=0.0)
+    late[[f"p_{x}" for x in TREE.leaves]] = 0.2
+    log = pd.concat([log, log.iloc[:30], late]).reset_index(drop=True)
     labels["known"] = labels["known"].astype("datetime64[us, UTC]")
     log.to_parquet(place / "log.parquet")
     labels.to_parquet(place / "labels.parquet")

@@ -386,3 +386,36 @@ def test_a_reference_without_labels_is_an_error(broken):
     with pytest.raises(InvalidInputError, match="`reference` must hold labelled rows"):
         monitor.check(after(3.5))
     assert states(monitor) is None
+
+
+def test_repeated_rows_change_no_bound_and_are_told():
+    log, labels = make_log(2, 600)
+    once = make(log, labels).check(after(2.5))
+    twice = make(pd.concat([log, log.iloc[:250]]), labels).check(after(2.5))
+    assert [r.audit for r in twice] == [r.audit for r in once]
+    assert [r.n_repeated for r in twice] == [250, 0]
+    assert "250 repeated rows left out, of 850 labelled rows." in twice.message.text
+
+
+def test_contradicting_labels_are_set_aside_and_told_and_too_many_fail_the_window():
+    log, labels = make_log(3, 600)
+    first = labels[(labels["id"] < 20) & (labels["label"] != "smurf")]
+    other = pd.concat([labels, first.assign(label="smurf")])
+    result = make(log, other).check(after(3.5))
+    assert result[0].quarantine == {"conflicting labels": len(first)}
+    assert f"{len(first)} rows set aside (conflicting labels)" in result.message.text
+    many = pd.concat([labels, labels[labels["id"].between(600, 900)].assign(label="smurf")])
+    assert [record.status for record in make(log, many).check(after(3.5))] == [
+        "audited",
+        "failed",
+        "audited",
+    ]
+
+
+def test_a_row_that_comes_again_in_the_next_piece_of_a_rolling_window_counts_once():
+    log, labels = make_log(3, 400)
+    again = log.iloc[:40].assign(at=log["at"].iloc[400:440].to_numpy())
+    rolling = TimeWindows(length="2d", stride="1d", label_lag="12h", min_labelled=50)
+    records = make(pd.concat([log, again]), labels, windows=rolling).check(after(4)).records
+    assert records[0].n_repeated == 40
+    assert records[0].audit["n"] == 800

@@ -169,10 +169,71 @@ def test_wrong_columns_are_named_when_the_source_is_opened(columns, message):
         open_frame(rows(), columns=columns)
 
 
-def test_rows_with_an_id_that_was_there_before_are_kept_and_counted():
-    frame = rows(id=[0] * 3 + list(range(97)))
-    window = open_frame(frame).labelled(START, END)
-    assert (window.n, window.n_duplicate_ids) == (100, 3)
+def test_a_prediction_that_comes_again_counts_once():
+    frame = rows()
+    again = pd.concat([frame, frame.iloc[:30], frame.iloc[:3].assign(at=frame["at"].max())])
+    window = open_frame(again).labelled(START, END)
+    assert (window.n, window.n_duplicate_ids, window.n_quarantined) == (100, 33, 0)
+    assert window.n_labelled == 133
+    once = open_frame(frame).labelled(START, END)
+    assert (window.times == once.times).all()
+    assert open_frame(again).predictions(START, END).n == 100
+
+
+def test_of_different_predictions_under_one_id_the_first_by_time_is_kept():
+    frame = rows()
+    other = frame.iloc[[7]].assign(at=frame["at"][50], p_b=0.1, p_a2=0.7)
+    window = open_frame(pd.concat([other, frame])).labelled(START, END)
+    assert (window.n, window.n_duplicate_ids) == (100, 0)
+    assert dict(window.bad_reasons) == {"repeated id with another prediction": 1}
+    assert window.probabilities[7].tolist() == [0.2, 0.3, 0.5]
+    assert [(bad.id, bad.time.minute) for bad in window.bad_rows] == [(7, 50)]
+
+
+def test_an_id_that_names_no_prediction_is_an_error_that_says_so():
+    frame = rows(id=np.arange(100) % 10, p_b=np.linspace(0, 0.5, 100))
+    frame["p_a1"] = 0.7 - frame["p_b"]
+    with pytest.raises(TooManyBadRowsError, match=r"`columns\.id` must name one prediction each"):
+        open_frame(frame).labelled(START, END)
+
+
+def test_different_labels_of_one_id_in_the_log_set_all_its_rows_aside():
+    frame = rows()
+    again = pd.concat([frame, frame.iloc[[3, 4]].assign(y=["a1", "b"])])
+    window = open_frame(again).labelled(START, END)
+    assert dict(window.bad_reasons) == {"conflicting labels": 2}
+    assert (window.n, window.n_duplicate_ids) == (99, 1)
+    assert 3 not in window.ids.tolist()
+
+
+def test_rows_without_an_id_are_never_the_same():
+    frame = rows(id=[None] * 100)
+    assert open_frame(frame).labelled(START, END).n == 100
+
+
+@pytest.mark.parametrize("n_parts", [1, 3])
+def test_a_window_too_large_to_hold_counts_each_prediction_once(monkeypatch, n_parts):
+    from huc_monitor.sources import _repeats
+    from huc_monitor.sources.large import LargeSource
+
+    rng = np.random.default_rng(0)
+    p = rng.dirichlet([1, 1, 1], size=100)
+    labels = np.array(TREE.leaves)[[rng.choice(3, p=q) for q in p]]
+    frame = rows(p_a1=p[:, 0], p_a2=p[:, 1], p_b=p[:, 2], y=labels)
+    again = pd.concat([frame.iloc[:30], frame, frame.iloc[[40]].assign(y="b", p_b=p[41, 2])])
+    monkeypatch.setattr(_repeats, "_MOST_HASHES", -(-131 // n_parts))
+    names = {"time": "at", "probabilities": "p_{leaf}", "id": "id", "label": "y"}
+    source = LargeSource(
+        FrameTable(again), tree=TREE, columns=Columns(**names), most_rows=10, sum_tolerance=2.0
+    )
+    utilities = [hm.TopK(1)]
+    found = source.audit(
+        START, END, as_of=None, utilities=utilities, subgroups=hm.Subgroups.whole(), bounds=None
+    )
+    held = open_frame(again, sum_tolerance=2.0).labelled(START, END)
+    wanted = hm.audit(held.probabilities, held.labels, tree=TREE, utilities=utilities, bounds=None)
+    assert found.n == wanted.n == held.n
+    assert found.huc == pytest.approx(wanted.huc, abs=1e-12)
 
 
 def test_rows_of_equal_time_are_ordered_by_id_whatever_their_order_in_the_log():
@@ -196,13 +257,30 @@ def late(table: pd.DataFrame) -> LabelTable:
     return LabelTable(table=FrameTable(table), id="key", label="y", time="seen")
 
 
-def test_of_labels_with_equal_times_the_last_in_text_order_wins_whatever_the_row_order():
-    labels = pd.DataFrame({"key": [1, 1, 1], "y": ["a2", "b", "a1"], "seen": LATE})
-    for order in ([0, 1, 2], [1, 2, 0], [2, 0, 1]):
-        source = open_frame(rows(), labels=late(labels.iloc[order]))
+def test_different_labels_of_equal_times_are_set_aside_whatever_their_order():
+    labels = pd.DataFrame({"key": [1, 1, 2, 2, 1], "y": ["a2", "b", "b", "b", "a1"], "seen": LATE})
+    for order in ([0, 1, 2, 3, 4], [1, 3, 4, 2, 0], [4, 2, 0, 1, 3]):
+        source = open_frame(rows(), labels=late(labels.iloc[order]), max_bad_share=0.6)
         window = source.labelled(START, END)
-        assert window.labels.tolist() == [2]
-        assert window.n_duplicate_labels == 2
+        assert (window.ids.tolist(), window.labels.tolist()) == ([2], [2])
+        assert dict(window.bad_reasons) == {"conflicting labels": 1}
+        assert (window.n_labelled, window.n_duplicate_labels, window.n_changed_labels) == (2, 3, 0)
+        assert window.counts == source.counts(START, END)
+
+
+def test_a_later_label_replaces_an_earlier_one_and_is_counted_if_it_differs():
+    seen = [LATE, LATE + pd.Timedelta("1h"), LATE, LATE + pd.Timedelta("1h")]
+    labels = pd.DataFrame({"key": [1, 1, 2, 2], "y": ["a2", "b", "b", "b"], "seen": seen})
+    window = open_frame(rows(), labels=late(labels)).labelled(START, END)
+    assert (window.labels.tolist(), window.n_quarantined) == ([2, 2], 0)
+    assert (window.n_duplicate_labels, window.n_changed_labels) == (2, 1)
+
+
+def test_different_labels_without_a_time_are_set_aside():
+    labels = pd.DataFrame({"key": [*range(100), 5], "y": ["b"] * 100 + ["a1"]})
+    table = LabelTable(table=FrameTable(labels), id="key", label="y")
+    window = open_frame(rows(), labels=table).labelled(START, END)
+    assert (window.n, dict(window.bad_reasons)) == (99, {"conflicting labels": 1})
 
 
 def test_labels_of_other_windows_and_missing_labels_do_not_count():
