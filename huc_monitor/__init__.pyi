@@ -3,9 +3,11 @@ from .audit import AuditResult as AuditResult
 from .audit import audit as audit
 from .audit.decomposition import UtilityRows as UtilityRows
 from .audit.decomposition import decompose as decompose
+from .audit.options import AuditOptions as AuditOptions
 from .config.opening import open_monitor as open_monitor
 from .detection import EDetector as EDetector
 from .detection import EDetectorStep as EDetectorStep
+from .detection.options import DetectorOptions as DetectorOptions
 from .errors import HUCError as HUCError
 from .errors import InvalidInputError as InvalidInputError
 from .errors import InvalidTreeError as InvalidTreeError
@@ -15,6 +17,8 @@ from .monitor import CheckResult as CheckResult
 from .monitor import Monitor as Monitor
 from .monitor.alerts import AlertPolicy as AlertPolicy
 from .monitor.drift import DriftPolicy as DriftPolicy
+from .monitor.hosts import Hosts as Hosts
+from .monitor.policy import Policy as Policy
 from .monitor.records import WindowRecord as WindowRecord
 from .monitor.retraining import RetrainingPolicy as RetrainingPolicy
 from .monitor.tolerance import Tolerance as Tolerance
@@ -35,6 +39,7 @@ from .recalibration import TemperatureScaling as TemperatureScaling
 from .recalibration import UCBoost as UCBoost
 from .recalibration import Update as Update
 from .recalibration import VectorScaling as VectorScaling
+from .recalibration.gate import Gate as Gate
 from .reporting import draw_pictures as draw_pictures
 from .reporting import write_report as write_report
 from .subgroups import Subgroups as Subgroups
@@ -50,5 +55,3 @@ from .utilities import SelectiveReport as SelectiveReport
 from .utilities import SubtreeIndicator as SubtreeIndicator
 from .utilities import TopK as TopK
 from .utilities import Utility as Utility
-
-__version__: str

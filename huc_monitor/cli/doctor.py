@@ -181,8 +181,7 @@ def _window(config: Config) -> timedelta:
     """Length of a window; a day where windows count rows."""
     from huc_monitor._common.times import Span
 
-    length = config.settings.windows.length
-    return Span.parse("1d" if length is None else length, argument="length").nominal
+    return Span.parse(getattr(config.windows, "length", "1d")).nominal
 
 
 def _repeats(config: Config, source: Any, span: Any) -> Iterator[Finding]:

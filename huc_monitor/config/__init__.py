@@ -1,4 +1,4 @@
-"""Configuration: a YAML file to typed settings. pydantic is used here and nowhere else."""
+"""Configuration: a YAML file to typed settings."""
 
 from __future__ import annotations
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import json
+import os
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
@@ -11,11 +12,9 @@ from typing import TYPE_CHECKING, Any, Final
 from pydantic import ValidationError
 
 from huc_monitor._common.times import get_zone, to_utc
-from huc_monitor.config._messages import explain
 from huc_monitor.config._settings import Settings, TableSettings
 from huc_monitor.config._yaml import ConfigError, Document, read_document
 from huc_monitor.errors import HUCError, InvalidInputError, did_you_mean
-from huc_monitor.monitor.windows import CountWindows, TimeWindows, WindowSpec
 from huc_monitor.sources import (
     Columns,
     DuckTable,
@@ -37,14 +36,14 @@ if TYPE_CHECKING:
 
     import pandas as pd
 
+    from huc_monitor.monitor.windows import WindowSpec
     from huc_monitor.sources import Engine
 
 __all__ = ["Config", "config_schema", "load_config", "parse_config"]
 
 # What changes a result. Places are not among them: a log that is moved is the same log.
-_IDENTITY: Final = ("model", "columns", "subgroups", "reference", "bounds")
+_IDENTITY: Final = ("model", "columns", "subgroups", "reference")
 _IDENTITY_LABELS: Final = ("id", "label", "time", "time_zone", "time_unit")
-_IDENTITY_WINDOWS: Final = ("length", "rows", "stride", "label_lag", "time_zone")
 _SPARK_ROWS: Final = 200_000
 _POLICY: Final = ("tolerance", "sequential", "retraining")
 
@@ -62,14 +61,12 @@ class Config:
     tree : LabelTree
     utilities : tuple of Utility
         Those of the file, or correctness at every level of the tree.
-    windows : TimeWindows or CountWindows
     """
 
     settings: Settings
     folder: Path
     tree: LabelTree
     utilities: tuple[Utility, ...]
-    windows: WindowSpec
     document: Document = field(repr=False)
 
     @property
@@ -81,12 +78,25 @@ class Config:
         many labels are enough, and the policy (tolerance, alarms, retraining): these may change
         while a monitor goes on.
         """
-        plain = self.settings.model_dump(mode="json", by_alias=True)
+        plain, options, windows = self.to_dict(), self.settings.audit, self.windows
         chosen: dict[str, Any] = {name: plain[name] for name in _IDENTITY}
         del chosen["columns"]["base_probabilities"]  # audits do not read them
         chosen["tree"] = self.tree.fingerprint
         chosen["utilities"] = [utility.to_dict() for utility in self.utilities]
-        chosen["windows"] = {name: plain["windows"][name] for name in _IDENTITY_WINDOWS}
+        # In the words of earlier versions, so that their state goes on.
+        chosen["bounds"] = {
+            "method": options.bounds,
+            "confidence_level": options.confidence_level,
+            "draws": options.n_draws,
+            "seed": options.rng,
+        }
+        chosen["windows"] = {
+            "length": getattr(windows, "length", None),
+            "rows": getattr(windows, "n_rows", None),
+            "stride": windows.stride,
+            "label_lag": windows.label_lag,
+            "time_zone": windows.time_zone,
+        }
         chosen["sum_tolerance"] = plain["source"]["sum_tolerance"]
         labels = plain["source"]["labels"]
         chosen["labels"] = labels and {name: labels[name] for name in _IDENTITY_LABELS}
@@ -95,9 +105,14 @@ class Config:
     @property
     def policy_identity(self) -> str:
         """Hash of what decides on alerts and retraining, given the audits."""
-        plain = self.settings.model_dump(mode="json", by_alias=True)
+        plain = self.to_dict()
         alerts = {name: value for name, value in plain["alerts"].items() if name != "channels"}
         return _hash({**{name: plain[name] for name in _POLICY}, "alerts": alerts})
+
+    @property
+    def windows(self) -> WindowSpec:
+        """What is audited together."""
+        return self.settings.windows
 
     @property
     def reference(self) -> tuple[datetime, datetime] | None:
@@ -188,7 +203,7 @@ class Config:
 
     def to_dict(self) -> dict[str, Any]:
         """Return the settings as JSON-safe data; secrets are masked."""
-        return self.settings.model_dump(mode="json", by_alias=True)
+        return self.settings.to_dict()
 
     def _open(self, log: Table, **given: Any) -> TableSource:
         """Open a source with the chosen engine, for windows of any size."""
@@ -284,12 +299,14 @@ def parse_config(
     huc_monitor.config._yaml.ConfigError: huc.yaml:1:22: must be valid YAML; mapping values are
     not allowed here.
     """
-    document = read_document(text, name=name, environ=environ)
+    document = read_document(text, name=name)
     try:
-        settings = Settings.model_validate(document.content)
+        settings = Settings.model_validate(
+            document.content, context=os.environ if environ is None else environ
+        )
     except ValidationError as error:
         # Not chained: pydantic's own message shows its input, and that may be a secret.
-        raise explain(error, document) from None
+        raise document.explain(error, Settings) from None
     home = Path(folder)
     _check_references(settings, document)
     try:
@@ -298,7 +315,7 @@ def parse_config(
         raise document.error(("tree",), f"cannot be read: {error}") from error
     utilities = _utilities(settings, tree, document)
     _check_tolerances(settings, tree, utilities, document)
-    return Config(settings, home, tree, utilities, _windows(settings, document), document)
+    return Config(settings, home, tree, utilities, document)
 
 
 def config_schema() -> dict[str, Any]:
@@ -315,6 +332,8 @@ def config_schema() -> dict[str, Any]:
     columns = schema["$defs"]["ColumnSettings"]["properties"]
     columns["probabilities"] = {"anyOf": [{"type": "string"}, columns["probabilities"]]}
     columns["base_probabilities"]["anyOf"].insert(0, {"type": "string"})
+    own = dict.fromkeys(Settings.__annotations__) | schema["properties"]
+    schema["properties"] = {key: schema["properties"][key] for key in own}
     for key in ("attachments", "channels", "exporters"):
         named = schema["properties"][key]
         named["additionalProperties"] = {
@@ -342,8 +361,7 @@ def _check_references(settings: Settings, document: Document) -> None:
     if labels is not None and settings.columns.id is None:
         text = "must be given: labels in a table of their own are joined by it."
         raise document.error(("columns", "id"), text)
-    relative = settings.tolerance.relative_to == "reference"
-    if relative and settings.reference is None:
+    if settings.tolerance.relative and settings.reference is None:
         text = "needs the section `reference` with a start and an end."
         raise document.error(("tolerance", "relative_to"), text)
 
@@ -373,25 +391,6 @@ def _check_tolerances(
             if name is not None and name not in names:
                 text = f"must be a {kind}; got {name!r}. {did_you_mean(name, names)}"
                 raise document.error(("tolerance", "overrides", i, kind), text)
-
-
-def _windows(settings: Settings, document: Document) -> WindowSpec:
-    given = settings.windows
-    common: dict[str, Any] = {
-        "label_lag": given.label_lag,
-        "time_zone": given.time_zone,
-        "min_labelled": given.min_labelled,
-        "min_coverage": given.min_coverage,
-        "begin": given.begin,
-    }
-    try:
-        if given.rows is not None:
-            stride = given.stride if isinstance(given.stride, int) else None
-            return CountWindows(n_rows=given.rows, stride=stride, **common)
-        length = str(given.length)
-        return TimeWindows(length=length, stride=given.stride, **common)  # type: ignore[arg-type]
-    except HUCError as error:
-        raise document.error(("windows",), f"cannot be used: {error}") from error
 
 
 def _columns_in(rule: Any) -> list[str]:

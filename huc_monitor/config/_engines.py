@@ -6,13 +6,13 @@ from typing import Annotated
 
 from pydantic import Field, field_validator
 
-from huc_monitor.config._types import Name, Section
+from huc_monitor._common.settings import Name, Section, Whole
 
 
 class LargeSettings(Section):
     """What happens to windows with more labelled rows than are held in memory."""
 
-    rows: Annotated[int, Field(ge=1)] | None = Field(
+    rows: Annotated[Whole, Field(ge=1)] | None = Field(
         default=None,
         description="Labelled rows that are held. Larger windows are audited from disk, or on "
         "Spark; a sample of this size explains what is found. No limit when left out; "
@@ -49,6 +49,6 @@ class SparkSettings(Section):
         description="Spark's own settings.",
         examples=[{"spark.executor.memory": "8g"}],
     )
-    partitions: Annotated[int, Field(ge=1)] | None = Field(
+    partitions: Annotated[Whole, Field(ge=1)] | None = Field(
         default=None, description="Ranges of score that are scanned apart."
     )

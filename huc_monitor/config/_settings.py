@@ -4,28 +4,32 @@ from __future__ import annotations
 
 from typing import Annotated, Any, Literal
 
-from pydantic import BeforeValidator, ConfigDict, Field, SecretStr, field_validator, model_validator
-
-from huc_monitor.config._engines import LargeSettings, SparkSettings
-from huc_monitor.config._policies import (
-    AlertSettings,
-    BoundSettings,
-    DriftSettings,
-    HostSettings,
-    RetrainingSettings,
-    SequentialSettings,
-    ToleranceSettings,
+from pydantic import (
+    BeforeValidator,
+    ConfigDict,
+    Discriminator,
+    Field,
+    Tag,
+    field_validator,
+    model_validator,
 )
-from huc_monitor.config._types import (
+
+from huc_monitor._common.settings import (
     Name,
+    Number,
     PathText,
+    Secret,
     Section,
     Share,
-    SpanText,
     TimeText,
-    TimeUnit,
+    Whole,
     Zone,
 )
+from huc_monitor._common.times import TimeUnit  # noqa: TC001 - read by pydantic
+from huc_monitor.config._engines import LargeSettings, SparkSettings
+from huc_monitor.monitor.alerts import AlertPolicy
+from huc_monitor.monitor.policy import Policy
+from huc_monitor.monitor.windows import CountWindows, TimeWindows
 
 
 class ModelSettings(Section):
@@ -62,7 +66,7 @@ class TableSettings(Section):
     )
     union_by_name: bool = Field(default=False, description="Accept files with different columns.")
     database: PathText | None = Field(default=None, description="A DuckDB database file.")
-    url: SecretStr | None = Field(
+    url: Secret | None = Field(
         default=None,
         description="SQLAlchemy URL of a database. ${NAME} is the environment variable NAME.",
         examples=["postgresql+psycopg://reader:${DB_PASSWORD}@host/predictions"],
@@ -124,7 +128,7 @@ class SourceSettings(Section):
     max_bad_share: Share = Field(
         default=0.05, description="Share of unusable rows above which a window is an error."
     )
-    sum_tolerance: Annotated[float, Field(ge=0, le=0.1)] = Field(
+    sum_tolerance: Annotated[Number, Field(ge=0, le=0.1)] = Field(
         default=1e-6,
         description="Rows that sum to 1 within this are rescaled: for rounded numbers.",
     )
@@ -196,7 +200,7 @@ class SubgroupSettings(Section):
     )
     predicates: dict[str, Any] = Field(default_factory=dict, description="Name to predicate.")
     weights: dict[str, str] = Field(default_factory=dict, description="Name to weight column.")
-    min_size: Annotated[int, Field(ge=0)] = Field(
+    min_size: Annotated[Whole, Field(ge=0)] = Field(
         default=0, description="Subgroups with fewer reference rows are left out."
     )
 
@@ -208,53 +212,61 @@ class ReferenceSettings(Section):
     end: TimeText = Field(description="First moment after it.")
 
 
-class WindowSettings(Section):
-    """What is audited together, and when its labels have matured."""
+class AlertSettings(AlertPolicy):
+    """When people are told, and through which channels."""
 
-    length: SpanText | None = Field(default=None, description="Length of time: windows by time.")
-    rows: Annotated[int, Field(ge=1)] | None = Field(
-        default=None, description="Number of predictions: windows by count."
-    )
-    stride: SpanText | Annotated[int, Field(ge=1)] | None = Field(
-        default=None,
-        description="From one start to the next; smaller than the window makes it rolling.",
-    )
-    label_lag: SpanText = Field(
-        default="0s", description="How long labels take after a window's end."
-    )
-    time_zone: Zone = Field(default="UTC", description="Where days begin at midnight.")
-    min_labelled: Annotated[int, Field(ge=1)] = Field(
-        default=1, description="Fewer labelled rows than this are not audited."
-    )
-    min_coverage: Share = Field(
-        default=0.0, description="A smaller share of labels is not audited."
-    )
-    begin: TimeText | None = Field(default=None, description="No window starts earlier.")
-    revisit: SpanText = Field(
-        default="0s", description="How long after its end a window is asked for late labels again."
+    channels: tuple[str, ...] = Field(default=(), description="Names of `channels`.")
+
+
+class HostSettings(Section):
+    """An installed tracker, notifier, exporter or attachment, and its own settings."""
+
+    name: Name = Field(description="As the package registers it, such as mlflow or files.")
+    settings: dict[str, Any] = Field(default_factory=dict, description="Its options.")
+    secrets: dict[str, Secret] = Field(
+        default_factory=dict,
+        description="Options that must not be shown. ${NAME} is an environment variable.",
     )
 
-    @model_validator(mode="after")
-    def _one_kind(self) -> WindowSettings:
-        if (self.length is None) == (self.rows is None):
-            msg = "must have either `length` (such as 1d) or `rows` (such as 10000)"
-            raise ValueError(msg)
-        if self.stride is not None and isinstance(self.stride, int) != (self.rows is not None):
-            msg = f"must have a `stride` of the same kind as the window; got {self.stride!r}"
-            raise ValueError(msg)
-        return self
+    def options(self) -> dict[str, Any]:
+        """Return settings and secrets together, in the clear: for the host only."""
+        return {**self.settings, **{k: v.get_secret_value() for k, v in self.secrets.items()}}
 
 
 def _named(value: Any) -> Any:
     return {"name": value} if isinstance(value, str) else value
 
 
-def _valued(value: Any) -> Any:
-    number = isinstance(value, int | float) and not isinstance(value, bool)
-    return {"value": value} if number else value
+Host = Annotated[HostSettings, BeforeValidator(_named)]
 
 
-class Settings(Section):
+_ROWS = frozenset({"n_rows", "rows"})
+
+
+def _one_kind(value: Any) -> Any:
+    if not isinstance(value, dict):
+        return value
+    by_time, by_count = "length" in value, _kind(value) == "by count"
+    mistyped = value.keys() - TimeWindows.model_fields.keys() - _ROWS
+    if by_time == by_count and not mistyped:
+        msg = "must have either `length` (such as 1d) or `n_rows` (such as 10000)"
+        raise ValueError(msg)
+    return value
+
+
+def _kind(value: Any) -> str:
+    counts = isinstance(value, CountWindows) or (isinstance(value, dict) and _ROWS & value.keys())
+    return "by count" if counts else "by time"
+
+
+Windows = Annotated[
+    Annotated[TimeWindows, Tag("by time")] | Annotated[CountWindows, Tag("by count")],
+    Discriminator(_kind),
+    BeforeValidator(_one_kind),
+]
+
+
+class Settings(Policy):
     """The whole file."""
 
     model_config = ConfigDict(title="huc-monitor configuration")
@@ -271,29 +283,22 @@ class Settings(Section):
     )
     subgroups: SubgroupSettings = SubgroupSettings()
     reference: ReferenceSettings | None = None
-    windows: WindowSettings
-    tolerance: Annotated[ToleranceSettings, BeforeValidator(_valued)]
-    bounds: BoundSettings = BoundSettings()
-    sequential: SequentialSettings = SequentialSettings()
+    windows: Windows
     alerts: AlertSettings = AlertSettings()
-    drift: DriftSettings = DriftSettings()
-    channels: dict[str, Annotated[HostSettings, BeforeValidator(_named)]] = Field(
+    channels: dict[str, Host] = Field(
         default_factory=dict, description="Ways to reach people, by the names alerts use."
     )
-    attachments: dict[str, Annotated[HostSettings, BeforeValidator(_named)]] = Field(
+    attachments: dict[str, Host] = Field(
         default_factory=dict,
         description="Files made about a window that alerts, by names of your choice.",
         examples=[{"drift": {"name": "evidently", "settings": {"columns": ["age"]}}}],
     )
-    exporters: dict[str, Annotated[HostSettings, BeforeValidator(_named)]] = Field(
+    exporters: dict[str, Host] = Field(
         default_factory=dict,
         description="Other systems that are shown where the monitor stands after every check.",
         examples=[{"metrics": {"name": "prometheus", "settings": {"listen": "127.0.0.1:9464"}}}],
     )
-    retraining: RetrainingSettings = RetrainingSettings()
-    tracker: Annotated[HostSettings, BeforeValidator(_named)] = Field(
-        default=HostSettings(name="files"), description="Where records are kept."
-    )
+    tracker: Host = Field(default=HostSettings(name="files"), description="Where records are kept.")
     state: PathText = Field(default="huc-state", description="Folder of the monitor's state.")
     engine: Literal["local", "spark"] = Field(default="local", description="Who computes an audit.")
     large: LargeSettings = LargeSettings()

@@ -10,6 +10,10 @@ from dataclasses import dataclass
 from datetime import UTC
 from typing import TYPE_CHECKING, Any, Final
 
+from huc_monitor.audit.options import DEFAULTS
+from huc_monitor.detection.options import DetectorOptions
+from huc_monitor.monitor.alerts import AlertPolicy
+
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
     from datetime import datetime
@@ -20,7 +24,6 @@ if TYPE_CHECKING:
 _PLAIN: Final = re.compile(r"[A-Za-z_][A-Za-z0-9_./ -]*[A-Za-z0-9_]|[A-Za-z_]")
 _RESERVED: Final = {"true", "false", "null", "yes", "no", "on", "off", "y", "n", "none"}
 _MAX_GROUPS: Final = 3
-_RUN_LENGTH: Final = 100
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -148,7 +151,9 @@ def _windows(found: Found) -> str:
         lines.append(f"  length: {found.length}  # about {found.n_labels:,} labels each")
     else:
         rows = max(1, round(found.n_labels / max(found.volume.coverage, 1e-9)))
-        lines.append(f"  rows: {rows}  # too little for days: about {found.n_labels:,} labels each")
+        lines.append(
+            f"  n_rows: {rows}  # too little for days: about {found.n_labels:,} labels each"
+        )
     lines.append("  time_zone: UTC  # where days begin at midnight")
     why = "95 % of the labels had come by then" if found.lag != "0s" else "labels come at once"
     lines.append(f"  label_lag: {found.lag}  # {why}")
@@ -158,17 +163,19 @@ def _windows(found: Found) -> str:
 
 
 def _rest(patient: float) -> str:
+    audit, run_length = DEFAULTS, DetectorOptions().average_run_length
     return (
-        "bounds: {method: bootstrap, confidence_level: 0.95, draws: 1000}\n"
+        f"audit: {{bounds: {audit.bounds}, confidence_level: {audit.confidence_level:g}, "
+        f"n_draws: {audit.n_draws}}}\n"
         "# Evidence adds up over windows, so this finds moments that no single window shows, with\n"
-        f"# at most one false alarm in {_RUN_LENGTH} windows on average.\n"
+        f"# at most one false alarm in {run_length:g} windows on average.\n"
         "sequential:\n"
         "  enabled: true\n"
         f"  tolerance: {patient:g}\n"
-        f"  average_run_length: {_RUN_LENGTH}\n"
+        f"  average_run_length: {run_length:g}\n"
         "\n"
         "alerts:\n"
-        "  cool_down: 7d  # before the same alert is sent again\n"
+        f"  cool_down: {AlertPolicy().cool_down}  # before the same alert is sent again\n"
         "  channels: []\n"
         "# channels:\n"
         '#   ops: {name: apprise, secrets: {url: "${ALERT_URL}"}}\n'

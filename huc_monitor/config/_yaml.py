@@ -2,24 +2,21 @@
 
 from __future__ import annotations
 
-import os
-import re
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Final
 
 import yaml
 
+from huc_monitor._common.explaining import sentence, written
 from huc_monitor.errors import InvalidInputError
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
+    from collections.abc import Sequence
+
+    from pydantic import BaseModel, ValidationError
 
 MAX_CHARACTERS: Final = 2**20
 _MAX_DEPTH: Final = 30
-_VARIABLE: Final = re.compile(r"\$\{([A-Za-z_][A-Za-z0-9_]*)\}")
-# Where secrets can be, and the keys there that hold them.
-_SECRET_SECTIONS: Final = ("source", "channels", "tracker")
-_SECRETS: Final = ("url", "secrets")
 
 
 class ConfigError(InvalidInputError):
@@ -50,7 +47,7 @@ class Document:
     name : str
         Of the file, for messages.
     content : dict
-        What it says; environment variables in secrets are filled in.
+        What it says, as it is written.
     """
 
     name: str
@@ -78,27 +75,24 @@ class Document:
         """Return the error for one key."""
         return ConfigError(f"{self.place(path)}: `{written(path)}` {text}")
 
+    def explain(self, error: ValidationError, model: type[BaseModel]) -> ConfigError:
+        """Return one error with a line for everything that is wrong, in the order of the file."""
+        lines: dict[str, tuple[int, int]] = {}
+        for finding in error.errors(include_url=False):
+            path = _written_path(finding, self.content)
+            place = self.place(path)
+            row, column = place.rsplit(":", 2)[1:]
+            line = f"{place}: {sentence(finding, path, model)}"
+            lines.setdefault(line, (int(row), int(column)))
+        return ConfigError("\n".join(sorted(lines, key=lambda line: lines[line])))
 
-def written(path: Sequence[str | int]) -> str:
-    """Write a path as ``windows.length`` or ``utilities[1].k``."""
-    text = ""
-    for step in path:
-        text += f"[{step}]" if isinstance(step, int) else f".{step}" if text else step
-    return text
 
-
-def read_document(text: str, *, name: str, environ: Mapping[str, str] | None = None) -> Document:
-    """Parse YAML (or JSON) text; anchors, repeated keys and unset variables are errors."""
+def read_document(text: str, *, name: str) -> Document:
+    """Parse YAML (or JSON) text; anchors and repeated keys are errors."""
     if len(text) > MAX_CHARACTERS:
         msg = f"{name}: must have at most {MAX_CHARACTERS:,} characters; got {len(text):,}."
         raise ConfigError(msg)
-    content, node = _compose(text, name)
-    document = Document(name, content, node)
-    problems: list[str] = []
-    _fill_in(content, (), os.environ if environ is None else environ, document, problems)
-    if problems:
-        raise ConfigError("\n".join(problems))
-    return document
+    return Document(name, *_compose(text, name))
 
 
 def _compose(text: str, name: str) -> tuple[dict[str, Any], yaml.MappingNode]:
@@ -151,31 +145,15 @@ def _refuse_repeats(node: yaml.Node, name: str) -> None:
             _refuse_repeats(value, name)
 
 
-def is_secret(path: Sequence[str | int]) -> bool:
-    """Whether what is written at a path must never be shown."""
-    return path[:1] != () and path[0] in _SECRET_SECTIONS and any(s in _SECRETS for s in path)
-
-
-def _fill_in(
-    value: Any,
-    path: tuple[str | int, ...],
-    environ: Mapping[str, str],
-    document: Document,
-    problems: list[str],
-) -> Any:
-    """Replace ``${NAME}`` in secrets, in place, and note the variables that are not set."""
-    if isinstance(value, dict):
-        for key in value:
-            value[key] = _fill_in(value[key], (*path, key), environ, document, problems)
-    elif isinstance(value, list):
-        for i, item in enumerate(value):
-            value[i] = _fill_in(item, (*path, i), environ, document, problems)
-    elif isinstance(value, str) and is_secret(path):
-        missing = [name for name in _VARIABLE.findall(value) if name not in environ]
-        problems += [
-            f"{document.place(path)}: `{written(path)}` needs the environment variable {name}, "
-            f"which is not set. Set it: export {name}=..."
-            for name in missing
-        ]
-        return _VARIABLE.sub(lambda found: environ.get(found[1], ""), value)
-    return value
+def _written_path(finding: Any, content: Any) -> tuple[str | int, ...]:
+    """Leave out the steps that pydantic adds for unions; they are in no file."""
+    path: list[str | int] = []
+    for step in finding["loc"]:
+        if isinstance(content, dict):
+            inside = step in content
+        else:
+            inside = isinstance(content, list) and isinstance(step, int) and step < len(content)
+        if inside:
+            content = content[step]
+            path.append(step)
+    return (*path, finding["loc"][-1]) if finding["type"] == "missing" else tuple(path)

@@ -39,9 +39,8 @@ if TYPE_CHECKING:
     from datetime import datetime
 
     from huc_monitor.detection import EDetectorStep
-    from huc_monitor.monitor._parts import Parts
+    from huc_monitor.monitor._monitor import Monitor
     from huc_monitor.monitor._rows import Decomposed
-    from huc_monitor.monitor.ports.tracker import Tracker
     from huc_monitor.monitor.records import AlertTransition
     from huc_monitor.sources import WindowData
 
@@ -55,8 +54,7 @@ _MOST_RETRIED = 16
 class Check:
     """The work of one call of `Monitor.check`."""
 
-    parts: Parts
-    tracker: Tracker
+    monitor: Monitor
     state: MonitorState
     now: datetime
     progress: Callable[[int, int, str], None] | None = None
@@ -65,22 +63,22 @@ class Check:
     _detecting: Detecting = field(init=False)
 
     def __post_init__(self) -> None:
-        self.outbox = Outbox(self.parts, self.tracker, self.state)
-        self._standards = Standards(self.parts, self.state)
-        self._detecting = Detecting(self.parts, self.state)
+        self.outbox = Outbox(self.monitor, self.state)
+        self._standards = Standards(self.monitor, self.state)
+        self._detecting = Detecting(self.monitor, self.state)
 
     def run(self, since: datetime | None, until: datetime | None) -> None:
         """Deal with everything that is due."""
-        parts, state = self.parts, self.state
+        monitor, state = self.monitor, self.state
         self.outbox.open()
-        common: dict[str, Any] = {"now": self.now, "identity": parts.identity, "last": state.last}
-        due = due_windows(parts.windows, parts.source, since=since, until=until, **common)
+        common: dict[str, Any] = {"now": self.now, "identity": monitor.identity, "last": state.last}
+        due = due_windows(monitor.windows, monitor.source, since=since, until=until, **common)
         pending = [] if until is not None else self._pending(common)
         total = len(due) + len(pending)
         if total or self._late_possible():
             self._prepare(due)
         if due:
-            with ReadAhead(self._standards.cache, due, aside=parts.read_ahead) as ahead:
+            with ReadAhead(self._standards.cache, due, aside=monitor.read_ahead) as ahead:
                 for done, window in enumerate(due):
                     self._tell(done, total, window)
                     self._visit(window, ahead)
@@ -99,9 +97,9 @@ class Check:
     # Before the windows: what must be known first.
 
     def _pending(self, common: dict[str, Any]) -> list[Window]:
-        if self.parts.drift is None:
+        if not self.monitor.policy.drift.enabled:
             return []
-        found = pending_windows(self.parts.windows, self.parts.source, **common)
+        found = pending_windows(self.monitor.windows, self.monitor.source, **common)
         return [window for window in found if window.id not in self.state.early_drift]
 
     def _late_possible(self) -> bool:
@@ -138,7 +136,7 @@ class Check:
             # Asked as of an earlier time than before, fewer labels are no news.
             if not self._may_change(visited) or self.now <= visited.as_of:
                 continue
-            now = self.parts.source.counts(window.start, window.end, as_of=self.now)
+            now = self.monitor.source.counts(window.start, window.end, as_of=self.now)
             changed = next_revision(visited.revision, visited.counts, now) is not None
             if changed or window in failed[-_MOST_RETRIED:]:
                 self._look_again(visited)
@@ -159,7 +157,7 @@ class Check:
         return self._standards.cache.window(visited.window.start, visited.window.end, self.now)
 
     def _may_change(self, visited: Visited) -> bool:
-        in_time = visited.window.end + self.parts.revisit_for >= self.now
+        in_time = visited.window.end + self.monitor.windows.revisit_for >= self.now
         return in_time or visited.failed is not None
 
     def _record(
@@ -170,7 +168,7 @@ class Check:
         try:
             found = read()
         except TooManyBadRowsError as error:
-            visited.counts = self.parts.source.counts(window.start, window.end, as_of=as_of)
+            visited.counts = self.monitor.source.counts(window.start, window.end, as_of=as_of)
             reason = str(error)
             if reason != visited.failed:
                 when = f"{window.start:%Y-%m-%d %H:%M}"
@@ -189,8 +187,8 @@ class Check:
         }
         self._tell_repeats(window, data)
         step = self._detecting.feed(visited, found, as_of)
-        ready = readiness(self.parts.windows, data.counts)
-        if ready == "ready" and data.n_usable < max(1, self.parts.windows.min_labelled):
+        ready = readiness(self.monitor.windows, data.counts)
+        if ready == "ready" and data.n_usable < max(1, self.monitor.windows.min_labelled):
             ready = "few labels"
         if ready != "ready":
             status = "empty" if ready == "empty" else "thin"
@@ -213,9 +211,9 @@ class Check:
         window, state = visited.window, self.state
         step = facts.pop("step", None)
         return WindowRecord(
-            monitor=self.parts.name,
-            identity=self.parts.identity,
-            model=self.parts.model,
+            monitor=self.monitor.name,
+            identity=self.monitor.identity,
+            model=self.monitor.model,
             window_id=window.id,
             ordinal=window.ordinal,
             start=window.start,
@@ -235,16 +233,16 @@ class Check:
         facts: dict[str, Any],
         timings: dict[str, float],
     ) -> WindowRecord:
-        parts, state, window = self.parts, self.state, visited.window
+        monitor, state, window = self.monitor, self.state, visited.window
         reference = self._standards.reference
-        examined = Examination.of(parts, self._standards.subgroups, window, found, reference)
+        examined = Examination.of(monitor, self._standards.subgroups, window, found, reference)
         judgements = examined.judgements(step)
         notes: list[str] = []
         transitions: list[AlertTransition] = []
         if reference is None:
             self._standards.freeze(examined, window)
             notes.append("This window is the reference that later windows are compared with.")
-        is_accepted = reference is None and parts.tolerance.relative
+        is_accepted = reference is None and monitor.policy.tolerance.relative
         if is_accepted:
             self._load_detector()
         elif window.ordinal >= state.last_judged:
@@ -278,8 +276,8 @@ class Check:
         return self._with_trigger(record)
 
     def _with_trigger(self, record: WindowRecord) -> WindowRecord:
-        policy, state = self.parts.retraining, self.state
-        if policy is None or record.ordinal < state.last_judged:
+        policy, state = self.monitor.policy.retraining, self.state
+        if not policy.enabled or record.ordinal < state.last_judged:
             return record
         trigger = policy.decide(record, state.last_trigger)
         if trigger is None:
@@ -291,30 +289,30 @@ class Check:
     # Before the labels are there.
 
     def _look_early(self, window: Window) -> None:
-        parts, reference = self.parts, self._standards.reference
-        if parts.drift is None or reference is None:
+        monitor, reference = self.monitor, self._standards.reference
+        if reference is None:
             return
-        data = parts.source.predictions(window.start, window.end)
+        data = monitor.source.predictions(window.start, window.end)
         if not data.n:
             return
         unknown = np.full(data.n, -1, dtype=np.int64)
-        rows = decompose_each(parts.utilities, data.probabilities, unknown, tree=parts.tree)
+        rows = decompose_each(monitor.utilities, data.probabilities, unknown, tree=monitor.tree)
         weights = self._standards.subgroups.weights(data.features, data.n)
         drift = compare(
             reference.drift,
             data.probabilities,
             rows,
             weights,
-            tree=parts.tree,
+            tree=monitor.tree,
             subgroups=self._standards.subgroups,
-            policy=parts.drift,
+            policy=monitor.policy.drift,
         )
         drifted = [item for item in drift if item.drifted]
         self.state.early_drift[window.id] = [item.to_dict() for item in drifted]
         for item in drifted:
             key = f"{item.kind}:{item.name}"
             told = self.state.drift_told.get(key)
-            if told is None or window.end - pd.Timestamp(told) >= parts.alerts.pause:
+            if told is None or window.end - pd.Timestamp(told) >= monitor.policy.alerts.pause:
                 self.state.drift_told[key] = window.end.isoformat()
                 self.state.drift.append(item)
         visited = Visited(window, 0, window.due_at, _NO_ROWS, window.start, None)

@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from huc_monitor.monitor._examine import Reference
-    from huc_monitor.monitor._parts import Parts
+    from huc_monitor.monitor._monitor import Monitor
     from huc_monitor.monitor._rows import Decomposed
     from huc_monitor.monitor._state import MonitorState, Visited
     from huc_monitor.sources import WindowData
@@ -39,7 +39,7 @@ _OTHERS = "(other versions)"
 class Detecting:
     """Loads and feeds the e-detectors, and says when one starts without evidence."""
 
-    parts: Parts
+    monitor: Monitor
     state: MonitorState
     _subgroups: Subgroups | None = None
     _tolerance: list[float] = field(default_factory=list)
@@ -48,18 +48,19 @@ class Detecting:
 
     def load(self, subgroups: Subgroups, reference: Reference | None) -> None:
         """Continue the e-detectors; another tolerance starts all of them afresh."""
-        parts, state = self.parts, self.state
-        if parts.average_run_length is None or state.subgroups is None:
+        monitor, state = self.monitor, self.state
+        options, tolerance = monitor.policy.sequential, monitor.policy.tolerance
+        if not options.enabled or state.subgroups is None:
             return
-        values = parts.tolerance.values(parts.tree, parts.utilities, subgroups)
-        if parts.detector_tolerance is not None:
-            values = np.full(values.size, parts.detector_tolerance)
-        if parts.tolerance.relative:
+        values = tolerance.values(monitor.tree, monitor.utilities, subgroups)
+        if options.tolerance is not None:
+            values = np.full(values.size, options.tolerance)
+        if tolerance.relative:
             if reference is None:
                 return
             values = values + np.abs(reference.moments)
         self._subgroups, self._tolerance = subgroups, values.tolist()
-        wanted = (self._tolerance, float(parts.average_run_length))
+        wanted = (self._tolerance, options.average_run_length)
         for version, kept in state.detectors.items():
             if (kept["tolerance"], kept["average_run_length"]) == wanted:
                 self._detectors[version] = EDetector.from_dict(kept)
@@ -106,11 +107,11 @@ class Detecting:
             detector.reset(self._reset)
             return detector
         return EDetector(
-            tree=self.parts.tree,
-            utilities=self.parts.utilities,
+            tree=self.monitor.tree,
+            utilities=self.monitor.utilities,
             subgroups=self._subgroups,
             tolerance=self._tolerance,
-            average_run_length=self.parts.average_run_length or 1.0,
+            average_run_length=self.monitor.policy.sequential.average_run_length or 1.0,
         )
 
     def _keep(self, step: EDetectorStep, fed: list[str]) -> None:

@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-import dataclasses
 from dataclasses import dataclass
 from time import perf_counter
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, cast
 
 import numpy as np
 
@@ -13,7 +12,7 @@ from huc_monitor.audit import audit_rows
 from huc_monitor.audit.curves import reliability_curve
 from huc_monitor.audit.result import Candidate
 from huc_monitor.monitor.alerts import advance, judge
-from huc_monitor.monitor.drift import DriftPolicy, DriftReference, compare, summarise
+from huc_monitor.monitor.drift import DriftReference, compare, summarise
 from huc_monitor.monitor.hints import (
     Cancellation,
     branch_frequencies,
@@ -33,7 +32,8 @@ if TYPE_CHECKING:
 
     from huc_monitor.audit.result import AuditResult
     from huc_monitor.detection import EDetectorStep
-    from huc_monitor.monitor._parts import Parts
+    from huc_monitor.monitor._ahead import OneAtATime
+    from huc_monitor.monitor._monitor import Monitor
     from huc_monitor.monitor._rows import Decomposed
     from huc_monitor.monitor.alerts import AlertStep, Judgement
     from huc_monitor.monitor.records import AlertState, DriftFinding
@@ -66,7 +66,7 @@ class Reference:
 class Examination:
     """The audit of one window and what follows from it."""
 
-    parts: Parts
+    monitor: Monitor
     subgroups: Subgroups
     window: Window
     found: Decomposed
@@ -81,7 +81,7 @@ class Examination:
     @classmethod
     def of(
         cls,
-        parts: Parts,
+        monitor: Monitor,
         subgroups: Subgroups,
         window: Window,
         found: Decomposed,
@@ -89,28 +89,28 @@ class Examination:
     ) -> Examination:
         """Audit the window's rows and measure their drift."""
         started = perf_counter()
-        result = _audit(parts, subgroups, found)
+        result = _audit(monitor, subgroups, found)
         seconds = perf_counter() - started
-        values = parts.tolerance.values(parts.tree, parts.utilities, subgroups)
+        values = monitor.policy.tolerance.values(monitor.tree, monitor.utilities, subgroups)
         frame = result.to_frame()
         allowed = None
-        if parts.tolerance.relative and reference is not None:
+        if monitor.policy.tolerance.relative and reference is not None:
             allowed = reference.moments
         drift: tuple[DriftFinding, ...] = ()
-        if parts.drift is not None and reference is not None:
+        if monitor.policy.drift.enabled and reference is not None:
             drift = compare(
                 reference.drift,
                 found.data.probabilities,
                 found.rows,
                 found.weights,
-                tree=parts.tree,
+                tree=monitor.tree,
                 subgroups=subgroups,
-                policy=parts.drift,
+                policy=monitor.policy.drift,
             )
         sums = result.uc_frame()
         pairs = zip(sums["utility"], sums["subgroup"], sums["moment"].abs(), strict=True)
         return cls(
-            parts,
+            monitor,
             subgroups,
             window,
             found,
@@ -156,7 +156,7 @@ class Examination:
             ordinal=self.window.ordinal,
             start=self.window.start,
             end=self.window.end,
-            policy=self.parts.alerts,
+            policy=self.monitor.policy.alerts,
         )
         excess = sorted(
             (step for step in steps if step.announced and step.kind != "resolved"),
@@ -167,7 +167,7 @@ class Examination:
 
     def _transition(self, step: AlertStep, explain: bool) -> AlertTransition:  # noqa: FBT001
         row = self.frame.iloc[step.judgement.row]
-        utility = self.parts.utilities[self._utility(row["utility"])]
+        utility = self.monitor.utilities[self._utility(row["utility"])]
         hidden, hints = self._explain(row) if explain else (Cancellation(), [])
         return AlertTransition(
             kind=step.kind,
@@ -198,7 +198,7 @@ class Examination:
     def _explain(self, row: pd.Series[Any]) -> tuple[Cancellation, list[str]]:
         if not np.isfinite(row["interval_low"]):
             return Cancellation(), []
-        tree, data = self.parts.tree, self.found.data
+        tree, data = self.monitor.tree, self.found.data
         rows = self.found.rows[self._utility(row["utility"])]
         weights = self.found.weights[self.subgroups.names.index(row["subgroup"])]
         inside = rows_inside(rows, weights, row["interval_low"], row["interval_high"])
@@ -217,13 +217,13 @@ class Examination:
             tree=tree,
             labels=data.labels,
             reference=None if self.reference is None else self.reference.drift,
-            policy=self.parts.drift or DriftPolicy(),
+            policy=self.monitor.policy.drift,
         )
         return hidden, hints
 
     def frequencies(self) -> dict[str, dict[str, dict[str, float]]]:
         """Predicted and observed shares of every node's children in the window."""
-        tree, data = self.parts.tree, self.found.data
+        tree, data = self.monitor.tree, self.found.data
         mass = data.probabilities.sum(axis=0)
         counts = np.bincount(data.labels, minlength=tree.n_leaves)
         return {
@@ -245,12 +245,12 @@ class Examination:
         return curve.to_dict()
 
     def _utility(self, name: str) -> int:
-        return [utility.name for utility in self.parts.utilities].index(name)
+        return [utility.name for utility in self.monitor.utilities].index(name)
 
 
-def _audit(parts: Parts, subgroups: Subgroups, found: Decomposed) -> AuditResult:
+def _audit(monitor: Monitor, subgroups: Subgroups, found: Decomposed) -> AuditResult:
     """Audit the rows in hand, or where these are a sample, all rows of the window."""
-    options = dataclasses.asdict(parts.options)
+    options = monitor.policy.audit.model_dump()
     data = found.data
     if data.sampled_from is None:
         return audit_rows(
@@ -260,11 +260,12 @@ def _audit(parts: Parts, subgroups: Subgroups, found: Decomposed) -> AuditResult
             interiorized=found.interiorized,
             **options,
         )
-    return parts.source.audit(
+    source = cast("OneAtATime", monitor.source)
+    return source.audit(
         data.start,
         data.end,
         as_of=data.as_of,
-        utilities=parts.utilities,
+        utilities=monitor.utilities,
         subgroups=subgroups,
         **options,
     )

@@ -3,35 +3,32 @@
 from __future__ import annotations
 
 import dataclasses
-from dataclasses import dataclass
+import hashlib
+import json
+from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any, overload
 
-from huc_monitor._common.times import Span, to_utc
+from huc_monitor._common.times import to_utc
 from huc_monitor.audit.inputs import check_utilities
 from huc_monitor.errors import InvalidInputError
 from huc_monitor.monitor._ahead import OneAtATime
 from huc_monitor.monitor._check import Check
 from huc_monitor.monitor._lock import default_path, hold
-from huc_monitor.monitor._parts import AuditOptions, Parts, identity_of
 from huc_monitor.monitor._state import MonitorState
-from huc_monitor.monitor.alerts import AlertPolicy
-from huc_monitor.monitor.drift import DriftPolicy
+from huc_monitor.monitor.hosts import Hosts
+from huc_monitor.monitor.policy import Policy
 from huc_monitor.monitor.ports.tracker import MemoryTracker
-from huc_monitor.monitor.tolerance import Tolerance
 from huc_monitor.subgroups import Subgroups
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Mapping, Sequence
+    from collections.abc import Callable, Iterator, Sequence
 
     import pandas as pd
 
-    from huc_monitor.monitor.ports.attachment import Attachment
-    from huc_monitor.monitor.ports.exporter import Exporter
-    from huc_monitor.monitor.ports.notifier import Message, Notifier
+    from huc_monitor.monitor.ports.notifier import Message
     from huc_monitor.monitor.ports.tracker import Tracker
     from huc_monitor.monitor.records import AlertState, WindowRecord
-    from huc_monitor.monitor.retraining import Retrainer, RetrainingPolicy
     from huc_monitor.monitor.windows import Window, WindowSpec
     from huc_monitor.sources import PredictionSource
     from huc_monitor.tree import LabelTree
@@ -86,6 +83,7 @@ class CheckResult:
         return f"CheckResult({self.status}, {len(self.records)} new records)"
 
 
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False, repr=False)
 class Monitor:
     """Audits every window of a prediction log once its labels have matured, and raises alerts.
 
@@ -98,9 +96,14 @@ class Monitor:
     windows : TimeWindows or CountWindows
     tree : LabelTree
     utilities : list of Utility, with distinct names
-    tolerance : float or Tolerance, default 0.02
     subgroups : Subgroups or callable, optional
         A callable gets the features of the reference and returns subgroups, which are frozen then.
+    reference : (datetime, datetime), optional
+        The frozen past that tolerance and drift refer to; the first audited window when left out.
+    policy : Policy, optional
+        Tolerance, bounds, e-detector, alerts, drift and retraining.
+    hosts : Hosts, optional
+        Notifiers, exporters, attachments, and who recalibrates.
     tracker : Tracker, optional
         Where records and state are kept; in memory when left out.
     name, model : str
@@ -108,29 +111,6 @@ class Monitor:
     identity : str, optional
         What its results depend on; a hash of the arguments when left out. State of another
         identity is refused: a changed tree or utility is another monitor.
-    reference : (datetime, datetime), optional
-        The frozen past that tolerance and drift refer to; the first audited window when left out.
-    bounds, confidence_level, n_draws, rng
-        As in `audit`.
-    average_run_length : float or None, default 100
-        Of the e-detector, in windows; None leaves it out.
-    detector_tolerance : float, optional
-        One tolerance for the e-detector, if not that of the alerts.
-    alerts : AlertPolicy, optional
-    drift : DriftPolicy or None
-        None: no drift is measured.
-    retraining : RetrainingPolicy, optional
-    retrain : callable, optional
-        Gets the policy's trigger.
-    notifiers : dict of str to Notifier, optional
-    artifacts : callable, optional
-        Gets a record and returns files to store with it, by name.
-    attachments : dict of str to Attachment, optional
-        Make files about windows that alert.
-    exporters : dict of str to Exporter, optional
-        Show other systems where the monitor stands, after every check.
-    revisit : str, default "0s"
-        How long after its end a window is asked for late labels; each change is a new revision.
     read_ahead : bool, default True
         Read the next window while one is audited. The source is then used from two threads, though
         never at the same time; for one that cannot be, such as SQLite in memory, pass False.
@@ -159,88 +139,44 @@ class Monitor:
     ()
     """
 
-    def __init__(
-        self,
-        *,
-        source: PredictionSource,
-        windows: WindowSpec,
-        tree: LabelTree,
-        utilities: Sequence[Utility] | Utility,
-        tolerance: Tolerance | float = 0.02,
-        subgroups: Subgroups | Callable[[pd.DataFrame], Subgroups] | None = None,
-        tracker: Tracker | None = None,
-        name: str = "monitor",
-        model: str | None = None,
-        identity: str | None = None,
-        reference: tuple[datetime, datetime] | None = None,
-        bounds: str | None = "bootstrap",
-        confidence_level: float = 0.95,
-        n_draws: int = 1000,
-        rng: int = 0,
-        average_run_length: float | None = 100.0,
-        detector_tolerance: float | None = None,
-        alerts: AlertPolicy | None = None,
-        drift: DriftPolicy | None = DriftPolicy(),  # noqa: B008 - frozen
-        retraining: RetrainingPolicy | None = None,
-        retrain: Retrainer | None = None,
-        notifiers: Mapping[str, Notifier] | None = None,
-        artifacts: Callable[[WindowRecord], Mapping[str, bytes]] | None = None,
-        attachments: Mapping[str, Attachment] | None = None,
-        exporters: Mapping[str, Exporter] | None = None,
-        revisit: str = "0s",
-        read_ahead: bool = True,
-    ) -> None:
-        chosen = check_utilities(utilities)
-        groups = Subgroups.whole() if subgroups is None else subgroups
-        options = AuditOptions(bounds, confidence_level, n_draws, rng)
-        if isinstance(groups, Subgroups):
-            allowed = tolerance if isinstance(tolerance, Tolerance) else Tolerance(value=tolerance)
-            allowed.values(tree, chosen, groups)  # names in its rules are known from here on
-        if identity is None:
-            identity = identity_of(
-                tree=tree.fingerprint,
-                utilities=[utility.to_dict() for utility in chosen],
-                subgroups=groups.to_dict() if isinstance(groups, Subgroups) else "frozen later",
-                windows=repr(windows),
-                reference=reference,
-                options=[bounds, confidence_level, n_draws, rng],
-            )
-        self._parts = Parts(
-            name=name,
-            identity=identity,
-            model=model,
-            source=OneAtATime(source),
-            windows=windows,
-            tree=tree,
-            utilities=chosen,
-            subgroups=groups,
-            reference=reference,
-            tolerance=tolerance if isinstance(tolerance, Tolerance) else Tolerance(value=tolerance),
-            options=options,
-            average_run_length=average_run_length,
-            detector_tolerance=detector_tolerance,
-            alerts=alerts or AlertPolicy(),
-            drift=drift,
-            retraining=retraining,
-            retrain=retrain,
-            notifiers=dict(notifiers or {}),
-            artifacts=artifacts,
-            attachments=dict(attachments or {}),
-            exporters=dict(exporters or {}),
-            revisit=Span.parse(revisit, argument="revisit"),
-            read_ahead=read_ahead,
-        )
-        self.tracker: Tracker = MemoryTracker() if tracker is None else tracker
+    source: PredictionSource
+    windows: WindowSpec
+    tree: LabelTree
+    utilities: Sequence[Utility]
+    subgroups: Subgroups | Callable[[pd.DataFrame], Subgroups] = field(
+        default_factory=Subgroups.whole
+    )
+    reference: tuple[datetime, datetime] | None = None
+    policy: Policy = Policy()  # noqa: RUF009 - frozen
+    hosts: Hosts = Hosts()  # noqa: RUF009 - frozen
+    tracker: Tracker = field(default_factory=MemoryTracker)
+    name: str = "monitor"
+    model: str | None = None
+    identity: str = ""
+    read_ahead: bool = True
 
-    @property
-    def identity(self) -> str:
-        """Hash of what the results depend on."""
-        return self._parts.identity
+    def __post_init__(self) -> None:
+        chosen = check_utilities(self.utilities)
+        if isinstance(self.subgroups, Subgroups):
+            # Names in its rules are known from here on.
+            self.policy.tolerance.values(self.tree, chosen, self.subgroups)
+        object.__setattr__(self, "utilities", chosen)
+        object.__setattr__(self, "source", _one_at_a_time(self.source))
+        object.__setattr__(self, "identity", self.identity or self._identity())
 
-    @property
-    def name(self) -> str:
-        """The monitor's name."""
-        return self._parts.name
+    def _identity(self) -> str:
+        """Hash what results depend on; in a form that earlier versions hashed too."""
+        groups, options = self.subgroups, self.policy.audit
+        content = {
+            "tree": self.tree.fingerprint,
+            "utilities": [utility.to_dict() for utility in self.utilities],
+            "subgroups": groups.to_dict() if isinstance(groups, Subgroups) else "frozen later",
+            "windows": self.windows.fingerprint,
+            "reference": self.reference,
+            "options": [options.bounds, options.confidence_level, options.n_draws, options.rng],
+        }
+        plain = json.dumps(content, sort_keys=True, default=str)
+        return hashlib.sha256(plain.encode()).hexdigest()[:16]
 
     def check(
         self,
@@ -278,7 +214,7 @@ class Monitor:
         if dry_run:
             return self._dry(moment, first, last, progress)
         with hold(self.lock_path, wait=wait):
-            check = Check(self._parts, self.tracker, self._load(), moment, progress)
+            check = Check(self, self._load(), moment, progress)
             check.run(first, last)
         return _result(check)
 
@@ -309,12 +245,10 @@ class Monitor:
         until: datetime | None,
         progress: Callable[[int, int, str], None] | None,
     ) -> CheckResult:
-        deaf = dataclasses.replace(
-            self._parts, notifiers={}, retrain=None, artifacts=None, attachments={}, exporters={}
-        )
+        deaf = dataclasses.replace(self, hosts=Hosts(), tracker=MemoryTracker())
         state = self._load()
         state.record = None
-        check = Check(deaf, MemoryTracker(), state, now, progress)
+        check = Check(deaf, state, now, progress)
         check.run(since, until)
         return _result(check)
 
@@ -349,6 +283,10 @@ class Monitor:
     def __repr__(self) -> str:
         """One line."""
         return f"Monitor({self.name!r}, identity={self.identity!r})"
+
+
+def _one_at_a_time(source: PredictionSource) -> OneAtATime:
+    return source if isinstance(source, OneAtATime) else OneAtATime(source)
 
 
 def _result(check: Check) -> CheckResult:

@@ -21,9 +21,8 @@ from huc_monitor.monitor.ports.notifier import Message, deliver
 from huc_monitor.monitor.records import WindowRecord
 
 if TYPE_CHECKING:
-    from huc_monitor.monitor._parts import Parts
+    from huc_monitor.monitor._monitor import Monitor
     from huc_monitor.monitor._state import MonitorState
-    from huc_monitor.monitor.ports.tracker import Tracker
 
 log = logging.getLogger("huc_monitor")
 
@@ -34,8 +33,7 @@ _MOST_UNSENT = 50
 class Outbox:
     """Saves what a check finds, and tells everyone who waits for it."""
 
-    parts: Parts
-    tracker: Tracker
+    monitor: Monitor
     state: MonitorState
     records: list[WindowRecord] = field(default_factory=list)
     message: Message | None = None
@@ -64,21 +62,22 @@ class Outbox:
         """Give the tracker the record that was saved last, also if that was before a crash."""
         if self.state.record is not None:
             record = record or WindowRecord.from_dict(self.state.record)
-            self.tracker.record(record, self._files(record))
+            self.monitor.tracker.record(record, self._files(record))
             self.state.record = None
 
     def _files(self, record: WindowRecord) -> dict[str, bytes] | None:
         """Files that go with a record."""
-        made = None if self.parts.artifacts is None else self.parts.artifacts(record)
+        artifacts = self.monitor.hosts.artifacts
+        made = None if artifacts is None else artifacts(record)
         frozen = self.state.reference
         span = None
         if frozen is not None and "start" in frozen:  # older states do not say when it was
             span = datetime.fromisoformat(frozen["start"]), datetime.fromisoformat(frozen["end"])
-        files = attach(self.parts.attachments, record, span)
+        files = attach(self.monitor.hosts.attachments, record, span)
         return {**(made or {}), **files} if made is not None or files else None
 
     def _save(self) -> None:
-        self.tracker.save_state(self.state.to_dict())
+        self.monitor.tracker.save_state(self.state.to_dict())
 
     def _save_if_changed(self) -> None:
         text = self.state.to_json()
@@ -94,20 +93,21 @@ class Outbox:
                 state.transitions,
                 drift=state.drift,
                 notes=state.notes,
-                monitor=self.parts.name,
-                identity=self.parts.identity,
+                monitor=self.monitor.name,
+                identity=self.monitor.identity,
                 until=state.until,
                 status=state.status,
             )
             state.transitions, state.drift, state.notes, state.until = [], [], [], None
-        if self.message is not None and self.parts.notifiers:
-            entry = {"message": self.message.to_dict(), "left": sorted(self.parts.notifiers)}
+        if self.message is not None and self.monitor.hosts.notifiers:
+            left = sorted(self.monitor.hosts.notifiers)
+            entry = {"message": self.message.to_dict(), "left": left}
             state.messages = [*state.messages, entry][-_MOST_UNSENT:]
         self._save_if_changed()
         if state.status != state.published:
-            self.tracker.set_alert_status(state.status, state.open_alerts)
+            self.monitor.tracker.set_alert_status(state.status, state.open_alerts)
             state.published = state.status
-        state.messages = deliver(state.messages, self.parts.notifiers)
+        state.messages = deliver(state.messages, self.monitor.hosts.notifiers)
         self._save_if_changed()  # what was delivered is not sent again by a check that dies later
         self._export()
         self._retrain()
@@ -117,13 +117,13 @@ class Outbox:
     def _export(self) -> None:
         """Show where things stand; who did not get all of it gets all of it the next time."""
         state = self.state
-        for name, exporter in self.parts.exporters.items():
+        for name, exporter in self.monitor.hosts.exporters.items():
             try:
                 is_current = state.exported.get(name) == self._newest_before
-                records = tuple(self.records if is_current else self.tracker.records())
+                records = tuple(self.records if is_current else self.monitor.tracker.records())
                 alerts, n_unsent = state.open_alerts, len(state.messages)
                 exporter.export(
-                    Standing(state.status, alerts, n_unsent, records, self.tracker.records)
+                    Standing(state.status, alerts, n_unsent, records, self.monitor.tracker.records)
                 )
             except Exception as error:  # an exporter that fails must not fail a check
                 log.warning("exporter %s failed; it is tried again next time: %s", name, error)
@@ -132,7 +132,7 @@ class Outbox:
                 state.exported[name] = state.newest
 
     def _retrain(self) -> None:
-        trigger, retrain = self.state.trigger, self.parts.retrain
+        trigger, retrain = self.state.trigger, self.monitor.hosts.retrain
         if trigger is None or retrain is None:
             self.state.trigger = None
             return
@@ -145,7 +145,7 @@ class Outbox:
 
     def _follow(self) -> None:
         """Let the retrainer go on with what takes several windows."""
-        follow = getattr(self.parts.retrain, "follow", None)
+        follow = getattr(self.monitor.hosts.retrain, "follow", None)
         if follow is None or self.state.last is None:
             return
         try:

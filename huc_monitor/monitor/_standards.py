@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
     import pandas as pd
 
-    from huc_monitor.monitor._parts import Parts
+    from huc_monitor.monitor._monitor import Monitor
     from huc_monitor.monitor._state import MonitorState
 
 
@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 class Standards:
     """Freezes subgroups and the reference, from the time that is set or the first window."""
 
-    parts: Parts
+    monitor: Monitor
     state: MonitorState
     subgroups: Subgroups = field(default_factory=Subgroups.whole)
     cache: RowCache = field(init=False)
@@ -36,13 +36,13 @@ class Standards:
         `again` are windows that may be read once more, with the time of asking.
         """
         self._freeze_subgroups([*((window, window.due_at) for window in due), *again])
-        parts = self.parts
+        monitor = self.monitor
         self.cache = RowCache(
-            parts.source, tree=parts.tree, utilities=parts.utilities, subgroups=self.subgroups
+            monitor.source, tree=monitor.tree, utilities=monitor.utilities, subgroups=self.subgroups
         )
         self.cache.plan(due)
-        if parts.reference is not None and self.state.reference is None:
-            self._freeze_reference(*parts.reference)
+        if monitor.reference is not None and self.state.reference is None:
+            self._freeze_reference(*monitor.reference)
 
     @property
     def reference(self) -> Reference | None:
@@ -55,24 +55,24 @@ class Standards:
         self.state.reference = {**examined.as_reference().to_dict(), **span}
 
     def _freeze_subgroups(self, windows: list[tuple[Window, datetime]]) -> None:
-        parts, state = self.parts, self.state
+        monitor, state = self.monitor, self.state
         if state.subgroups is not None:
             self.subgroups = Subgroups.from_dict(state.subgroups)
             return
-        if isinstance(parts.subgroups, Subgroups):
-            self.subgroups = parts.subgroups
+        if isinstance(monitor.subgroups, Subgroups):
+            self.subgroups = monitor.subgroups
         else:
             features = self._reference_features(windows)
             if features is None:
                 return
-            self.subgroups = parts.subgroups(features)
+            self.subgroups = monitor.subgroups(features)
         state.subgroups = self.subgroups.to_dict()
 
     def _reference_features(self, windows: list[tuple[Window, datetime]]) -> pd.DataFrame | None:
         """Features of the reference, or of the first window that can be audited."""
-        source, spec = self.parts.source, self.parts.windows
-        if self.parts.reference is not None:
-            start, end = self.parts.reference
+        source, spec = self.monitor.source, self.monitor.windows
+        if self.monitor.reference is not None:
+            start, end = self.monitor.reference
             return source.labelled(start, end, as_of=spec.due_at(end)).features
         for window, as_of in windows:
             try:
@@ -84,7 +84,7 @@ class Standards:
         return None
 
     def _freeze_reference(self, start: datetime, end: datetime) -> None:
-        due_at = self.parts.windows.due_at(end)
+        due_at = self.monitor.windows.due_at(end)
         found = self.cache.window(start, end, due_at)
         if found.data.n == 0:
             msg = (
@@ -93,5 +93,5 @@ class Standards:
             )
             raise InvalidInputError(msg)
         window = Window(0, start, end, due_at, "reference")
-        examined = Examination.of(self.parts, self.subgroups, window, found, None)
+        examined = Examination.of(self.monitor, self.subgroups, window, found, None)
         self.freeze(examined, window)

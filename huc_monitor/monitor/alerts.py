@@ -19,12 +19,13 @@ from __future__ import annotations
 
 import dataclasses
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Annotated, Final
 
 import numpy as np
+from pydantic import Field
 
+from huc_monitor._common.settings import Section, SpanText, Whole
 from huc_monitor._common.times import Span
-from huc_monitor.errors import InvalidInputError
 from huc_monitor.monitor.records import AlertState
 
 if TYPE_CHECKING:
@@ -42,13 +43,12 @@ _DETECTOR: Final = frozenset({"detector", "suspected"})
 Triple = tuple[str, str, str]
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class AlertPolicy:
-    """How patient alerts are.
+class AlertPolicy(Section):
+    """When people are told.
 
     Parameters
     ----------
-    cool_down : str, default "7d"
+    cool_down : str, default "1d"
         How long an alert that lasts is not announced again.
     min_windows : int, default 1
         Windows in a row above the tolerance before an alert opens.
@@ -59,18 +59,18 @@ class AlertPolicy:
         its evidence, beyond `resolve_after`.
     """
 
-    cool_down: Span | str = "7d"
-    min_windows: int = 1
-    resolve_after: int = 1
-    quiet_after: int = 2
-
-    def __post_init__(self) -> None:
-        object.__setattr__(self, "cool_down", Span.parse(self.cool_down, argument="cool_down"))
-        for name in ("min_windows", "resolve_after", "quiet_after"):
-            value = getattr(self, name)
-            if not isinstance(value, int) or value < 1:
-                msg = f"`{name}` must be a whole number of at least 1; got {value!r}."
-                raise InvalidInputError(msg)
+    cool_down: SpanText = Field(default="1d", description="Time before the same alert is repeated.")
+    min_windows: Annotated[Whole, Field(ge=1)] = Field(
+        default=1, description="Windows in a row that must exceed the tolerance."
+    )
+    resolve_after: Annotated[Whole, Field(ge=1)] = Field(
+        default=1, description="Windows in a row at a lower level before it takes effect."
+    )
+    quiet_after: Annotated[Whole, Field(ge=1)] = Field(
+        default=2,
+        description="More windows in a row that must add nothing to the evidence of a sequential "
+        "alarm before its alert is resolved.",
+    )
 
     @property
     def pause(self) -> timedelta:

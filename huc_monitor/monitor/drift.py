@@ -27,11 +27,13 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, Self
+from typing import TYPE_CHECKING, Annotated, Any, Self
 
 import numpy as np
+from pydantic import Field
 
-from huc_monitor.audit.inputs import check_confidence_level
+from huc_monitor._common.settings import Number, Section
+from huc_monitor.audit.options import ConfidenceLevel  # noqa: TC001 - read by pydantic
 from huc_monitor.errors import InvalidInputError
 from huc_monitor.monitor.records import DriftFinding
 
@@ -50,26 +52,26 @@ _N_QUANTILES = 200
 _SHOWN = 5
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class DriftPolicy:
-    """How much drift is worth telling.
+class DriftPolicy(Section):
+    """What is told of predictions that move, also before their labels are there.
 
     Parameters
     ----------
+    enabled : bool, default True
+        Whether drift is measured.
     min_distance : float, default 0.05
         Distances that are surely larger than this are called drift.
     confidence_level : float, default 0.95
         Probability that no distance is overstated, all of them taken together.
     """
 
-    min_distance: float = 0.05
-    confidence_level: float = 0.95
-
-    def __post_init__(self) -> None:
-        check_confidence_level(self.confidence_level)
-        if not 0 <= self.min_distance < 1:
-            msg = f"`min_distance` must be at least 0 and below 1; got {self.min_distance!r}."
-            raise InvalidInputError(msg)
+    enabled: bool = Field(default=True, description="Whether drift is measured.")
+    min_distance: Annotated[Number, Field(ge=0, lt=1)] = Field(
+        default=0.05, description="Distances that are surely larger than this are told."
+    )
+    confidence_level: ConfidenceLevel = Field(
+        default=0.95, description="That none is overstated, all taken together."
+    )
 
 
 @dataclass(frozen=True, slots=True, eq=False)

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import hashlib
-from dataclasses import dataclass
-from typing import TYPE_CHECKING, Protocol, runtime_checkable
+from typing import TYPE_CHECKING, Annotated, Literal, Protocol, runtime_checkable
 
+from pydantic import Field
+
+from huc_monitor._common.settings import Section, SpanText, Whole, renamed
 from huc_monitor._common.times import Span
-from huc_monitor.errors import InvalidInputError
 from huc_monitor.monitor.records import RetrainingTrigger
+from huc_monitor.recalibration.gate import Gate
 
 if TYPE_CHECKING:
     from huc_monitor.monitor.records import AlertState, WindowRecord
@@ -33,30 +35,50 @@ class Retrainer(Protocol):
         ...
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class RetrainingPolicy:
-    """Ask for a recalibration when something is wrong for long enough, or surely enough.
+class RetrainingPolicy(Section):
+    """When a recalibration is fitted, and who decides on it.
 
     Parameters
     ----------
-    critical_windows : int or None, default 2
+    enabled : bool, default False
+        Whether the monitor asks for a recalibration by itself.
+    critical_windows : int or None, default 3
         Windows in a row that the same candidate must be critical. None: never for this reason.
-    on_alarm : bool, default True
+    on_sequential_alarm : bool, default True
         Whether an alarm of the e-detector is reason enough.
     cool_down : str, default "7d"
         How long after a trigger there is no other.
+    gate : Gate
+        What a recalibrated version must show.
+    promotion : {"manual", "gate", "shadow"}, default "manual"
+        Who promotes it.
+    shadow_windows : int, default 3
+        Windows in which a challenger is audited beside the champion.
     """
 
-    critical_windows: int | None = 2
-    on_alarm: bool = True
-    cool_down: Span | str = "7d"
-
-    def __post_init__(self) -> None:
-        object.__setattr__(self, "cool_down", Span.parse(self.cool_down, argument="cool_down"))
-        k = self.critical_windows
-        if k is not None and (not isinstance(k, int) or k < 1):
-            msg = f"`critical_windows` must be a whole number of at least 1 or None; got {k!r}."
-            raise InvalidInputError(msg)
+    enabled: bool = Field(
+        default=False, description="Whether the monitor asks for a recalibration by itself."
+    )
+    critical_windows: Annotated[Whole, Field(ge=1)] | None = Field(
+        default=3, description="Critical windows in a row that trigger it; null: never."
+    )
+    on_sequential_alarm: bool = Field(
+        default=True,
+        validation_alias=renamed("on_sequential_alarm", "on_alarm"),
+        description="Whether an alarm of the e-detector triggers it.",
+    )
+    gate: Gate = Gate()
+    promotion: Literal["manual", "gate", "shadow"] = Field(
+        default="manual",
+        description="manual: a person promotes; gate: passing the gate does; shadow: staying "
+        "better than the champion for `shadow_windows` does.",
+    )
+    shadow_windows: Annotated[Whole, Field(ge=1, le=50)] = Field(
+        default=3, description="Windows in which a challenger is audited beside the champion."
+    )
+    cool_down: SpanText = Field(
+        default="7d", description="Time after a trigger in which there is no other."
+    )
 
     def decide(
         self, record: WindowRecord, last: RetrainingTrigger | None = None
@@ -74,7 +96,9 @@ class RetrainingPolicy:
         if last is not None and record.end - last.window_end < pause:
             return None
         lasting = self._lasting(record)
-        alarm = self.on_alarm and record.detector is not None and record.detector["alarm"]
+        alarm = (
+            self.on_sequential_alarm and record.detector is not None and record.detector["alarm"]
+        )
         if not lasting and not alarm:
             return None
         reasons = []

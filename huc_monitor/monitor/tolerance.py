@@ -2,17 +2,16 @@
 
 from __future__ import annotations
 
-import math
-from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 import numpy as np
+from pydantic import AfterValidator, Field, model_validator
 
-from huc_monitor.errors import InvalidInputError, UnknownNameError, did_you_mean
+from huc_monitor._common.settings import Name, Number, Section, renamed
+from huc_monitor.errors import UnknownNameError, did_you_mean
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
-
     from huc_monitor.subgroups import Subgroups
     from huc_monitor.tree import LabelTree
     from huc_monitor.utilities import Utility
@@ -21,24 +20,27 @@ if TYPE_CHECKING:
 __all__ = ["Tolerance", "ToleranceRule"]
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class ToleranceRule:
-    """A tolerance for some candidates: those that have all the given names.
+class ToleranceRule(Section):
+    """Another tolerance where all the given names match; the one with most names wins.
 
-    Attributes
+    Parameters
     ----------
     value : float
-    utility, subgroup, node : str or None
-        None stands for any.
+    utility, subgroup, node : str, optional
+        One of them at least; those left out stand for any.
     """
 
-    value: float
-    utility: str | None = None
-    subgroup: str | None = None
-    node: str | None = None
+    utility: Name | None = Field(default=None, description="Name of a utility.")
+    node: Name | None = Field(default=None, description="Name of a node.")
+    subgroup: Name | None = Field(default=None, description="Name of a subgroup.")
+    value: Annotated[Number, Field(ge=0)] = Field(description="The tolerance there.")
 
-    def __post_init__(self) -> None:
-        _check_value(self.value)
+    @model_validator(mode="after")
+    def _some_name(self) -> ToleranceRule:
+        if self.n_names == 0:
+            msg = "must name a utility, a node or a subgroup"
+            raise ValueError(msg)
+        return self
 
     @property
     def n_names(self) -> int:
@@ -54,22 +56,22 @@ class ToleranceRule:
         )
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Tolerance:
-    """What is accepted: one number, exceptions to it, and whether the reference counts as fine.
+class Tolerance(Section):
+    """The largest absolute moment that is accepted.
 
-    The most specific rule decides; of equally specific ones, the last.
+    The most specific override decides; of equally specific ones, the last.
 
     Parameters
     ----------
     value : float, default 0.02
-        Accepted wherever no rule says otherwise.
-    rules : sequence of ToleranceRule
-    in_units : bool, default False
-        Values are in each utility's own units (times its `scale`), not in [-1, 1].
-    relative : bool, default False
-        Accept what the frozen reference window showed: the tolerance is then a distance from the
-        reference moment. A moment on the other side of zero has no such allowance.
+        Accepted wherever no override says otherwise.
+    unit : {"utility", "money"}, default "utility"
+        Values are in [-1, 1], or in each utility's own units (times its `scale`).
+    relative_to : {"zero", "reference"}, default "zero"
+        "reference" accepts what the frozen reference window showed: the tolerance is then a
+        distance from the reference moment. A moment on the other side of zero has no such
+        allowance.
+    overrides : sequence of ToleranceRule
 
     Examples
     --------
@@ -77,18 +79,39 @@ class Tolerance:
     >>> tree = hm.LabelTree.from_nested({"cat": ["lion", "lynx"], "dog": None})
     >>> pay = hm.Payoff("cost", {"lynx": -1}, units="EUR", scale=200)
     >>> rules = [ToleranceRule(value=10, node="cat")]
-    >>> Tolerance(value=2, rules=rules, in_units=True).values(tree, [pay], hm.Subgroups.whole())
+    >>> tolerance = Tolerance(value=2, overrides=rules, unit="money")
+    >>> tolerance.values(tree, [pay], hm.Subgroups.whole())
     array([0.01, 0.05])
     """
 
-    value: float = 0.02
-    rules: Sequence[ToleranceRule] = ()
-    in_units: bool = False
-    relative: bool = False
+    value: Annotated[Number, Field(ge=0)] = Field(default=0.02, description="For every candidate.")
+    unit: Literal["utility", "money"] = Field(
+        default="utility", description="utility: in [-1, 1]; money: in each utility's own units."
+    )
+    relative_to: Literal["zero", "reference"] = Field(
+        default="zero",
+        description="reference: how far a moment may move from the reference window's.",
+    )
+    overrides: Annotated[Sequence[ToleranceRule], AfterValidator(tuple)] = Field(
+        default=(),
+        validation_alias=renamed("overrides", "rules"),
+        description="Other tolerances for utilities, nodes or subgroups.",
+    )
 
-    def __post_init__(self) -> None:
-        _check_value(self.value)
-        object.__setattr__(self, "rules", tuple(self.rules))
+    @model_validator(mode="before")
+    @classmethod
+    def _read_flags(cls, given: Any) -> Any:
+        """Read the flags `in_units` and `relative`, which earlier versions wrote."""
+        flags = {"in_units": ("unit", "money"), "relative": ("relative_to", "reference")}
+        if not isinstance(given, Mapping) or not flags.keys() & given.keys():
+            return given
+        kept = {name: value for name, value in given.items() if name not in flags}
+        return dict(flags[name] for name in flags if given.get(name)) | kept
+
+    @property
+    def relative(self) -> bool:
+        """Whether the reference's moments are accepted."""
+        return self.relative_to == "reference"
 
     def values(self, tree: LabelTree, utilities: Sequence[Utility], subgroups: Subgroups) -> Floats:
         """Return the tolerance of every candidate, in the order utility, subgroup, branch."""
@@ -105,12 +128,12 @@ class Tolerance:
 
     def _of(self, utility: Utility, subgroup: str, node: str) -> float:
         chosen = None
-        for rule in self.rules:
+        for rule in self.overrides:
             covered = rule.covers(utility, subgroup, node)
             if covered and (chosen is None or rule.n_names >= chosen.n_names):
                 chosen = rule
         value = self.value if chosen is None else chosen.value
-        return value / utility.scale if self.in_units else value
+        return value / utility.scale if self.unit == "money" else value
 
     def _check_names(
         self, tree: LabelTree, utilities: Sequence[Utility], subgroups: Subgroups
@@ -120,32 +143,15 @@ class Tolerance:
             "subgroup": list(subgroups.names),
             "node": list(tree.branches),
         }
-        for position, rule in enumerate(self.rules):
+        for position, rule in enumerate(self.overrides):
             for field, names in known.items():
                 name = getattr(rule, field)
                 if name is not None and name not in names:
                     msg = (
-                        f"`tolerance.rules[{position}].{field}` must be a known name; got "
+                        f"`tolerance.overrides[{position}].{field}` must be a known name; got "
                         f"{name!r}. {did_you_mean(name, names)}"
                     )
                     raise UnknownNameError(msg)
-
-    def to_dict(self) -> dict[str, Any]:
-        """JSON-safe form."""
-        names = ("value", "utility", "subgroup", "node")
-        return {
-            "value": self.value,
-            "rules": [{name: getattr(rule, name) for name in names} for rule in self.rules],
-            "in_units": self.in_units,
-            "relative": self.relative,
-        }
-
-    @classmethod
-    def from_dict(cls, data: Mapping[str, Any]) -> Tolerance:
-        """Read what `to_dict` wrote."""
-        rules = [ToleranceRule(**rule) for rule in data.get("rules", ())]
-        flags = {name: bool(data.get(name, False)) for name in ("in_units", "relative")}
-        return cls(value=data["value"], rules=rules, **flags)
 
 
 def accepted(values: Floats, moments: Floats, reference: Floats | None) -> Floats:
@@ -160,10 +166,3 @@ def accepted(values: Floats, moments: Floats, reference: Floats | None) -> Float
     if reference is None:
         return values
     return np.where(moments * reference > 0, values + np.abs(reference), values)
-
-
-def _check_value(value: object) -> None:
-    number = isinstance(value, int | float | np.number) and not isinstance(value, bool)
-    if not number or not 0 <= value < math.inf:  # type: ignore[operator]
-        msg = f"`tolerance` must be a number of at least 0; got {value!r}."
-        raise InvalidInputError(msg)

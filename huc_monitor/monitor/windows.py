@@ -22,10 +22,13 @@ from __future__ import annotations
 import hashlib
 import json
 import math
-from dataclasses import dataclass, field
-from datetime import UTC, datetime
-from typing import TYPE_CHECKING, Any, Literal, Protocol, TypeAlias
+from dataclasses import dataclass
+from datetime import UTC, datetime, timedelta
+from typing import TYPE_CHECKING, Annotated, Any, Literal, Protocol, TypeAlias
 
+from pydantic import BeforeValidator, Field, ValidationInfo, model_validator
+
+from huc_monitor._common.settings import Section, Share, SpanText, Whole, Zone, renamed
 from huc_monitor._common.times import EPOCH, MONDAY, Span, from_wall, get_zone, to_utc
 from huc_monitor.errors import InvalidInputError
 
@@ -48,7 +51,6 @@ __all__ = [
 ]
 
 Readiness: TypeAlias = Literal["ready", "empty", "few labels", "low coverage"]
-_NO_SPAN = Span(0, "s")
 
 
 @dataclass(frozen=True, slots=True)
@@ -96,34 +98,56 @@ class Rows(Protocol):
     def advance(self, start: datetime, n_rows: int) -> datetime | None: ...
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class _Requirements:
+def _to_begin(value: Any, info: ValidationInfo) -> datetime | None:
+    zone = get_zone(info.data.get("time_zone", "UTC"))
+    return None if value is None else to_utc(value, argument="begin", zone=zone)
+
+
+class _Requirements(Section):
     """What both kinds of windows ask of their labels."""
 
-    label_lag: Span | str = _NO_SPAN
-    time_zone: str = "UTC"
-    min_labelled: int = 1
-    min_coverage: float = 0.0
-    begin: datetime | None = None
-    zone: ZoneInfo = field(init=False, repr=False, compare=False)
+    label_lag: SpanText = Field(
+        default="0s", description="How long labels take after a window's end."
+    )
+    time_zone: Zone = Field(
+        default="UTC", description="Where days begin at midnight, and weeks on Monday."
+    )
+    min_labelled: Annotated[Whole, Field(ge=0)] = Field(
+        default=1, description="Fewer labelled rows than this are not audited."
+    )
+    min_coverage: Share = Field(
+        default=0.0, description="A smaller share of labels is not audited."
+    )
+    begin: Annotated[datetime | None, BeforeValidator(_to_begin)] = Field(
+        default=None, description="No window starts earlier.", examples=["2024-03-31"]
+    )
+    revisit: SpanText = Field(
+        default="0s", description="How long after its end a window is asked for late labels again."
+    )
 
-    def __post_init__(self) -> None:
-        zone = get_zone(self.time_zone)
-        object.__setattr__(self, "zone", zone)
-        object.__setattr__(self, "label_lag", Span.parse(self.label_lag, argument="label_lag"))
-        if self.begin is not None:
-            object.__setattr__(self, "begin", to_utc(self.begin, argument="begin", zone=zone))
-        _check_count("min_labelled", self.min_labelled, least=0)
-        if not 0 <= self.min_coverage <= 1:
-            msg = f"`min_coverage` must be a share from 0 to 1; got {self.min_coverage!r}."
-            raise InvalidInputError(msg)
+    @property
+    def zone(self) -> ZoneInfo:
+        """The time zone."""
+        return get_zone(self.time_zone)
+
+    def _fingerprint(self, **own: Any) -> str:
+        """Write what results depend on as earlier versions did: identities are hashes of it."""
+        shown: dict[str, Any] = {"label_lag": Span.parse(self.label_lag)}
+        for name in ("time_zone", "min_labelled", "min_coverage", "begin"):
+            shown[name] = getattr(self, name)
+        text = ", ".join(f"{name}={value!r}" for name, value in {**shown, **own}.items())
+        return f"{type(self).__name__}({text})"
+
+    @property
+    def revisit_for(self) -> timedelta:
+        """How long after its end a window is asked for late labels."""
+        return Span.parse(self.revisit).nominal
 
     def due_at(self, end: datetime) -> datetime:
         """When a window with this end is due."""
         return Span.parse(self.label_lag).after(end, self.zone)
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
 class TimeWindows(_Requirements):
     """Windows of a fixed length of time.
 
@@ -144,6 +168,8 @@ class TimeWindows(_Requirements):
         With a smaller share of labelled rows a window is not audited.
     begin : datetime or str, optional
         No window starts earlier: for logs with older rows than one wants to look at.
+    revisit : str, default "0s"
+        How long after its end a window is asked for late labels; each change is a new revision.
 
     Examples
     --------
@@ -154,44 +180,54 @@ class TimeWindows(_Requirements):
     ('2024-03-30T23:00:00+00:00', '23:00:00', '2024-04-02T22:00:00+00:00')
     """
 
-    length: Span | str
-    stride: Span | str | None = None
+    length: SpanText = Field(description="Length of time.")
+    stride: SpanText | None = Field(
+        default=None,
+        description="From one start to the next; shorter than the window makes it rolling.",
+    )
 
-    def __post_init__(self) -> None:
-        # Not super(): slots make a new class, which a bare super() would not know.
-        _Requirements.__post_init__(self)
-        length = Span.parse(self.length, argument="length")
-        stride = length if self.stride is None else Span.parse(self.stride, argument="stride")
-        object.__setattr__(self, "length", length)
-        object.__setattr__(self, "stride", stride)
-        for name, span in (("length", length), ("stride", stride)):
+    @model_validator(mode="after")
+    def _check_spans(self) -> TimeWindows:
+        length, step = Span.parse(self.length), self.step
+        for name, span in (("length", length), ("stride", step)):
             if span.amount == 0:
                 msg = f"`{name}` must be longer than nothing; got '{span}'."
                 raise InvalidInputError(msg)
-        if stride.nominal > length.nominal:
+        if step.nominal > length.nominal:
             msg = (
                 f"`stride` must not exceed the length '{length}', or the rows between windows "
-                f"would never be audited; got '{stride}'."
+                f"would never be audited; got '{step}'."
             )
             raise InvalidInputError(msg)
+        return self
+
+    @property
+    def fingerprint(self) -> str:
+        """What results depend on."""
+        return self._fingerprint(length=Span.parse(self.length), stride=self.step)
+
+    @property
+    def step(self) -> Span:
+        """The stride; the length where none is set."""
+        return Span.parse(self.stride or self.length)
 
     def start_at(self, moment: datetime) -> datetime:
         """Return the latest start on the grid that is not after `moment`."""
-        stride = Span.parse(self.stride)
+        stride = self.step
         if not stride.by_calendar:
             return EPOCH + (moment - EPOCH) // stride.nominal * stride.nominal
         return self._grid(self._place(moment))
 
     def next_start(self, start: datetime) -> datetime:
         """Return the start on the grid that follows `start`."""
-        stride = Span.parse(self.stride)
+        stride = self.step
         if not stride.by_calendar:
             return start + stride.nominal
         return self._grid(self._place(start) + 1)
 
     def end_of(self, start: datetime) -> datetime:
         """Return the end of the window that starts at `start`."""
-        length, stride = Span.parse(self.length), Span.parse(self.stride)
+        length, stride = Span.parse(self.length), self.step
         if not (length.by_calendar and stride.by_calendar):
             return length.after(start, self.zone)
         # Where clocks jump at midnight a day starts at one: count from the midnight it stands for.
@@ -203,12 +239,12 @@ class TimeWindows(_Requirements):
 
     def _grid(self, place: int) -> datetime:
         """Return a start on the calendar's grid by its number."""
-        return from_wall(MONDAY + place * Span.parse(self.stride).nominal, self.zone)
+        return from_wall(MONDAY + place * self.step.nominal, self.zone)
 
     def _place(self, moment: datetime) -> int:
         """Return the number of the latest start on the calendar's grid not after `moment`."""
         wall = moment.astimezone(self.zone).replace(tzinfo=None)
-        place = math.floor((wall - MONDAY) / Span.parse(self.stride).nominal)
+        place = math.floor((wall - MONDAY) / self.step.nominal)
         # Where midnight comes twice or never, and where a whole day is left out, as on Samoa at
         # the end of 2011, the wall clock alone can be off.
         while self._grid(place) > moment:
@@ -234,7 +270,6 @@ class TimeWindows(_Requirements):
             start = self.next_start(start)
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
 class CountWindows(_Requirements):
     """Windows of a fixed number of predictions, in order of time.
 
@@ -248,29 +283,37 @@ class CountWindows(_Requirements):
         Predictions per window, at least.
     stride : int, optional
         Predictions from the start of a window to the start of the next; `n_rows` when left out.
-    label_lag, time_zone, min_labelled, min_coverage, begin
+    label_lag, time_zone, min_labelled, min_coverage, begin, revisit
         As in `TimeWindows`.
     """
 
-    n_rows: int
-    stride: int | None = None
+    n_rows: Annotated[Whole, Field(ge=1)] = Field(
+        validation_alias=renamed("n_rows", "rows"), description="Number of predictions."
+    )
+    stride: Annotated[Whole, Field(ge=1)] | None = Field(
+        default=None,
+        description="Predictions from one start to the next; fewer than in a window makes it "
+        "rolling.",
+    )
 
-    def __post_init__(self) -> None:
-        _Requirements.__post_init__(self)
-        _check_count("n_rows", self.n_rows, least=1)
-        if self.stride is None:
-            object.__setattr__(self, "stride", self.n_rows)
-        _check_count("stride", self.stride, least=1)
+    @model_validator(mode="after")
+    def _check_stride(self) -> CountWindows:
         if self.step > self.n_rows:
             msg = (
                 f"`stride` must not exceed `n_rows`, {self.n_rows}, or the rows between windows "
                 f"would never be audited; got {self.stride}."
             )
             raise InvalidInputError(msg)
+        return self
+
+    @property
+    def fingerprint(self) -> str:
+        """What results depend on."""
+        return self._fingerprint(n_rows=self.n_rows, stride=self.step)
 
     @property
     def step(self) -> int:
-        """The stride, known to be there."""
+        """The stride; the number of rows where none is set."""
         return self.n_rows if self.stride is None else self.stride
 
     def ranges(self, rows: Rows, after: datetime | None) -> Iterator[tuple[datetime, datetime]]:
@@ -424,9 +467,3 @@ def _inside(window: Window, since: datetime | None, until: datetime | None) -> b
         (since is not None and window.start < to_utc(since, argument="since"))
         or (until is not None and window.end > to_utc(until, argument="until"))
     )
-
-
-def _check_count(name: str, value: object, *, least: int) -> None:
-    if not isinstance(value, int) or isinstance(value, bool) or value < least:
-        msg = f"`{name}` must be a whole number of at least {least}; got {value!r}."
-        raise InvalidInputError(msg)

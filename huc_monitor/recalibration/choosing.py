@@ -6,7 +6,6 @@ is looked at once, by the gate: so its figures are those of data that no choice 
 
 from __future__ import annotations
 
-import math
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
@@ -17,6 +16,7 @@ from huc_monitor.audit.inputs import check_labels, check_predictions, check_util
 from huc_monitor.errors import InvalidInputError, UnknownNameError
 from huc_monitor.recalibration._boost import HUCBoost
 from huc_monitor.recalibration._contract import scaling_class
+from huc_monitor.recalibration.gate import Gate
 from huc_monitor.subgroups import Subgroups
 
 if TYPE_CHECKING:
@@ -36,69 +36,6 @@ SCALINGS = ("temperature", "vector", "dirichlet")
 CANDIDATES = (NOTHING, "huc_boost", *SCALINGS, *(f"{name}+huc_boost" for name in SCALINGS))
 _PARTS = (0.6, 0.8)
 _FEWEST_ROWS = 100
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Gate:
-    """What a repair must achieve on held-out rows before it may be registered.
-
-    It is compared with the model that serves now, on the same rows. The settings of the same names
-    in a configuration file (``retraining.gate``) mean the same and have the same defaults.
-
-    Parameters
-    ----------
-    min_improvement : float, default 0.1
-        Share of the serving model's HUC that must be gone: 0.1 means that HUC must fall by a tenth
-        at least. Point estimates are compared: the rows are the same, so most noise cancels.
-    max_log_loss_increase : float, default 0
-        In nats per row.
-    max_accuracy_drop : float, default 0.005
-        Share of rows.
-
-    Examples
-    --------
-    >>> before = Figures(400, 0.10, None, None, 0.02, 1.1, 0.62)
-    >>> Gate().reasons(before, Figures(400, 0.04, None, None, 0.02, 1.0, 0.62))
-    ()
-    >>> Gate(min_improvement=0.7).reasons(
-    ...     before, Figures(400, 0.04, None, None, 0.02, 1.0, 0.62)
-    ... )
-    ('HUC on held-out rows is 0.0400 after 0.1000; it must fall by at least 70%',)
-    """
-
-    min_improvement: float = 0.1
-    max_log_loss_increase: float = 0.0
-    max_accuracy_drop: float = 0.005
-
-    def __post_init__(self) -> None:
-        for name in ("min_improvement", "max_log_loss_increase", "max_accuracy_drop"):
-            value = getattr(self, name)
-            most = math.inf if name == "max_log_loss_increase" else 1.0
-            if not 0 <= value <= most:
-                msg = f"`{name}` must be at least 0 and at most {most:g}; got {value!r}."
-                raise InvalidInputError(msg)
-
-    def reasons(
-        self, before: Figures, after: Figures, *, rows: str = "held-out rows"
-    ) -> tuple[str, ...]:
-        """Say what stands against the repair; nothing when it may pass."""
-        found = []
-        if not after.huc <= (1.0 - self.min_improvement) * before.huc:
-            found.append(
-                f"HUC on {rows} is {after.huc:.4f} after {before.huc:.4f}; "
-                f"it must fall by at least {self.min_improvement:.0%}"
-            )
-        if after.log_loss > before.log_loss + self.max_log_loss_increase:
-            found.append(
-                f"log loss rises from {before.log_loss:.4f} to {after.log_loss:.4f}; "
-                f"allowed is a rise of {self.max_log_loss_increase:g}"
-            )
-        if after.accuracy < before.accuracy - self.max_accuracy_drop:
-            found.append(
-                f"accuracy falls from {before.accuracy:.4f} to {after.accuracy:.4f}; "
-                f"allowed is a fall of {self.max_accuracy_drop:g}"
-            )
-        return tuple(found)
 
 
 @dataclass(frozen=True, slots=True)

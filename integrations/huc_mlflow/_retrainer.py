@@ -21,7 +21,7 @@ from huc_monitor.audit import audit
 from huc_monitor.errors import InvalidInputError
 from huc_monitor.monitor import MonitorState
 from huc_monitor.monitor.records import RetrainingTrigger
-from huc_monitor.recalibration.choosing import Gate, find_repair
+from huc_monitor.recalibration.choosing import find_repair
 from huc_monitor.subgroups import Subgroups
 
 if TYPE_CHECKING:
@@ -113,7 +113,7 @@ class MLflowRetrainer:
             registry_uri=options.get("registry_uri"),
         )
         self.reader = RowReader(config, self.registry)
-        self.gate = Gate(**config.settings.retraining.gate.model_dump())
+        self.gate = config.settings.retraining.gate
         self._shadow = Shadow(config, tracker, self.registry, self.reader, self.gate)
 
     def __call__(self, trigger: RetrainingTrigger) -> None:
@@ -331,7 +331,7 @@ class MLflowRetrainer:
             "utilities": self.config.utilities,
             "subgroups": groups,
             "features": rows.features if groups is not None and groups.columns else None,
-            "confidence_level": self.config.settings.bounds.confidence_level,
+            "confidence_level": self.config.settings.audit.confidence_level,
         }
 
     def _sample(self, rows: Rows, state: MonitorState) -> Sample | None:
@@ -350,7 +350,7 @@ class MLflowRetrainer:
             rows.labels,
             current=self.reader.replay(champion, rows) if wrapped else None,
             gate=self.gate,
-            rng=self.config.settings.bounds.seed,
+            rng=self.config.settings.audit.rng,
             **self._about(rows, state),
         )
 

@@ -27,7 +27,7 @@ if TYPE_CHECKING:
     from huc_monitor.config import Config
     from huc_monitor.monitor.records import RetrainingTrigger, WindowRecord
     from huc_monitor.monitor.windows import Window
-    from huc_monitor.recalibration.choosing import Gate
+    from huc_monitor.recalibration.gate import Gate
 
 SHADOW = "huc.shadow"
 _REASONS = "huc.shadow_reasons"

@@ -64,7 +64,7 @@ while start < end:
         before = [clock() for clock in clocks]
         again = audit(
             rows.probabilities, rows.labels, tree=config.tree, utilities=config.utilities,
-            subgroups=groups, features=rows.features, n_draws=config.settings.bounds.draws,
+            subgroups=groups, features=rows.features, n_draws=config.settings.audit.n_draws,
         )
         only = [sum_ + clock() - since for sum_, clock, since in zip(only, clocks, before)]
         assert again.to_dict() == record.audit

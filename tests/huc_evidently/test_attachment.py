@@ -140,4 +140,4 @@ def test_the_recipe_of_the_readme_is_a_setting(tmp_path):
     block = re.search(r"```yaml\n# add to huc.yaml\n(.*?)```", text, re.DOTALL)
     config = write_project(tmp_path, *make_log(1, 100), more=block.group(1))
     monitor = open_monitor(config)
-    assert set(monitor._parts.attachments) == {"drift"}
+    assert set(monitor.hosts.attachments) == {"drift"}

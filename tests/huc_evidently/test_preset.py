@@ -130,14 +130,14 @@ def test_the_numbers_are_those_of_an_audit(days, by_protocol):
 
 
 def test_a_node_passes_or_fails_by_its_own_tolerance(days):
-    generous = hm.Tolerance(value=0.03, rules=[hm.ToleranceRule(value=0.5, node="attack")])
+    generous = hm.Tolerance(value=0.03, overrides=[hm.ToleranceRule(value=0.5, node="attack")])
     run = Report([preset(tolerance=generous)]).run(days[2])
     assert outcomes(run, "FAIL") == set()
     assert ("attack", "family", "all") in outcomes(run, "SUCCESS")
 
 
 def test_a_tolerance_relative_to_the_reference_accepts_what_it_showed(days):
-    relative = hm.Tolerance(value=0.02, relative=True)
+    relative = hm.Tolerance(value=0.02, relative_to="reference")
     run = Report([preset(tolerance=relative)]).run(days[2], days[2])
     assert outcomes(run, "FAIL") == set()
     assert outcomes(Report([preset(tolerance=relative)]).run(days[2], days[0]), "FAIL")

@@ -102,12 +102,14 @@ def large_monitor(exporter):
         tree=tree,
         utilities=[hm.LevelCorrectness(level=2)],
         subgroups=lambda rows: hm.Subgroups.from_reference(rows, {"site": "each"}),
-        tolerance=0.001,
-        bounds="sharp",
-        average_run_length=None,
-        drift=None,
+        policy=hm.Policy(
+            tolerance=0.001,
+            audit={"bounds": "sharp"},
+            sequential={"enabled": False},
+            drift={"enabled": False},
+        ),
         name="large",
-        exporters={"metrics": exporter},
+        hosts=hm.Hosts(exporters={"metrics": exporter}),
     )
 
 

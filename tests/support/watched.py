@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import huc_monitor as hm
 from huc_monitor.monitor import Monitor
+from huc_monitor.monitor.hosts import Hosts
+from huc_monitor.monitor.policy import Policy
 from huc_monitor.monitor.windows import TimeWindows
 from huc_monitor.sources import Columns, FrameTable, LabelTable, TableSource
 from support.production_log import tree
@@ -13,6 +15,11 @@ UTILITIES = [
     hm.LevelCorrectness(level=2, name="family"),
 ]
 DAILY = TimeWindows(length="1d", label_lag="12h", min_labelled=50)
+
+
+def revisited(span):
+    """Daily windows that are asked for late labels for a while."""
+    return TimeWindows(length="1d", label_lag="12h", min_labelled=50, revisit=span)
 
 
 def by_protocol(features):
@@ -37,17 +44,25 @@ def source_of(log, labels, **changes):
 
 
 def make(log, labels, **changes):
+    """Make a monitor; sections of its policy and its hosts may be given by their names."""
+    policy = {"tolerance": 0.03, "audit": {"n_draws": 100}}
+    hosts = {}
     settings = {
         "source": source_of(log, labels),
         "windows": DAILY,
         "tree": tree(),
         "utilities": UTILITIES,
         "subgroups": by_protocol,
-        "tolerance": 0.03,
-        "n_draws": 100,
         "name": "intrusion",
     }
-    return Monitor(**{**settings, **changes})
+    for name, value in changes.items():
+        if name in Policy.model_fields:
+            policy[name] = value
+        elif name in Hosts.__slots__:
+            hosts[name] = value
+        else:
+            settings[name] = value
+    return Monitor(policy=Policy(**policy), hosts=Hosts(**hosts), **settings)
 
 
 class Ear:

@@ -11,8 +11,8 @@ import yaml
 
 import huc_monitor as hm
 from huc_monitor.audit.bounds.closed_forms import METHODS
-from huc_monitor.config import ConfigError, config_schema, load_config, parse_config
-from huc_monitor.config import _policies as policies
+from huc_monitor.audit.options import BoundMethod
+from huc_monitor.config import ConfigError, _settings, config_schema, load_config, parse_config
 from huc_monitor.monitor.windows import CountWindows, TimeWindows
 
 TREE = "{survived: {milder: [none, assisted], major: [limited, coma]}, died: null}"
@@ -95,10 +95,12 @@ engine: spark
 
 WRONG = [
     (("length: 1d", "length: 1x"), "6:11: `windows.length` must be a whole number and one of"),
-    (("length: 1d", "lenght: 1d"), "`windows.lenght` is not a setting of `windows`. Did you mean"),
+    (("{length: 1d, ", "{"), "6:1: `windows` must have either `length` (such as 1d) or `n_rows`"),
     (("length: 1d", "length: 1d, rows: 5"), "6:1: `windows` must have either `length`"),
     (("length: 1d", "length: 1d, stride: 2d"), "6:1: `windows` cannot be used: `stride` must not"),
-    (("length: 1d", "length: 1d, stride: 5"), "must have a `stride` of the same kind"),
+    (("length: 1d", "length: 1d, stride: 5"), "`windows.stride` must be a whole number and one of"),
+    (("length: 1d", "rows: 9, stride: 1d"), "`windows.stride` must be a whole number; got '1d'"),
+    (("length: 1d", "rows: 9, stride: 10"), "`windows` cannot be used: `stride` must not exceed"),
     (("length: 1d", "length: 1d, begin: noon"), "6:23: `windows.begin` must be a date or time"),
     (("Europe/Berlin", "Mars/Base"), "`windows.time_zone` must be an IANA time zone"),
     (("0.02", "lots"), "7:1: `tolerance` must be a mapping of settings; got 'lots'"),
@@ -141,6 +143,15 @@ def test_a_mistake_is_reported_at_its_line_with_what_would_do(change, message, f
     assert message in str(caught.value)
     assert str(caught.value).startswith("huc.yaml:")
     assert "\n" not in str(caught.value)
+
+
+def test_a_mistyped_setting_is_reported_beside_the_one_that_is_missing(folder):
+    with pytest.raises(ConfigError) as caught:
+        parse(GOOD.replace("length: 1d", "lenght: 1d"), folder)
+    assert str(caught.value).splitlines() == [
+        "huc.yaml:6:1: `windows.length` must be given: length of time.",
+        "huc.yaml:6:11: `windows.lenght` is not a setting of `windows`. Did you mean 'length'?",
+    ]
 
 
 ADDED = [
@@ -331,20 +342,22 @@ def test_the_policy_has_an_identity_of_its_own(folder):
 
 
 def test_the_schema_in_the_package_is_the_schema_of_the_settings():
-    stored = Path(policies.__file__).with_name("huc.schema.json")
+    stored = Path(_settings.__file__).with_name("huc.schema.json")
     assert json.loads(stored.read_text("utf-8")) == config_schema()
 
 
 def test_the_schema_lists_choices_and_the_short_forms():
     schema = config_schema()
-    assert schema["$defs"]["BoundSettings"]["properties"]["method"]["enum"] == list(METHODS)
+    assert schema["$defs"]["AuditOptions"]["properties"]["bounds"]["anyOf"][0]["enum"] == list(
+        METHODS
+    )
     short = [option.get("type") for option in schema["properties"]["tolerance"]["anyOf"]]
     assert "number" in short
     assert schema["additionalProperties"] is False
 
 
 def test_every_bound_can_be_chosen():
-    assert set(get_args(policies.BoundMethod)) == set(METHODS)
+    assert set(get_args(BoundMethod)) == set(METHODS)
 
 
 def test_a_source_that_cannot_be_opened_names_the_line(folder):

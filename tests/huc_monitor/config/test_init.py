@@ -204,7 +204,7 @@ def test_a_small_log_gets_windows_by_count(folder):
     make_log(300, freq="1h").to_parquet(folder / "log.parquet")
     text = init_config(folder / "log.parquet", folder / "tree.yaml", folder=folder)
     config = parse_config(text, folder=folder)
-    assert config.settings.windows.rows == 75
+    assert config.settings.windows.n_rows == 75
 
 
 def test_a_label_by_another_name_is_known_by_its_values(folder):

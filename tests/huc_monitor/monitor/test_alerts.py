@@ -32,7 +32,7 @@ def live(levels, *, ordinals=None, **policy):
             ordinal=n + 1,
             start=day(n),
             end=day(n + 1),
-            policy=AlertPolicy(**policy),
+            policy=AlertPolicy(**{"cool_down": "7d", **policy}),
         )
         story.append(" ".join(("" if s.announced else "~") + s.kind for s in steps))
         states.append(alerts.get(CANDIDATE))
@@ -137,7 +137,7 @@ def detected(days, **policy):
             ordinal=n + 1,
             start=day(n),
             end=day(n + 1),
-            policy=AlertPolicy(**policy),
+            policy=AlertPolicy(**{"cool_down": "7d", **policy}),
         )
         story.append(" ".join(step.kind for step in found))
         steps += found
@@ -181,5 +181,5 @@ def test_a_calm_window_does_not_count_as_critical():
 
 @pytest.mark.parametrize("name", ["min_windows", "resolve_after", "quiet_after"])
 def test_counts_of_windows_must_be_at_least_one(name):
-    with pytest.raises(InvalidInputError, match=rf"`{name}` must be a whole number of at least 1"):
+    with pytest.raises(InvalidInputError, match=rf"`{name}` must be at least 1; got 0"):
         AlertPolicy(**{name: 0})

@@ -11,10 +11,9 @@ from pathlib import Path
 
 import pytest
 from support.production_log import after, make_log, write_project
-from support.watched import Ear, make
+from support.watched import Ear, make, revisited
 
 from huc_monitor.monitor.ports.tracker import MemoryTracker
-from huc_monitor.monitor.retraining import RetrainingPolicy
 
 TESTS = Path(__file__).parents[2]
 TIMES = ["2024-03-04T06:00+00:00", "2024-03-06T12:00+00:00"]
@@ -85,11 +84,11 @@ def life(log, labels, at):
             labels,
             tracker=tracker,
             notifiers={"ear": ear},
-            retraining=RetrainingPolicy(),
+            retraining={"enabled": True, "critical_windows": 2},
             retrain=retrain,
-            revisit="6d",
+            windows=revisited("6d"),
             tolerance=0.01,
-            n_draws=50,
+            audit={"n_draws": 50},
         )
 
     for now in (3.2, 5.6, 7.0):

@@ -99,5 +99,5 @@ def test_the_leaves_whose_labels_moved_are_named_only_if_they_surely_moved():
 
 
 def test_the_least_distance_is_a_share():
-    with pytest.raises(InvalidInputError, match="`min_distance` must be at least 0 and below 1"):
+    with pytest.raises(InvalidInputError, match="`min_distance` must be less than 1; got 1"):
         DriftPolicy(min_distance=1.0)

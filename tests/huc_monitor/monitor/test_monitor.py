@@ -7,14 +7,13 @@ import numpy as np
 import pandas as pd
 import pytest
 from support.production_log import after, make_log, tree
-from support.watched import UTILITIES, Ear, make, source_of
+from support.watched import UTILITIES, Ear, make, revisited, source_of
 
 import huc_monitor as hm
 from huc_monitor.errors import InvalidInputError
 from huc_monitor.monitor import _standards
 from huc_monitor.monitor._rows import RowCache
 from huc_monitor.monitor.ports.tracker import MemoryTracker
-from huc_monitor.monitor.retraining import RetrainingPolicy
 from huc_monitor.monitor.tolerance import Tolerance
 from huc_monitor.monitor.windows import TimeWindows
 
@@ -27,7 +26,7 @@ def broken():
 @pytest.fixture(scope="module")
 def story(broken):
     """A monitor that was asked once a day."""
-    monitor = make(*broken)
+    monitor = make(*broken, alerts={"cool_down": "7d"})
     results = [monitor.check(after(day + 1.5)) for day in range(8)]
     return monitor, results
 
@@ -91,7 +90,7 @@ def test_a_check_with_nothing_due_changes_nothing(story):
 
 def test_one_check_for_all_days_gives_the_records_of_daily_checks(broken, story):
     monitor, _ = story
-    at_once = make(*broken)
+    at_once = make(*broken, alerts={"cool_down": "7d"})
     at_once.check(after(8.5))
     # Daily checks also see each day early, while labels are missing; here nothing was early.
     assert at_once.records() == monitor.records()
@@ -100,7 +99,7 @@ def test_one_check_for_all_days_gives_the_records_of_daily_checks(broken, story)
 def test_a_dry_run_finds_the_same_and_keeps_nothing(broken):
     ear, calls = Ear(), []
     monitor = make(
-        *broken, notifiers={"ear": ear}, retraining=RetrainingPolicy(), retrain=calls.append
+        *broken, notifiers={"ear": ear}, retraining={"enabled": True}, retrain=calls.append
     )
     dry = monitor.check(after(8.5), dry_run=True)
     assert states(monitor) is None
@@ -147,7 +146,9 @@ def test_each_row_is_decomposed_once_though_windows_overlap(broken, monkeypatch)
 def test_rolling_windows_are_audited_as_if_each_were_read_by_itself():
     log, labels = make_log(5, 600, late_share=0.1, broken_from=2)
     windows = TimeWindows(length="3d", stride="1d", label_lag="12h")
-    monitor = make(log, labels, windows=windows, subgroups=None, drift=None)
+    monitor = make(
+        log, labels, windows=windows, subgroups=hm.Subgroups.whole(), drift={"enabled": False}
+    )
     for record in monitor.check(after(6)):
         data = source_of(log, labels).labelled(record.start, record.end, as_of=record.due_at)
         result = hm.audit(
@@ -179,7 +180,7 @@ def test_a_row_with_a_zero_is_decomposed_the_same_whatever_comes_with_it():
 
 def test_late_labels_make_a_revision_and_feed_the_detector_once():
     log, labels = make_log(3, 400, late_share=0.2)
-    monitor = make(log, labels, revisit="6d")
+    monitor = make(log, labels, windows=revisited("6d"))
     first = monitor.check(after(3.5))
     assert {record.revision for record in first} == {0, 1}, "labels of day 1 were late by now"
     later = monitor.check(after(6))
@@ -194,7 +195,7 @@ def test_late_labels_make_a_revision_and_feed_the_detector_once():
 
 def test_asking_as_of_an_earlier_time_revises_nothing():
     log, labels = make_log(3, 400, late_share=0.2)
-    monitor = make(log, labels, revisit="9d")
+    monitor = make(log, labels, windows=revisited("9d"))
     monitor.check(after(6))
     before = states(monitor)
     assert monitor.check(after(4)).records == ()
@@ -203,7 +204,7 @@ def test_asking_as_of_an_earlier_time_revises_nothing():
 
 def test_a_revision_of_an_older_window_changes_no_alert():
     log, labels = make_log(4, 3000, broken_from=1, late_share=0.2)
-    monitor = make(log, labels, revisit="9d")
+    monitor = make(log, labels, windows=revisited("9d"))
     for record in monitor.check(after(6)):
         if record.revision and record.ordinal < 4:
             assert record.transitions == ()
@@ -242,7 +243,7 @@ def states_rows(monitor):
 
 def test_no_window_is_due_before_its_labels_have_matured():
     log, labels = make_log(3, 300)
-    monitor = make(log, labels, drift=None)
+    monitor = make(log, labels, drift={"enabled": False})
     assert len(monitor.check(after(1.49))) == 0
     assert len(monitor.check(after(1.5))) == 1
 
@@ -367,7 +368,9 @@ def test_a_tolerance_relative_to_the_reference_accepts_what_was_there_at_deploym
     log, labels = make_log(6, 3000, broken_from=0)
     absolute = make(log, labels).check(after(6.5))
     assert absolute.status == "critical"
-    relative = make(log, labels, tolerance=Tolerance(value=0.03, relative=True)).check(after(6.5))
+    relative = make(log, labels, tolerance=Tolerance(value=0.03, relative_to="reference")).check(
+        after(6.5)
+    )
     assert relative.status != "critical"
     assert relative[0].transitions == ()
     assert all(level is None for level in relative[0].levels)
@@ -382,7 +385,7 @@ def test_a_reference_range_freezes_subgroups_and_moments(broken):
 
 
 def test_a_reference_without_labels_is_an_error(broken):
-    monitor = make(*broken, subgroups=None, reference=(after(-9), after(-8)))
+    monitor = make(*broken, subgroups=hm.Subgroups.whole(), reference=(after(-9), after(-8)))
     with pytest.raises(InvalidInputError, match="`reference` must hold labelled rows"):
         monitor.check(after(3.5))
     assert states(monitor) is None

@@ -94,7 +94,9 @@ def test_retraining_is_asked_for_once_per_cool_down_and_again_if_it_failed(broke
         if len(calls) == 1:
             raise ConnectionError(111)
 
-    policy = RetrainingPolicy(critical_windows=2, on_alarm=False, cool_down="30d")
+    policy = RetrainingPolicy(
+        enabled=True, critical_windows=2, on_sequential_alarm=False, cool_down="30d"
+    )
     monitor = make(*broken, retraining=policy, retrain=failing)
     monitor.check(after(5.5))
     assert calls == []
@@ -137,7 +139,7 @@ def test_cancelling_branches_are_said_to_cancel():
         windows=TimeWindows(length="1d"),
         tree=nested,
         utilities=[hm.Payoff("pay", {"a": -1, "b": 1, "c": 1, "d": 1})],
-        n_draws=100,
+        policy=hm.Policy(audit={"n_draws": 100}),
     )
     text = monitor.check(after(2)).message.text
     assert "Branch *left* (whole population, utility *pay*)" in text
@@ -190,7 +192,11 @@ def test_files_for_a_record_are_made_from_the_record(broken):
 
 def test_quiet_settings_are_honoured(broken):
     monitor = make(
-        *broken, average_run_length=None, drift=None, bounds=None, alerts=AlertPolicy(min_windows=2)
+        *broken,
+        sequential={"enabled": False},
+        drift={"enabled": False},
+        audit={"bounds": None},
+        alerts=AlertPolicy(min_windows=2),
     )
     records = monitor.check(after(6.5)).records
     assert all(record.detector is None for record in records)
@@ -206,13 +212,13 @@ def test_a_file_says_how_patient_alerts_are_and_how_much_drift_is_told(tmp_path)
 
     def opened(**changes):
         path.write_text(yaml.safe_dump({**yaml.safe_load(text), **changes}))
-        return open_monitor(path)._parts
+        return open_monitor(path).policy
 
     alerts = {"cool_down": "3d", "min_windows": 2, "resolve_after": 4, "quiet_after": 5}
-    assert opened(alerts=alerts).alerts == AlertPolicy(**alerts)
+    assert dict(opened(alerts=alerts).alerts) == dict(AlertPolicy(**alerts)) | {"channels": ()}
     assert opened(drift={"min_distance": 0.2}).drift == DriftPolicy(min_distance=0.2)
     assert opened().drift == DriftPolicy()
-    assert opened(drift={"enabled": False}).drift is None
+    assert not opened(drift={"enabled": False}).drift.enabled
 
 
 def test_a_policy_for_drift_decides_what_is_worth_telling():
@@ -232,7 +238,7 @@ def test_an_alert_of_the_detector_stays_open_as_long_as_its_cause():
     label = both["label_x"].where(~spoiled, both["label_y"])
     labels = pd.DataFrame({"id": both["id"], "label": label, "known_at": both["known_at_x"]})
     patient = AlertPolicy(cool_down="30d")
-    monitor = make(log, labels, tolerance=0.08, detector_tolerance=0.01, alerts=patient)
+    monitor = make(log, labels, tolerance=0.08, sequential={"tolerance": 0.01}, alerts=patient)
     steps = [step for record in monitor.check(after(30)) for step in record.transitions]
     by_detector = [step for step in steps if "estimate" not in step.reasons]
     assert {step.kind for step in by_detector} == {"opened", "resolved"}

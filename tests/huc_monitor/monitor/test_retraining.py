@@ -52,7 +52,7 @@ def test_the_same_candidate_must_be_critical_long_enough():
 
 def test_an_alarm_is_reason_enough_unless_told_otherwise():
     assert RetrainingPolicy().decide(a_record(alarm=True)).reason == "alarm of the e-detector"
-    assert RetrainingPolicy(on_alarm=False).decide(a_record(alarm=True)) is None
+    assert RetrainingPolicy(on_sequential_alarm=False).decide(a_record(alarm=True)) is None
 
 
 def test_either_reason_can_be_left_out():
@@ -75,7 +75,7 @@ def test_the_id_is_that_of_the_window_so_that_acting_on_it_is_idempotent():
 
 
 def test_a_number_of_windows_must_be_at_least_one():
-    with pytest.raises(InvalidInputError, match="`critical_windows` must be a whole number"):
+    with pytest.raises(InvalidInputError, match="`critical_windows` must be at least 1; got 0"):
         RetrainingPolicy(critical_windows=0)
 
 
@@ -105,7 +105,7 @@ def a_monitor(retrain):
         windows=TimeWindows(length="1d"),
         tree=tree,
         utilities=[hm.TopK(1)],
-        retrain=retrain,
+        hosts=hm.Hosts(retrain=retrain),
     )
 
 

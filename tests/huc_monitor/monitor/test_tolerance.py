@@ -33,7 +33,7 @@ def test_the_most_specific_rule_decides_and_the_last_of_equals():
         ToleranceRule(value=0.2, subgroup="age<5"),
         ToleranceRule(value=0.3, utility="kind"),
     ]
-    found = table(Tolerance(value=0.01, rules=rules))
+    found = table(Tolerance(value=0.01, overrides=rules))
     assert found["kind", "age<5", "cat"] == 0.5
     assert found["kind", "age<5", "root"] == 0.3
     assert found["cost", "age<5", "cat"] == 0.2
@@ -42,7 +42,7 @@ def test_the_most_specific_rule_decides_and_the_last_of_equals():
 
 
 def test_a_tolerance_in_units_is_divided_by_the_scale_of_each_utility():
-    found = table(Tolerance(value=4, in_units=True))
+    found = table(Tolerance(value=4, unit="money"))
     assert found["cost", "all", "root"] == 0.02
     assert found["kind", "all", "root"] == 4
 
@@ -51,14 +51,23 @@ def test_a_tolerance_in_units_is_divided_by_the_scale_of_each_utility():
     ("field", "name"), [("utility", "knid"), ("subgroup", "age<6"), ("node", "lion")]
 )
 def test_a_rule_with_an_unknown_name_says_which(field, name):
-    tolerance = Tolerance(rules=[ToleranceRule(value=1, **{field: name})])
-    with pytest.raises(UnknownNameError, match=rf"rules\[0\].{field}` must be .*{name}"):
+    tolerance = Tolerance(overrides=[ToleranceRule(value=1, **{field: name})])
+    with pytest.raises(UnknownNameError, match=rf"overrides\[0\].{field}` must be .*{name}"):
         tolerance.values(TREE, UTILITIES, GROUPS)
 
 
-@pytest.mark.parametrize("value", [-0.1, float("nan"), float("inf"), "0.1", True])
-def test_a_tolerance_must_be_a_number_of_at_least_zero(value):
-    with pytest.raises(InvalidInputError, match="`tolerance` must be a number of at least 0"):
+@pytest.mark.parametrize(
+    ("value", "rule"),
+    [
+        (-0.1, "at least 0; got -0.1"),
+        (float("nan"), "a finite number; got nan"),
+        (float("inf"), "a finite number; got inf"),
+        ("0.1", "a number; got '0.1'"),
+        (True, "a number; got True"),
+    ],
+)
+def test_a_tolerance_must_be_a_number_of_at_least_zero(value, rule):
+    with pytest.raises(InvalidInputError, match=f"`value` must be {rule}"):
         Tolerance(value=value)
 
 
@@ -69,5 +78,17 @@ def test_a_reference_allows_more_on_its_own_side_only():
 
 
 def test_a_tolerance_survives_its_json_form():
-    tolerance = Tolerance(value=1, rules=[ToleranceRule(value=2, node="cat")], in_units=True)
+    tolerance = Tolerance(value=1, overrides=[ToleranceRule(value=2, node="cat")], unit="money")
     assert Tolerance.from_dict(tolerance.to_dict()) == tolerance
+
+
+def test_the_json_form_of_earlier_versions_is_still_read():
+    rule = {"value": 2, "utility": None, "subgroup": None, "node": "cat"}
+    old = {"value": 1, "rules": [rule], "in_units": True, "relative": True}
+    assert Tolerance.from_dict(old) == Tolerance(
+        value=1,
+        overrides=[ToleranceRule(value=2, node="cat")],
+        unit="money",
+        relative_to="reference",
+    )
+    assert Tolerance.from_dict({**old, "in_units": False, "relative": False}).unit == "utility"

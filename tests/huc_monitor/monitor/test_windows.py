@@ -282,8 +282,8 @@ def test_late_labels_make_a_revision_and_nothing_else_does():
         ({"length": "1d", "stride": "25h"}, "`stride` must not exceed the length '1d'"),
         ({"length": "1d", "label_lag": "soon"}, "`label_lag` must be a whole number"),
         ({"length": "1d", "time_zone": "Mars"}, "`time_zone` must be an IANA time zone"),
-        ({"length": "1d", "min_labelled": -1}, "`min_labelled` must be a whole number of at least"),
-        ({"length": "1d", "min_coverage": 1.5}, "`min_coverage` must be a share from 0 to 1"),
+        ({"length": "1d", "min_labelled": -1}, "`min_labelled` must be at least 0; got -1"),
+        ({"length": "1d", "min_coverage": 1.5}, "`min_coverage` must be at most 1; got 1.5"),
         ({"length": "1d", "begin": "noon"}, "`begin` must be a date or time; got 'noon'"),
     ],
 )
@@ -295,10 +295,10 @@ def test_wrong_time_windows_are_refused(options, message):
 @pytest.mark.parametrize(
     ("options", "message"),
     [
-        ({"n_rows": 0}, "`n_rows` must be a whole number of at least 1; got 0"),
-        ({"n_rows": True}, "`n_rows` must be a whole number of at least 1; got True"),
+        ({"n_rows": 0}, "`n_rows` must be at least 1; got 0"),
+        ({"n_rows": True}, "`n_rows` must be a whole number; got True"),
         ({"n_rows": 5, "stride": 6}, "`stride` must not exceed `n_rows`, 5"),
-        ({"n_rows": 5, "stride": 0}, "`stride` must be a whole number of at least 1"),
+        ({"n_rows": 5, "stride": 0}, "`stride` must be at least 1; got 0"),
     ],
 )
 def test_wrong_count_windows_are_refused(options, message):

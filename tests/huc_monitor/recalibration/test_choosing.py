@@ -89,9 +89,9 @@ def test_a_repair_must_beat_the_model_that_serves_now_and_not_the_base():
 
 
 def test_settings_of_the_gate_have_the_names_and_defaults_of_the_gate():
-    from huc_monitor.config._policies import GateSettings
+    from huc_monitor.monitor.retraining import RetrainingPolicy
 
-    assert GateSettings().model_dump() == dataclasses.asdict(Gate())
+    assert RetrainingPolicy().gate == Gate()
     before = Figures(100, 0.1, None, None, 0.01, 1.0, 0.8)
     for huc, passes in ((0.09, True), (0.0901, False)):
         after = dataclasses.replace(before, huc=huc)

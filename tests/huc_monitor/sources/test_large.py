@@ -190,8 +190,8 @@ def test_a_monitor_that_cannot_hold_a_window_audits_it_all_the_same(late, by_id)
             tree=TREE,
             utilities=UTILITIES,
             subgroups=lambda frame: hm.Subgroups.from_reference(frame, {"sex": "each"}),
-            bounds="sharp",
-            average_run_length=None,  # the e-detector gets a sample, which is less evidence
+            # The e-detector gets a sample, which is less evidence.
+            policy=hm.Policy(audit={"bounds": "sharp"}, sequential={"enabled": False}),
         ).check(now="2024-01-04T00:00Z")
         for source in (held, large)
     ]

@@ -33,7 +33,13 @@ def log():
 def test_a_window_that_alerts_gets_the_files_and_the_others_none(log):
     camera, tracker = Camera(), MemoryTracker()
     assert isinstance(camera, Attachment)
-    monitor = make(*log, tracker=tracker, tolerance=0.04, attachments={"camera": camera})
+    monitor = make(
+        *log,
+        tracker=tracker,
+        tolerance=0.04,
+        alerts={"cool_down": "7d"},
+        attachments={"camera": camera},
+    )
     records = monitor.check(now=after(4.6)).records
     alerting = [r.ordinal for r in records if any(s.kind == "opened" for s in r.transitions)]
     assert [ordinal for ordinal, _ in camera.seen] == alerting == [3]

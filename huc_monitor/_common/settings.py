@@ -1,0 +1,171 @@
+"""What a setting is: declared once, for the configuration file and for Python alike.
+
+A section is a frozen pydantic model. Its fields carry default, limits and description; the file,
+the constructors, the JSON Schema and the reference page are all made from them. A field that was
+called otherwise before keeps the old word as a second alias (`renamed`).
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from typing import Annotated, Any, Final, Self, TypeAlias
+
+import numpy as np
+from pydantic import (
+    AfterValidator,
+    AliasChoices,
+    BaseModel,
+    BeforeValidator,
+    ConfigDict,
+    Field,
+    GetJsonSchemaHandler,
+    SecretStr,
+    ValidationError,
+    ValidationInfo,
+)
+from pydantic_core import CoreSchema, PydanticCustomError
+
+from huc_monitor._common.explaining import as_argument_error
+from huc_monitor._common.times import Span, get_zone, to_utc
+
+__all__ = [
+    "Name",
+    "Number",
+    "PathText",
+    "Secret",
+    "Section",
+    "Share",
+    "SpanText",
+    "TimeText",
+    "Whole",
+    "Zone",
+    "renamed",
+]
+
+_VARIABLE: Final = re.compile(r"\$\{([A-Za-z_][A-Za-z0-9_]*)\}")
+
+
+class Section(BaseModel):
+    """Some settings that belong together: frozen, and without words that nobody reads."""
+
+    model_config = ConfigDict(
+        extra="forbid", frozen=True, allow_inf_nan=False, validate_by_name=True
+    )
+
+    def __init__(self, /, **given: Any) -> None:
+        try:
+            super().__init__(**given)
+        except ValidationError as error:
+            # Not chained: pydantic's own message shows its input, and that may be a secret.
+            raise as_argument_error(error, type(self)) from None
+
+    # Without this mark pydantic calls `__init__` for sections inside sections as well, and the
+    # path to a wrong setting is lost.
+    __init__.__pydantic_base_init__ = True  # type: ignore[attr-defined]
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return the settings as JSON-safe data; secrets are masked."""
+        return self.model_dump(mode="json", by_alias=True)
+
+    @classmethod
+    def from_dict(cls, data: Mapping[str, Any]) -> Self:
+        """Read what `to_dict` wrote."""
+        return cls(**data)
+
+    @classmethod
+    def __get_pydantic_json_schema__(
+        cls, core_schema: CoreSchema, handler: GetJsonSchemaHandler
+    ) -> dict[str, Any]:
+        """Let old words stand beside the new ones, marked as deprecated."""
+        schema = handler.resolve_ref_schema(handler(core_schema))
+        for name, field in cls.model_fields.items():
+            alias = field.validation_alias
+            for old in alias.choices[1:] if isinstance(alias, AliasChoices) else ():
+                kept = schema["properties"][name]
+                schema["properties"][str(old)] = {
+                    **{key: value for key, value in kept.items() if key != "default"},
+                    "description": f"Old word for `{name}`.",
+                    "deprecated": True,
+                }
+                schema["required"] = [x for x in schema.get("required", []) if x != name]
+        return schema
+
+
+def renamed(name: str, *old: str) -> AliasChoices:
+    """Return the aliases of a field that was called otherwise before."""
+    return AliasChoices(name, *old)
+
+
+def _number(value: Any) -> Any:
+    """Refuse what pydantic would turn into a number: true, false and text."""
+    if isinstance(value, bool | np.bool_ | str):
+        kind = "float_type"
+        raise PydanticCustomError(kind, "must be a number")
+    return value
+
+
+def _whole(value: Any) -> Any:
+    if isinstance(value, bool | np.bool_ | str):
+        kind = "int_type"
+        raise PydanticCustomError(kind, "must be a whole number")
+    return value
+
+
+def _span(value: Any) -> str:
+    return str(Span.parse(value, argument="span"))
+
+
+def _check_zone(name: str) -> str:
+    return get_zone(name).key
+
+
+def _check_time(text: str) -> str:
+    to_utc(text, argument="time", zone=get_zone("UTC"))
+    return text
+
+
+def _check_path(text: str) -> str:
+    if "${" in text:
+        msg = (
+            f"must be a plain path; got {text!r}. Environment variables are read in `url` and "
+            "`secrets` only"
+        )
+        raise ValueError(msg)
+    return text
+
+
+def _fill_in(value: Any, info: ValidationInfo) -> Any:
+    """Replace ``${NAME}`` by the environment variable, where the reader of a file passes them."""
+    if not isinstance(value, str) or not isinstance(info.context, Mapping):
+        return value
+    environ: Mapping[str, str] = info.context
+    missing = [name for name in _VARIABLE.findall(value) if name not in environ]
+    if missing:
+        msg = (
+            f"needs the environment variable {missing[0]}, which is not set. "
+            f"Set it: export {missing[0]}=..."
+        )
+        raise ValueError(msg)
+    return _VARIABLE.sub(lambda found: environ[found[1]], value)
+
+
+Number: TypeAlias = Annotated[float, BeforeValidator(_number)]
+Whole: TypeAlias = Annotated[int, BeforeValidator(_whole)]
+Share: TypeAlias = Annotated[Number, Field(ge=0, le=1)]
+Name: TypeAlias = Annotated[str, Field(min_length=1)]
+PathText: TypeAlias = Annotated[str, Field(min_length=1), AfterValidator(_check_path)]
+SpanText: TypeAlias = Annotated[
+    str,
+    BeforeValidator(_span),
+    Field(pattern=r"^\s*[0-9]{1,6}\s*[smhdw]\s*$", examples=["15m", "6h", "1d", "2w"]),
+]
+TimeText: TypeAlias = Annotated[
+    str, AfterValidator(_check_time), Field(examples=["2024-03-31", "2024-03-31T06:00:00+02:00"])
+]
+Zone: TypeAlias = Annotated[
+    str, AfterValidator(_check_zone), Field(examples=["UTC", "Europe/Berlin"])
+]
+# A secret is known by this type, wherever it stands: values are never shown, and the file may say
+# ${NAME} for an environment variable.
+Secret: TypeAlias = Annotated[SecretStr, BeforeValidator(_fill_in)]

@@ -1,0 +1,42 @@
+"""Everyone a monitor works with, besides its tracker."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping
+
+    from huc_monitor.monitor.ports.attachment import Attachment
+    from huc_monitor.monitor.ports.exporter import Exporter
+    from huc_monitor.monitor.ports.notifier import Notifier
+    from huc_monitor.monitor.records import WindowRecord
+    from huc_monitor.monitor.retraining import Retrainer
+
+__all__ = ["Hosts"]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
+class Hosts:
+    """Whom a monitor tells and asks.
+
+    Parameters
+    ----------
+    notifiers : dict of str to Notifier
+        Get messages to people.
+    attachments : dict of str to Attachment
+        Make files about windows that alert.
+    exporters : dict of str to Exporter
+        Show other systems where the monitor stands, after every check.
+    artifacts : callable, optional
+        Gets a record and returns files to store with it, by name.
+    retrain : callable, optional
+        Gets the trigger of the retraining policy.
+    """
+
+    notifiers: Mapping[str, Notifier] = field(default_factory=dict)
+    attachments: Mapping[str, Attachment] = field(default_factory=dict)
+    exporters: Mapping[str, Exporter] = field(default_factory=dict)
+    artifacts: Callable[[WindowRecord], Mapping[str, bytes]] | None = None
+    retrain: Retrainer | None = None

@@ -1,0 +1,54 @@
+"""The policy of a monitor: how sure, how much is accepted, whom to tell when, when to act."""
+
+from __future__ import annotations
+
+from typing import Annotated, Any
+
+from pydantic import BeforeValidator, Field
+
+from huc_monitor._common.settings import Section, renamed
+from huc_monitor.audit.options import AuditOptions
+from huc_monitor.detection.options import DetectorOptions
+from huc_monitor.monitor.alerts import AlertPolicy
+from huc_monitor.monitor.drift import DriftPolicy
+from huc_monitor.monitor.retraining import RetrainingPolicy
+from huc_monitor.monitor.tolerance import Tolerance
+
+__all__ = ["Policy"]
+
+
+def valued(value: Any) -> Any:
+    """Let a number stand for a tolerance."""
+    number = isinstance(value, int | float) and not isinstance(value, bool)
+    return {"value": value} if number else value
+
+
+class Policy(Section):
+    """How a monitor audits, and what it does with an audit.
+
+    The sections of the same names in a configuration file are these very classes. A section may
+    be given as an object or as a mapping.
+
+    Parameters
+    ----------
+    tolerance : float or Tolerance
+    audit : AuditOptions
+    sequential : DetectorOptions
+        Of the e-detector.
+    alerts : AlertPolicy
+    drift : DriftPolicy
+    retraining : RetrainingPolicy
+
+    Examples
+    --------
+    >>> policy = Policy(tolerance=0.03, alerts={"cool_down": "6h"})
+    >>> policy.tolerance.value, policy.alerts.cool_down, policy.audit.n_draws
+    (0.03, '6h', 1000)
+    """
+
+    tolerance: Annotated[Tolerance, BeforeValidator(valued)] = Tolerance()
+    audit: AuditOptions = Field(default=AuditOptions(), validation_alias=renamed("audit", "bounds"))
+    sequential: DetectorOptions = DetectorOptions()
+    alerts: AlertPolicy = AlertPolicy()
+    drift: DriftPolicy = DriftPolicy()
+    retraining: RetrainingPolicy = RetrainingPolicy()

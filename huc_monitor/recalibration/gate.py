@@ -1,0 +1,75 @@
+"""The gate: what a recalibrator must show before it may replace the model that serves."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Annotated
+
+from pydantic import Field
+
+from huc_monitor._common.settings import Number, Section, Share
+
+if TYPE_CHECKING:
+    from huc_monitor.recalibration.choosing import Figures
+
+__all__ = ["Gate"]
+
+
+class Gate(Section):
+    """What a repair must achieve on held-out rows before it may be registered.
+
+    It is compared with the model that serves now, on the same rows.
+
+    Parameters
+    ----------
+    min_improvement : float, default 0.1
+        Share of the serving model's HUC that must be gone: 0.1 means that HUC must fall by a tenth
+        at least. Point estimates are compared: the rows are the same, so most noise cancels.
+    max_log_loss_increase : float, default 0
+        In nats per row.
+    max_accuracy_drop : float, default 0.005
+        Share of rows.
+
+    Examples
+    --------
+    >>> from huc_monitor.recalibration.choosing import Figures
+    >>> before = Figures(400, 0.10, None, None, 0.02, 1.1, 0.62)
+    >>> Gate().reasons(before, Figures(400, 0.04, None, None, 0.02, 1.0, 0.62))
+    ()
+    >>> Gate(min_improvement=0.7).reasons(
+    ...     before, Figures(400, 0.04, None, None, 0.02, 1.0, 0.62)
+    ... )
+    ('HUC on held-out rows is 0.0400 after 0.1000; it must fall by at least 70%',)
+    """
+
+    min_improvement: Share = Field(
+        default=0.1,
+        description="Share of the serving model's HUC that must be gone; 0.1 is a tenth.",
+    )
+    max_log_loss_increase: Annotated[Number, Field(ge=0)] = Field(
+        default=0.0, description="In nats per row."
+    )
+    max_accuracy_drop: Share = Field(
+        default=0.005, description="In shares of rows; 0.005 is one row in 200."
+    )
+
+    def reasons(
+        self, before: Figures, after: Figures, *, rows: str = "held-out rows"
+    ) -> tuple[str, ...]:
+        """Say what stands against the repair; nothing when it may pass."""
+        found = []
+        if not after.huc <= (1.0 - self.min_improvement) * before.huc:
+            found.append(
+                f"HUC on {rows} is {after.huc:.4f} after {before.huc:.4f}; "
+                f"it must fall by at least {self.min_improvement:.0%}"
+            )
+        if after.log_loss > before.log_loss + self.max_log_loss_increase:
+            found.append(
+                f"log loss rises from {before.log_loss:.4f} to {after.log_loss:.4f}; "
+                f"allowed is a rise of {self.max_log_loss_increase:g}"
+            )
+        if after.accuracy < before.accuracy - self.max_accuracy_drop:
+            found.append(
+                f"accuracy falls from {before.accuracy:.4f} to {after.accuracy:.4f}; "
+                f"allowed is a fall of {self.max_accuracy_drop:g}"
+            )
+        return tuple(found)
