@@ -55,3 +55,5 @@ from .utilities import SelectiveReport as SelectiveReport
 from .utilities import SubtreeIndicator as SubtreeIndicator
 from .utilities import TopK as TopK
 from .utilities import Utility as Utility
+
+__version__: str

@@ -111,7 +111,7 @@ class Detecting:
             utilities=self.monitor.utilities,
             subgroups=self._subgroups,
             tolerance=self._tolerance,
-            average_run_length=self.monitor.policy.sequential.average_run_length or 1.0,
+            average_run_length=self.monitor.policy.sequential.average_run_length,
         )
 
     def _keep(self, step: EDetectorStep, fed: list[str]) -> None:

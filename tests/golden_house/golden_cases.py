@@ -670,7 +670,8 @@ def after(days):
     return (pd.Timestamp(FIRST_DAY) + pd.Timedelta(days=days)).to_pydatetime()
 
 
-def _watched(log, labels, **changes):
+def _watched(log, labels, *, hosts=None, **changes):
+    """Make a monitor; what is no argument of it is a section of its policy."""
     tree = hm.LabelTree.from_nested(TREE)
     source = TableSource(
         FrameTable(log),
@@ -693,11 +694,14 @@ def _watched(log, labels, **changes):
             hm.LevelCorrectness(level=2, name="family"),
         ],
         "subgroups": lambda frame: hm.Subgroups.from_reference(frame, {"protocol": "each"}),
-        "tolerance": 0.03,
-        "n_draws": 100,
         "name": "intrusion",
     }
-    return hm.Monitor(**{**settings, **changes})
+    settings.update({name: changes.pop(name) for name in {"windows", "reference"} & changes.keys()})
+    # The default of the version that wrote the numbers.
+    policy = {"tolerance": 0.03, "audit": {"n_draws": 100}, "alerts": {"cool_down": "7d"}}
+    return hm.Monitor(
+        policy=hm.Policy(**{**policy, **changes}), hosts=hosts or hm.Hosts(), **settings
+    )
 
 
 def _told(monitor, results):
@@ -716,9 +720,9 @@ def _told(monitor, results):
 def monitor_asked_daily():
     monitor = _watched(
         *make_log(7, 900, broken_from=3, late_share=0.1),
-        revisit="3d",
-        retraining=hm.RetrainingPolicy(critical_windows=2),
-        retrain=lambda _trigger: None,
+        windows=hm.TimeWindows(length="1d", label_lag="12h", min_labelled=50, revisit="3d"),
+        retraining=hm.RetrainingPolicy(enabled=True, critical_windows=2),
+        hosts=hm.Hosts(retrain=lambda _trigger: None),
     )
     return _told(monitor, [monitor.check(after(day + 1.5)) for day in range(7)])
 
@@ -728,10 +732,10 @@ def monitor_of_rolling_windows():
         *make_log(6, 500, broken_from=4, seed=3),
         windows=hm.TimeWindows(length="2d", stride="1d", label_lag="12h", time_zone="Asia/Tokyo"),
         tolerance=hm.Tolerance(
-            value=0.04, rules=[hm.ToleranceRule(value=0.02, subgroup="protocol=udp")]
+            value=0.04, overrides=[hm.ToleranceRule(value=0.02, subgroup="protocol=udp")]
         ),
-        bounds="sharp",
-        alerts=hm.AlertPolicy(min_windows=2, resolve_after=2),
+        audit=hm.AuditOptions(bounds="sharp", n_draws=100),
+        alerts=hm.AlertPolicy(min_windows=2, resolve_after=2, cool_down="7d"),
         drift=hm.DriftPolicy(min_distance=0.01),
     )
     return _told(monitor, [monitor.check(after(7.0))])
@@ -741,8 +745,7 @@ def monitor_of_counted_rows():
     monitor = _watched(
         *make_log(4, 700, broken_from=2, seed=4),
         windows=hm.CountWindows(n_rows=600, stride=300, label_lag="6h"),
-        average_run_length=30.0,
-        detector_tolerance=0.01,
+        sequential=hm.DetectorOptions(average_run_length=30.0, tolerance=0.01),
         reference=(after(0), after(1)),
     )
     return _told(monitor, [monitor.check(after(5.0))])

@@ -275,7 +275,7 @@ def test_a_changed_model_version_resets_the_detector_and_says_so():
 
 def test_versions_that_serve_side_by_side_keep_their_evidence():
     log, labels = make_log(20, 600, broken_from=0, seed=3)
-    settings = {"tolerance": Tolerance(value=0.035), "bounds": None, "drift": None}
+    settings = {"tolerance": 0.035, "audit": {"bounds": None}, "drift": {"enabled": False}}
 
     def alarms(log):
         records = make(log, labels, **settings).check(after(21)).records
