@@ -201,7 +201,7 @@ class Check:
         said = say_repeats(data)
         told = self.state.drift_told.get(_REPEATS)
         if said is None or (
-            told is not None and window.end - pd.Timestamp(told) < self.monitor.alerts.pause
+            told is not None and window.end - pd.Timestamp(told) < self.monitor.policy.alerts.pause
         ):
             return
         self.state.drift_told[_REPEATS] = window.end.isoformat()
