@@ -30,9 +30,9 @@ from huc_monitor._kernels.decompose import (
     LO,
     MASS,
     OUTSIDE,
-    _fill_values,
-    _report,
     _slice,
+    fill_values,
+    report_any,
     subtree_sums,
 )
 from huc_monitor.utilities.program import GREEDY, LEVEL, SELECTIVE
@@ -115,7 +115,7 @@ def pay_for_truth(amounts, places):
 
 @loop
 def report_level(codes, tree, p, pi, places, amounts, chosen):
-    """Report the first group of largest mass; what `_report` does for a level, in fewer steps."""
+    """Report the first group of largest mass; what `report` does for a level, in fewer steps."""
     heaviest(codes, codes.shape[0], p, pi, amounts, chosen)
     for b in range(LANES):
         code = chosen[b]
@@ -136,10 +136,10 @@ def assess(program, dense, lo, tree, p, pi, values, sums, chosen, amounts, place
             for b in range(LANES):
                 scores[u, b] = amounts[MASS, b]
         else:
-            _report(program, tree, p, pi, places, amounts, chosen)
+            report_any(program, tree, p, pi, places, amounts, chosen)
             report_means(0, p.shape[0], pi, 0, places, amounts, scores, u)
     else:
-        _fill_values(program, dense, lo, tree, p, pi, values, chosen, amounts, places)
+        fill_values(program, dense, lo, tree, p, pi, values, chosen, amounts, places)
         subtree_sums(p, values, tree, sums)
         for b in range(LANES):
             scores[u, b] = sums[0, b]

@@ -163,13 +163,16 @@ OUTSIDE, BETWEEN, INSIDE, MASS, INNER_MASS = range(5)
 
 
 @loop
-def _report(program, tree, p, pi, places, amounts, chosen):
-    """Decide what every lane reports, and what that pays."""
-    mass = amounts[MASS]
-    if program.kind == GREEDY:
-        _greedy(program.ints, tree, p, pi, chosen, mass)
-    else:
-        heaviest(program.ints, program.ints.shape[0], p, pi, amounts, chosen)
+def report(codes, stops, pays, tree, p, pi, places, amounts, chosen):
+    """Decide what every lane reports, and what that pays.
+
+    One of the groups `codes`, or where the greedy path `stops`; `pays` has thresholds and payoffs
+    of a selective report. What a utility does not use is None, and is not even compiled.
+    """
+    if codes is not None:
+        heaviest(codes, codes.shape[0], p, pi, amounts, chosen)
+    if stops is not None:
+        _greedy(stops, tree, p, pi, chosen, amounts[MASS])
     for b in range(LANES):
         lo, hi = _slice(chosen[b], tree)
         places[LO, b] = lo
@@ -179,9 +182,20 @@ def _report(program, tree, p, pi, places, amounts, chosen):
         amounts[BETWEEN, b] = 1.0
         amounts[INSIDE, b] = 0.0
         amounts[INNER_MASS, b] = 0.0
-    if program.kind == SELECTIVE:
+    if pays is not None:
         for b in range(LANES):
-            _select(program.floats, p, places, amounts, b)
+            _select(pays, p, places, amounts, b)
+
+
+@loop
+def report_any(program, tree, p, pi, places, amounts, chosen):
+    """Decide as `report` does for a utility whose kind is known at run time only."""
+    if program.kind == GREEDY:
+        report(None, program.ints, None, tree, p, pi, places, amounts, chosen)
+    elif program.kind == SELECTIVE:
+        report(program.ints, None, program.floats, tree, p, pi, places, amounts, chosen)
+    else:
+        report(program.ints, None, None, tree, p, pi, places, amounts, chosen)
 
 
 @loop
@@ -280,31 +294,43 @@ def _rank_leaves(p, b, order):
 
 
 @loop
-def _fill_values(program, dense, lo, tree, p, pi, values, chosen, amounts, places):
-    """Write u(p, y) of every leaf and lane; first in order wins every tie.
+def _fill_payoffs(payoff, ranks, dense, lo, p, values, chosen, amounts):
+    """Write u(p, y) of every leaf and lane for payoffs by action, by rank, or handed in.
 
-    `chosen` has room for every lane and every leaf.
+    What a utility does not use is None. `chosen` has room for every lane and every leaf; first in
+    order wins every tie.
     """
     n_leaves = p.shape[0]
-    if program.kind == PAYOFF:
-        _best_action(program.payoff, p, chosen, amounts[0], amounts[1])
+    if payoff is not None:
+        _best_action(payoff, p, chosen, amounts[0], amounts[1])
         for k in range(n_leaves):
             for b in range(LANES):
-                values[k, b] = program.payoff[chosen[b], k]
-    elif program.kind == RANK:
+                values[k, b] = payoff[chosen[b], k]
+    if ranks is not None:
         for b in range(LANES):
             _rank_leaves(p, b, chosen)
             for r in range(n_leaves):
-                values[chosen[r], b] = program.floats[r]
-    elif program.kind == DENSE:
+                values[chosen[r], b] = ranks[r]
+    if dense is not None:
         for b in range(LANES):
             i = min(lo + b, dense.shape[0] - 1)
             for k in range(n_leaves):
                 values[k, b] = dense[i, k]
+
+
+@loop
+def fill_values(program, dense, lo, tree, p, pi, values, chosen, amounts, places):
+    """Write u(p, y) of every leaf and lane, of a utility whose kind is known at run time only."""
+    if program.kind == PAYOFF:
+        _fill_payoffs(program.payoff, None, None, lo, p, values, chosen, amounts)
+    elif program.kind == RANK:
+        _fill_payoffs(None, program.floats, None, lo, p, values, chosen, amounts)
+    elif program.kind == DENSE:
+        _fill_payoffs(None, None, dense, lo, p, values, chosen, amounts)
     else:
-        _report(program, tree, p, pi, places, amounts, chosen)
+        report_any(program, tree, p, pi, places, amounts, chosen)
         for b in range(LANES):
-            for k in range(n_leaves):
+            for k in range(p.shape[0]):
                 values[k, b] = _report_mean(k, k + 1, p[k, b], places, amounts, b)
 
 
@@ -335,7 +361,7 @@ def _utility_values(block, dense, tree, program, mix, p, pi, room, out):
     for lo in range(0, block.shape[0], LANES):
         load_lanes(block, lo, mix, p)
         reach(p, tree, pi)
-        _fill_values(program, dense, lo, tree, p, pi, values, chosen, amounts, places)
+        fill_values(program, dense, lo, tree, p, pi, values, chosen, amounts, places)
         for b in range(min(LANES, block.shape[0] - lo)):
             for k in range(n_leaves):
                 out[lo + b, k] = values[k, b]
@@ -357,61 +383,104 @@ def decompose_rows(
     contributions[i, d] belongs to the d-th relevant branch on the path of labels[i]; the realised
     child's mean minus the branch's mean. A negative label is an unlabelled row.
     """
-    room = _make_room(tree, leaf_lanes.shape[1])
-    _decompose_rows(
-        leaf_lanes,
-        branch_lanes,
-        dense,
-        labels,
-        tree,
-        program,
-        paths,
-        room,
-        scores,
-        contributions,
-    )
+    values, sums, chosen, amounts, places = _make_room(tree, leaf_lanes.shape[1])
+    rows = (leaf_lanes, branch_lanes, labels, tree, paths, scores, contributions)
+    kind, ints, floats = program.kind, program.ints, program.floats
+    if kind in {LEVEL, GREEDY, SELECTIVE}:
+        codes, stops = (None, ints) if kind == GREEDY else (ints, None)
+        pays = floats if kind == SELECTIVE else None
+        _decompose_reports(*rows, codes, stops, pays, chosen, amounts, places)
+    else:
+        payoff = program.payoff if kind == PAYOFF else None
+        ranks = floats if kind == RANK else None
+        given = dense if kind == DENSE else None
+        _decompose_payoffs(*rows, payoff, ranks, given, values, sums, chosen, amounts)
+
+
+# A branch between two relevant ones changes no mean, so each child's mean is the next branch's: one
+# mean per step, and the steps telescope to the residual.
 
 
 @loop
-def _decompose_rows(
-    leaf_lanes, branch_lanes, dense, labels, tree, program, paths, room, scores, contributions
+def _decompose_reports(
+    leaf_lanes,
+    branch_lanes,
+    labels,
+    tree,
+    paths,
+    scores,
+    contributions,
+    codes,
+    stops,
+    pays,
+    chosen,
+    amounts,
+    places,
 ):
-    values, sums, chosen, amounts, places = room
-    reports = program.kind in (LEVEL, GREEDY, SELECTIVE)
     n_rows = labels.shape[0]
-    n_leaves = leaf_lanes.shape[1]
     for g in range(leaf_lanes.shape[0]):
         lo = g * LANES
         p = leaf_lanes[g]
         pi = branch_lanes[g]
-        if reports:
-            _report(program, tree, p, pi, places, amounts, chosen)
-        else:
-            _fill_values(program, dense, lo, tree, p, pi, values, chosen, amounts, places)
-            subtree_sums(p, values, tree, sums)
+        report(codes, stops, pays, tree, p, pi, places, amounts, chosen)
         for b in range(min(LANES, n_rows - lo)):
             i = lo + b
-            score = _report_mean(0, n_leaves, 1.0, places, amounts, b) if reports else sums[0, b]
-            scores[i] = score
+            parent = _report_mean(0, p.shape[0], 1.0, places, amounts, b)
+            scores[i] = parent
             for d in range(contributions.shape[1]):
                 contributions[i, d] = 0.0
             y = labels[i]
             if y < 0:
                 continue
-            # A branch between two relevant ones changes no mean, so each child's mean is the next
-            # branch's: one mean per step, and the steps telescope to the residual.
-            parent = score
             first = paths.ptr[y]
             for t in range(first, paths.ptr[y + 1]):
                 code = paths.child[t]
-                if not reports:
-                    child = sums[code, b] / pi[code, b] if code >= 0 else values[-1 - code, b]
-                else:
-                    start, stop = _slice(code, tree)
-                    if stop <= places[LO, b] or places[HI, b] <= start:
-                        # Outside the report: nothing below changes the mean any more.
-                        contributions[i, t - first] = amounts[OUTSIDE, b] - parent
-                        break
-                    child = _report_mean(start, stop, _mass(code, p, pi, b), places, amounts, b)
+                start, stop = _slice(code, tree)
+                if stop <= places[LO, b] or places[HI, b] <= start:
+                    # Outside the report: nothing below changes the mean any more.
+                    contributions[i, t - first] = amounts[OUTSIDE, b] - parent
+                    break
+                child = _report_mean(start, stop, _mass(code, p, pi, b), places, amounts, b)
+                contributions[i, t - first] = child - parent
+                parent = child
+
+
+@loop
+def _decompose_payoffs(
+    leaf_lanes,
+    branch_lanes,
+    labels,
+    tree,
+    paths,
+    scores,
+    contributions,
+    payoff,
+    ranks,
+    dense,
+    values,
+    sums,
+    chosen,
+    amounts,
+):
+    n_rows = labels.shape[0]
+    for g in range(leaf_lanes.shape[0]):
+        lo = g * LANES
+        p = leaf_lanes[g]
+        pi = branch_lanes[g]
+        _fill_payoffs(payoff, ranks, dense, lo, p, values, chosen, amounts)
+        subtree_sums(p, values, tree, sums)
+        for b in range(min(LANES, n_rows - lo)):
+            i = lo + b
+            parent = sums[0, b]
+            scores[i] = parent
+            for d in range(contributions.shape[1]):
+                contributions[i, d] = 0.0
+            y = labels[i]
+            if y < 0:
+                continue
+            first = paths.ptr[y]
+            for t in range(first, paths.ptr[y + 1]):
+                code = paths.child[t]
+                child = sums[code, b] / pi[code, b] if code >= 0 else values[-1 - code, b]
                 contributions[i, t - first] = child - parent
                 parent = child

@@ -12,7 +12,7 @@ from numba import njit, types
 from numba.core import cgutils
 from numba.extending import intrinsic
 
-from huc_monitor._kernels._compile import entry, loop
+from huc_monitor._kernels._compile import loop
 
 LANES = 32
 # Sums are whole numbers of 1/UNIT of a statistic whose standard deviation is at most one: exact, so
@@ -66,47 +66,77 @@ def draw_multipliers(seed, block, quantiles, out):
         draw_row(key, np.uint64(i), quantiles, out[i])
 
 
-@entry
 def centre_multipliers(repeats, out):
     """Subtract every draw's mean, so that each interval's sum is centred at its own moment.
 
     A row that stands for w rows takes the sum of w independent multipliers: sqrt(w) times one.
     """
-    sums = np.zeros(out.shape[1])
+    _centre_multipliers(repeats, np.zeros(LANES), np.empty(LANES, dtype=np.float32), out)
+
+
+@loop
+def _centre_multipliers(repeats, sums, means, out):
     total = np.float64(out.shape[0])
     if repeats.shape[0] > 0:
         total = 0.0
         for i in range(out.shape[0]):
             total += repeats[i]
             root = np.float32(np.sqrt(repeats[i]))
-            for b in range(out.shape[1]):
+            for b in range(LANES):
                 out[i, b] *= root
     for i in range(out.shape[0]):
-        for b in range(out.shape[1]):
+        for b in range(LANES):
             sums[b] += out[i, b]
-    means = (sums / total).astype(np.float32)
+    for b in range(LANES):
+        means[b] = sums[b] / total
     for i in range(out.shape[0]):
         times = np.float32(repeats[i]) if repeats.shape[0] > 0 else np.float32(1.0)
-        for b in range(out.shape[1]):
+        for b in range(LANES):
             out[i, b] -= times * means[b]
 
 
-@entry
+@loop
 def fix_tie_order(scores, order, positions):
-    """Put rows of equal score in the caller's order; the sort leaves them in any."""
+    """Put rows of equal score in the caller's order; the sort leaves them in any.
+
+    By a sort in place (heapsort): numba's own sort takes longer to compile than all else here.
+    """
     first = 0
     for m in range(1, positions.shape[0] + 1):
-        if m == positions.shape[0] or scores[positions[m]] != scores[positions[first]]:
-            if m - first > 1:
-                block = positions[first:m].copy()
-                positions[first:m] = block[np.argsort(order[block])]
-            first = m
+        if m < positions.shape[0] and scores[positions[m]] == scores[positions[first]]:
+            continue
+        n = m - first
+        for step in range(n // 2 + n if n > 1 else 0):
+            # First every parent is sunk, from the last up; then the root goes to the end.
+            root = n // 2 - 1 - step
+            stop = n
+            if root < 0:
+                stop = n - 1 - (step - n // 2)
+                root = 0
+                last = positions[first + stop]
+                positions[first + stop] = positions[first]
+                positions[first] = last
+            moved = positions[first + root]
+            while 2 * root + 1 < stop:
+                child = 2 * root + 1
+                if (
+                    child + 1 < stop
+                    and order[positions[first + child + 1]] > order[positions[first + child]]
+                ):
+                    child += 1
+                if order[positions[first + child]] <= order[moved]:
+                    break
+                positions[first + root] = positions[first + child]
+                root = child
+            positions[first + root] = moved
+        first = m
 
 
 @loop
 def count_terms(labels, values, positions, paths, ptr):
     """Write where every branch's nonzero contributions begin, branch after branch."""
-    ptr[:] = 0
+    for j in range(ptr.shape[0]):
+        ptr[j] = 0
     for m in range(positions.shape[0]):
         i = positions[m]
         first = paths.ptr[labels[i]]
@@ -116,7 +146,6 @@ def count_terms(labels, values, positions, paths, ptr):
         ptr[j] += ptr[j - 1]
 
 
-@entry
 def gather_terms(scores, labels, values, positions, paths, units, ptr, rows, terms, closes):
     """List every branch's nonzero contributions in order of score.
 
@@ -124,7 +153,25 @@ def gather_terms(scores, labels, values, positions, paths, units, ptr, rows, ter
     that no later contribution of the branch has the same score: only there may an interval end.
     """
     cursor = ptr[:-1].copy()
-    score_of = np.empty(cursor.shape[0])
+    given = (scores, labels, values, positions, paths, units, ptr, rows, terms, closes)
+    _gather_terms(*given, cursor, np.empty(cursor.shape[0]))
+
+
+@loop
+def _gather_terms(
+    scores,
+    labels,
+    values,
+    positions,
+    paths,
+    units,
+    ptr,
+    rows,
+    terms,
+    closes,
+    cursor,
+    score_of,
+):
     for m in range(positions.shape[0]):
         i = positions[m]
         first = paths.ptr[labels[i]]
@@ -220,13 +267,17 @@ def _lane(number):
     return ir.Constant(_I32, number)
 
 
-@entry
 def raise_to_ranges(ptr, rows, terms, closes, shrink, xi, worst):
     """Raise worst[lane] to the largest absolute interval sum, times shrink, of any listed branch.
 
     Over all intervals that is the highest prefix sum minus the lowest, the empty prefix included.
     """
     width = np.empty(LANES, dtype=np.int32)
+    _raise_to_ranges(ptr, rows, terms, closes, shrink, xi, worst, width)
+
+
+@loop
+def _raise_to_ranges(ptr, rows, terms, closes, shrink, xi, worst, width):
     for j in range(ptr.shape[0] - 1):
         _prefix_range(rows, terms, closes, xi, ptr[j], ptr[j + 1], width)
         for b in range(LANES):

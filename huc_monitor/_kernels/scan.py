@@ -79,16 +79,14 @@ def scan_rows(scores, labels, values, positions, paths, n_slots):
     Slot j < S is the j-th relevant branch; slot S is the sum over branches, the utility residual.
     """
     state = np.zeros((n_slots, STATE_WIDTH), dtype=np.int64)
+    # Before the first block: an empty pending block just ahead of the rows.
+    state[:, [PENDING_AT, LOW_AT, HIGH_AT]] = -1
     _scan_rows(scores, labels, values, positions, paths, state)
     return state
 
 
 @loop
 def _scan_rows(scores, labels, values, positions, paths, state):
-    # Before the first block: an empty pending block just ahead of the rows.
-    state[:, PENDING_AT] = -1
-    state[:, LOW_AT] = -1
-    state[:, HIGH_AT] = -1
     last = np.uintp(state.shape[0] - 1)
     block = 0
     for m in range(positions.shape[0]):
