@@ -1,3 +1,5 @@
+"""What all tests share: which come first, which are quick, and skips that CI does not allow."""
+
 from __future__ import annotations
 
 import os
@@ -6,12 +8,12 @@ import tempfile
 
 import pytest
 
-# Folders and files with the longest work.
-_FIRST = ("schedulers", "huc_spark", "test_crashes.py", "huc_mlflow", "test_audit_oracle.py")
-_FIRST += ("test_sequential.py", "huc_notify", "test_large.py", "test_classifier.py")
-# Long tests that share nothing.
-_APART = ("test_cluster.py", "test_connect.py", "test_crashes.py", "test_fault_points.py")
-_PLACE = pytest.StashKey[str]()
+# Folders and files with the longest work: they start first, so that none is left at the end.
+_LONGEST = ("schedulers", "huc_spark", "test_crashes.py", "huc_mlflow", "test_audit_oracle.py")
+_LONGEST += ("test_detector.py", "huc_notify", "test_large.py", "test_classifier.py")
+# Of the library's own tests, those that take a browser, other processes or minutes.
+_NOT_QUICK = ("test_crashes.py", "test_report_browser.py", "test_classifier.py", "test_large.py")
+_TEMPORARY = pytest.StashKey[str]()
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
@@ -23,47 +25,35 @@ def pytest_addoption(parser: pytest.Parser) -> None:
     )
 
 
+@pytest.hookimpl(tryfirst=True)  # before pytest selects by marker
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    items.sort(key=lambda item: _rank(item.path.parts))
+    for item in items:
+        own = "/tests/huc_monitor/" in item.path.as_posix()
+        if own and item.path.name not in _NOT_QUICK and item.get_closest_marker("slow") is None:
+            item.add_marker("quick")
+
+
+def _rank(parts: tuple[str, ...]) -> int:
+    return next((k for k, name in enumerate(_LONGEST) if name in parts), len(_LONGEST))
+
+
+# Each process of pytest-xdist gets a place of its own for temporary files, below one place that the
+# first process removes at the end.
+
+
 def pytest_configure(config: pytest.Config) -> None:
-    """Give every process its own place for temporary files: locks of one monitor lie there."""
     if hasattr(config, "workerinput"):
         place = tempfile.mkdtemp(dir=config.workerinput["place"])
         os.environ["TMPDIR"] = tempfile.tempdir = place
     else:
-        # Of the process that outlives the others, which clear up after themselves when they end.
-        config.stash[_PLACE] = place = tempfile.mkdtemp(prefix="huc-tests-")
+        config.stash[_TEMPORARY] = place = tempfile.mkdtemp(prefix="huc-tests-")
         config.add_cleanup(lambda: shutil.rmtree(place, ignore_errors=True))
-    os.environ["XDG_STATE_HOME"] = place
 
 
 @pytest.hookimpl(optionalhook=True)
 def pytest_configure_node(node) -> None:
-    """Tell a process that is about to start where to put temporary files."""
-    node.workerinput["place"] = node.config.stash[_PLACE]
-
-
-def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Put what takes longest first, so that no process is left with it alone at the end."""
-    items.sort(key=lambda item: _place(item.path.parts))
-
-
-@pytest.hookimpl(optionalhook=True)
-def pytest_xdist_make_scheduler(config: pytest.Config, log):
-    """Keep a file's tests in one process, and all that use Spark: what they share is made once."""
-    from xdist.scheduler import LoadScopeScheduling
-
-    class ByFile(LoadScopeScheduling):
-        def _split_scope(self, nodeid: str) -> str:
-            file = nodeid.split("::", maxsplit=1)[0]
-            if file.endswith(_APART):
-                return nodeid
-            return "spark" if "/huc_spark/test_" in file else file
-
-    config.option.loadscopereorder = False
-    return ByFile(config, log)
-
-
-def _place(parts: tuple[str, ...]) -> int:
-    return next((k for k, name in enumerate(_FIRST) if name in parts), len(_FIRST))
+    node.workerinput["place"] = node.config.stash[_TEMPORARY]
 
 
 @pytest.hookimpl(wrapper=True)
