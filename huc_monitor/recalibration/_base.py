@@ -20,6 +20,7 @@ from huc_monitor.recalibration._replay import Replayer, check_interior
 from huc_monitor.recalibration._settings import check_choice, check_count, check_number
 from huc_monitor.recalibration._updates import Update
 from huc_monitor.recalibration._window import Window, make_window
+from huc_monitor.recalibration.runtime.stage import mix
 from huc_monitor.subgroups import Subgroups
 from huc_monitor.tree import LabelTree
 from huc_monitor.utilities import Utility
@@ -249,8 +250,7 @@ class Boost(Parametrised):
         else:
 
             def mixed(rows: Predictions) -> Floats:
-                matrix: Floats = np.asarray(rows.matrix, dtype=np.float64)
-                out: Floats = matrix * (1.0 - self.interior) + self.interior / matrix.shape[1]
+                out: Floats = mix(np.asarray(rows.matrix, dtype=np.float64), self.interior)
                 return out
 
             # By name: where leaves are called "3" or "7", a whole number could mean either.
@@ -297,6 +297,10 @@ class Boost(Parametrised):
             msg = f"`predict_proba` needs a fitted {type(self).__name__}. Call `fit` first."
             raise InvalidInputError(msg)
         return ready.run(self._predictions(probabilities, "probabilities"), features)
+
+    def replay_updates(self, probabilities: Floats, weights: Floats) -> Floats:
+        """Apply the updates alone, to checked arrays; see `compiled_updates`."""
+        return self._ready.update(probabilities, weights)
 
     def to_dict(self) -> dict[str, Any]:
         """Write the fitted recalibrator as JSON-safe data; floats keep every bit."""

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from huc_monitor.audit.inputs import INTERIOR_MIX, check_confidence_level
 from huc_monitor.recalibration._base import Boost
@@ -10,7 +10,7 @@ from huc_monitor.recalibration._rules import PlainRule, by_passes, by_size, evid
 from huc_monitor.recalibration._settings import check_choice, check_count
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
+    from collections.abc import Callable, Iterator, Mapping, Sequence
 
     from huc_monitor.recalibration._contract import Scaling
     from huc_monitor.recalibration._rules import Pick, Rule
@@ -18,6 +18,7 @@ if TYPE_CHECKING:
     from huc_monitor.subgroups import Subgroups
     from huc_monitor.tree import LabelTree
     from huc_monitor.utilities import Utility
+    from huc_monitor.utilities.program import Floats
 
 # Enough for the 95 % quantile of a supremum; the gate needs no third digit.
 _N_DRAWS = 400
@@ -218,3 +219,16 @@ class UCBoost(Boost):
 
     def _path(self, window: Window) -> Iterator[tuple[int, Pick]]:
         return by_size(window, PlainRule(self.tolerance), -1)
+
+
+def compiled_updates(plain: Mapping[str, Any]) -> Callable[[Floats, Floats], Floats]:
+    """Compile the updates of a recalibrator's JSON form: what a served model is replayed with.
+
+    Returns
+    -------
+    callable
+        From (n, K) mixed and scaled probabilities and (G, n) weights of the subgroups, in the
+        order in which updates first name them, to (n, K) recalibrated probabilities.
+    """
+    kind: type[Boost] = UCBoost if plain["type"] == UCBoost.__name__ else HUCBoost
+    return kind.from_dict(plain).replay_updates

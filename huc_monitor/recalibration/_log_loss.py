@@ -53,11 +53,7 @@ class LogitMap(ABC):
 
     @abstractmethod
     def logits(self, theta: Floats, logs: Floats) -> Floats:
-        """Logits of all rows, as fast as possible."""
-
-    @abstractmethod
-    def logits_by_row(self, theta: Floats, logs: Floats) -> Floats:
-        """Logits in an order of operations that does not depend on the other rows."""
+        """Logits of all rows, as fast as possible; `runtime.scaling` applies them row by row."""
 
     @abstractmethod
     def pull(self, gradient: Floats, logs: Floats) -> Floats:
@@ -85,8 +81,6 @@ class TemperatureMap(LogitMap):
         """Scaled logs."""
         return np.asarray(theta[0] * logs)
 
-    logits_by_row = logits
-
     def pull(self, gradient: Floats, logs: Floats) -> Floats:
         """Inner product with the logs."""
         return np.array([np.vdot(gradient, logs)])
@@ -106,8 +100,6 @@ class VectorMap(LogitMap):
     def logits(self, theta: Floats, logs: Floats) -> Floats:
         """Slope times log plus intercept."""
         return theta[: self.n_leaves] * logs + theta[self.n_leaves :]
-
-    logits_by_row = logits
 
     def pull(self, gradient: Floats, logs: Floats) -> Floats:
         """Column sums, weighted by the logs and plain."""
@@ -134,17 +126,6 @@ class DirichletMap(LogitMap):
         """One matrix product."""
         k = self.n_leaves
         return logs @ theta[: k * k].reshape(k, k).T + theta[k * k :]
-
-    def logits_by_row(self, theta: Floats, logs: Floats) -> Floats:
-        """Column by column: a matrix product may round differently with the number of rows."""
-        k = self.n_leaves
-        columns = np.ascontiguousarray(theta[: k * k].reshape(k, k).T)
-        total = np.broadcast_to(theta[k * k :], logs.shape).copy()
-        term = np.empty_like(total)
-        for j in range(k):
-            np.multiply(logs[:, j, None], columns[j], out=term)
-            total += term
-        return total
 
     def pull(self, gradient: Floats, logs: Floats) -> Floats:
         """Matrix product and column sums."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from functools import partial
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
@@ -10,6 +11,9 @@ from huc_monitor._common.threads import run_tasks
 from huc_monitor.audit.inputs import INTERIOR_MIX, Predictions, block_spans
 from huc_monitor.errors import InvalidInputError, UnknownNameError
 from huc_monitor.recalibration._pack import CompiledTree, CompiledUtility, pack_programs
+from huc_monitor.recalibration._stage import tree_tables, utility_tables
+from huc_monitor.recalibration.runtime.replay import Replay, Tree
+from huc_monitor.recalibration.runtime.stage import mix
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -52,126 +56,70 @@ class Replayer:
         interior: float = INTERIOR_MIX,
     ) -> None:
         used = [u for u in utilities if any(update.utility == u.name for update in updates)]
+        groups = list(dict.fromkeys(update.subgroup for update in updates))
         self.tree = CompiledTree.of(tree)
-        self.utilities = [CompiledUtility.of(utility, tree) for utility in used]
         self.subgroups = subgroups
         self.initial = initial
         self.interior = interior
-        names = subgroups.names
-        self._groups = [c for c, name in enumerate(names) if _names(updates, name)]
-        self.steps = _compile_steps(
-            updates, tree, [u.name for u in used], [names[c] for c in self._groups]
-        )
+        self.steps = _compile_steps(updates, tree, [u.name for u in used], groups, subgroups)
+        self._groups = [subgroups.names.index(name) for name in groups]
         self._needs_features = any(c > 0 for c in self._groups)
-        self._pack = pack_programs(self.utilities, tree)
-        self._is_dense = any(item.is_dense for item in self.utilities)
+        compiled = [CompiledUtility.of(utility, tree) for utility in used]
+        self._pack = pack_programs(compiled, tree)
+        self._by_numpy: Replay | None = None
+        if any(item.is_dense for item in compiled):  # only Python can evaluate the utility
+            plain = [update.to_dict() for update in updates]
+            tables = [
+                {**utility_tables(u, tree), "function": partial(u.dense_values, tree=tree)}
+                for u in used
+            ]
+            self._by_numpy = Replay(Tree(tree_tables(tree)), tables, plain, groups)
 
     def start(self, predictions: Predictions) -> tuple[Floats, float]:
         """Probabilities before the first update, and the share of uniform still to be mixed in."""
         matrix = np.ascontiguousarray(predictions.matrix, dtype=np.float64)
         if self.initial is None:
             return matrix, self.interior
-        mixed = matrix * (1.0 - self.interior) + self.interior / matrix.shape[1]
-        return np.ascontiguousarray(self.initial.predict_proba(mixed), dtype=np.float64), 0.0
+        mixed = self.initial.predict_proba(mix(matrix, self.interior))
+        return np.ascontiguousarray(mixed, dtype=np.float64), 0.0
 
     def run(self, predictions: Predictions, features: Any) -> Floats:
         """Recalibrated probabilities of checked predictions, a new array."""
-        matrix, mix = self.start(predictions)
+        matrix, share = self.start(predictions)
         n = matrix.shape[0]
         weights = np.ones((len(self._groups), n))
         if self._needs_features:
             found = self.subgroups.weights(features, n)
             for g, c in enumerate(self._groups):
                 weights[g] = found[c]
+        return self.update(matrix, weights, share)
+
+    def update(self, matrix: Floats, weights: Floats, share: float = 0.0) -> Floats:
+        """Mix in a share of uniform, and apply all updates; `weights` (G, n) as they name them."""
+        if self._by_numpy is not None:
+            done: Floats = self._by_numpy.apply(mix(matrix, share), weights)
+            return done
+        from huc_monitor._kernels.replay import replay_rows
+
+        def replay(part: Floats, weights: Floats, out: Floats) -> None:
+            tables = self.tree.tables
+            replay_rows(part, share, _NO_VALUES, weights, tables, self._pack, self.steps, out)
+
+        n = matrix.shape[0]
         out = np.empty_like(matrix)
         if n <= _ONE_CALL_ROWS:
-            self._replay(matrix, mix, weights, out)
+            replay(matrix, weights, out)
             return out
 
         def work(lo: int, hi: int) -> None:
             part = matrix[lo:hi]
             order = _kindred(part, weights[:, lo:hi])
             done = np.empty_like(part)
-            self._replay(part[order], mix, np.ascontiguousarray(weights[:, lo + order]), done)
+            replay(part[order], np.ascontiguousarray(weights[:, lo + order]), done)
             out[lo + order] = done
 
         list(run_tasks(work, _pieces(n, matrix.shape[1])))
         return out
-
-    def _replay(self, matrix: Floats, mix: float, weights: Floats, out: Floats) -> None:
-        if self._is_dense:
-            self._replay_by_step(matrix, mix, weights, out)
-            return
-        from huc_monitor._kernels.replay import replay_rows
-
-        tree = self.tree
-        replay_rows(matrix, mix, _NO_VALUES, weights, tree.tables, self._pack, self.steps, out)
-
-    def _replay_by_step(self, matrix: Floats, mix: float, weights: Floats, out: Floats) -> None:
-        """Replay with utilities that only Python can evaluate: one update at a time."""
-        from huc_monitor._kernels import boost
-
-        n = matrix.shape[0]
-        tables, every = self.tree.tables, self.tree.branches
-        state = np.empty(n * self.tree.n_edges)
-        boost.start_state(matrix, mix, tables, state, 0)
-        rows = np.arange(n)
-        scores = np.empty(n)
-        none = np.zeros((0, 2), dtype=np.int64)
-        steps = self.steps
-        for t in range(steps.node.size):
-            item = self.utilities[steps.utility[t]]
-            node = int(steps.node[t])
-            records = np.zeros((n, 2 + np.diff(item.paths.ptr).max(initial=0)), dtype=np.int64)
-            values = self._values(item, state, rows)
-            boost.refresh_rows(
-                state,
-                rows,
-                values,
-                tables,
-                item.program,
-                item.reads,
-                item.paths,
-                1.0,
-                rows * 0,
-                scores,
-                none,
-                records,
-            )
-            moving = np.empty(n, dtype=np.int64)
-            mine = weights[steps.subgroup[t]]
-            count = boost.affected_rows(
-                scores, none, mine, steps.low[t], steps.high[t], 0, 0, moving
-            )
-            moving = moving[:count]
-            if item.is_dense:
-                values = values[moving]
-            parts = self.tree.n_children(node) if node >= 0 else self.tree.tree.n_leaves
-            h = np.empty((count, parts))
-            count = boost.directions(
-                state,
-                moving,
-                values,
-                mine,
-                tables,
-                item.program,
-                every if node < 0 else item.reads,
-                node,
-                h,
-            )
-            boost.apply_step(state, moving[:count], h[:count], tables, every, node, steps.step[t])
-        boost.leaf_rows(state, rows, tables, every, out)
-
-    def _values(self, item: CompiledUtility, state: Floats, rows: Ints) -> Floats:
-        from huc_monitor._kernels import boost
-
-        if not item.is_dense:
-            return _NO_VALUES
-        p = np.empty((rows.size, self.tree.tree.n_leaves))
-        boost.leaf_rows(state, rows, self.tree.tables, self.tree.branches, p)
-        values = item.utility.dense_values(p, self.tree.tree)
-        assert values is not None  # noqa: S101 - a dense program comes with values
-        return values
 
 
 _NO_VALUES = np.zeros((1, 1))
@@ -200,17 +148,17 @@ def _pieces(n: int, n_columns: int) -> list[tuple[int, int]]:
     return [(0, middle), (middle, n)]
 
 
-def _names(updates: Sequence[Update], name: str) -> bool:
-    return any(update.subgroup == name for update in updates)
-
-
 def _compile_steps(
-    updates: Sequence[Update], tree: LabelTree, utilities: list[str], groups: list[str]
+    updates: Sequence[Update],
+    tree: LabelTree,
+    utilities: list[str],
+    groups: list[str],
+    subgroups: Subgroups,
 ) -> Steps:
     for position, update in enumerate(updates):
         for what, name, known in (
             ("utility", update.utility, utilities),
-            ("subgroup", update.subgroup, groups),
+            ("subgroup", update.subgroup, subgroups.names),
         ):
             if name not in known:
                 msg = (

@@ -24,6 +24,7 @@ from huc_monitor.recalibration._log_loss import (
     choose_strength,
     fit_map,
 )
+from huc_monitor.recalibration.runtime.scaling import scale
 from huc_monitor.tree import LabelTree
 
 if TYPE_CHECKING:
@@ -38,8 +39,6 @@ __all__ = [
 ]
 
 _SCHEMA_VERSION = 1
-_LOWEST_LOGIT = -700.0  # exp() of it is positive, even after division by the number of leaves
-_CHUNK_CELLS = 1 << 15
 
 
 class _LogLossScaling(Parametrised, Scaling):
@@ -105,18 +104,7 @@ class _LogLossScaling(Parametrised, Scaling):
         bits alone and among a million others.
         """
         matrix = check_predictions(probabilities, tree=self._fitted_tree()).matrix
-        out = np.empty(matrix.shape)
-        step = max(1, _CHUNK_CELLS // matrix.shape[1])
-        logit_map = self._map(matrix.shape[1])
-        for lo in range(0, matrix.shape[0], step):
-            rows = np.ascontiguousarray(matrix[lo : lo + step], dtype=np.float64)
-            logits = logit_map.logits_by_row(self.theta_, np.log(np.maximum(rows, self.q_min)))
-            logits -= logits.max(axis=1, keepdims=True)
-            np.maximum(logits, _LOWEST_LOGIT, out=logits)
-            np.exp(logits, out=logits)
-            logits /= logits.sum(axis=1, keepdims=True)
-            out[lo : lo + step] = logits
-        return out
+        return scale(matrix, self.kind, self.theta_, self.q_min)
 
     def perturbed(self, epsilon: float, *, rng: np.random.Generator | int) -> Self:
         """Return a copy whose parameters moved once by uniform noise (alg:randomized-boost).

@@ -1,114 +1,18 @@
-"""Feature columns in the one form that subgroup rules compare with.
-
-A column has a *kind* that does not depend on how a file or a database happened to store it:
-numbers are numbers whether they came as ``int8``, nullable ``Int64`` or ``Decimal`` objects.
-"""
+"""Reading feature columns, and saying which one is missing or has the wrong length."""
 
 from __future__ import annotations
 
 import operator
 from collections.abc import Mapping
-from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, Final, Literal, TypeAlias, get_args
+from typing import Any, TypeAlias
 
 import numpy as np
 import pandas as pd
-from pandas.api import types
 
 from huc_monitor.errors import InvalidInputError, UnknownNameError, did_you_mean
-
-if TYPE_CHECKING:
-    from numpy.typing import NDArray
+from huc_monitor.recalibration.runtime.columns import Column, to_column
 
 Features: TypeAlias = "pd.DataFrame | Mapping[str, Any]"
-Kind: TypeAlias = Literal["number", "text", "boolean", "time", "zoned time"]
-KINDS: Final[tuple[Kind, ...]] = get_args(Kind)
-
-IN_WORDS: Final = {
-    "number": "numbers",
-    "text": "text",
-    "boolean": "true/false values",
-    "time": "times without a time zone",
-    "zoned time": "times with a time zone",
-}
-CONVERSIONS: Final = {
-    "number": "pd.to_numeric({column})",
-    "text": "{column}.astype('str')",
-    "boolean": "{column}.astype('boolean')",
-    "time": "pd.to_datetime({column})",
-    "zoned time": "pd.to_datetime({column}, utc=True)",
-}
-
-# What pandas calls the content of an object column, in our words.
-_INFERRED: Final[dict[str, Kind]] = {
-    "string": "text",
-    "boolean": "boolean",
-    "integer": "number",
-    "floating": "number",
-    "mixed-integer-float": "number",
-    "decimal": "number",
-    "date": "time",
-    "datetime": "time",
-    "datetime64": "time",
-}
-
-
-@dataclass(frozen=True, slots=True, eq=False)
-class Column:
-    """One feature column, ready to be compared.
-
-    Attributes
-    ----------
-    name : str
-        Its name in the frame.
-    kind : Kind or None
-        What it holds; None where every value is missing, or where `problem` says why not.
-    data : ndarray or DatetimeIndex
-        Numbers or times: one per row. Text or booleans: the distinct values.
-    codes : ndarray of int or None
-        Text or booleans: the position of each row's value in `data`, -1 where missing.
-    missing : ndarray of bool
-        Which rows have no value.
-    source : Series
-        The column as it was given, for messages.
-    problem : str
-        Why the content cannot be compared with anything; empty if it can.
-    """
-
-    name: str
-    kind: Kind | None
-    data: NDArray[Any] | pd.DatetimeIndex
-    codes: NDArray[np.intp] | None
-    missing: NDArray[np.bool_]
-    source: pd.Series[Any]
-    problem: str = ""
-
-    def content(self) -> str:
-        """Say in words what the column holds, with the first value as evidence."""
-        if self.problem:
-            return self.problem
-        if self.kind is None:
-            return "missing values only"
-        row = int(np.argmin(self.missing))
-        value = self.source.iloc[row]
-        plain = value.item() if isinstance(value, np.generic) else value
-        return f"{IN_WORDS[self.kind]} (row {row}: {plain!r})"
-
-    def conversion(self, kind: str, *, argument: str) -> str:
-        """Write the call that turns the column into another kind."""
-        # pd.to_numeric leaves booleans as they are.
-        call = "{column}.astype('float64')" if self.kind == "boolean" else CONVERSIONS["number"]
-        call = call if kind == "number" else CONVERSIONS[kind]
-        return call.format(column=f"{argument}[{self.name!r}]")
-
-    def counts(self) -> list[tuple[Any, int]]:
-        """Distinct present values in ascending order, each with its number of rows."""
-        if self.codes is not None:
-            tally = np.bincount(self.codes[~self.missing], minlength=len(self.data))
-            pairs = zip(self.data.tolist(), tally.tolist(), strict=True)
-            return sorted((pair for pair in pairs if pair[1]), key=operator.itemgetter(0))
-        present = pd.Series(self.data[~self.missing]).value_counts().sort_index()
-        return list(zip(present.index.tolist(), present.tolist(), strict=True))
 
 
 def read_columns(
@@ -168,96 +72,11 @@ def _read(features: Features, name: str, user: str, n: int, argument: str) -> Co
     return to_column(name, series)
 
 
-def to_column(name: str, series: pd.Series[Any]) -> Column:
-    """Put one series into comparable form; the series itself is left alone."""
-    missing = series.isna().to_numpy(dtype=bool)
-    if missing.all():
-        # A window without a single value: whatever the dtype says, there is nothing to compare.
-        return Column(name, None, np.empty(0), None, missing, series)
-    dtype = series.dtype
-    if isinstance(dtype, pd.CategoricalDtype):
-        return _from_categories(name, series, missing)
-    if types.is_bool_dtype(dtype):
-        return _coded(name, "boolean", series, missing)
-    if types.is_complex_dtype(dtype):
-        return _unusable(name, series, missing, f"the dtype {dtype}")
-    if types.is_numeric_dtype(dtype):
-        return _numbers(name, series, missing)
-    if types.is_datetime64_any_dtype(dtype):
-        return _times(name, series, missing)
-    if types.is_string_dtype(dtype) and dtype != np.dtype(object):
-        return _coded(name, "text", series, missing)
-    return _from_objects(name, series, missing)
-
-
-def _from_categories(name: str, series: pd.Series[Any], missing: NDArray[np.bool_]) -> Column:
-    # The categories are few: find their form once and hand it to the rows.
-    categories = to_column(name, pd.Series(series.cat.categories))
-    codes = np.asarray(series.cat.codes, dtype=np.intp)
-    if categories.kind is None:
-        return _unusable(name, series, missing, categories.problem)
-    if categories.codes is not None:
-        rows = np.append(categories.codes, -1)[codes]
-        return Column(name, categories.kind, categories.data, rows, missing, series)
-    if isinstance(categories.data, pd.DatetimeIndex):
-        # An absent code becomes a missing time, as it is for every other kind.
-        times = pd.DatetimeIndex(categories.data.insert(len(categories.data), pd.NaT)[codes])
-        return Column(name, categories.kind, times, None, missing, series)
-    numbers = np.append(categories.data.astype(np.float64), np.nan)[codes]
-    return Column(name, categories.kind, numbers, None, missing, series)
-
-
-def _from_objects(name: str, series: pd.Series[Any], missing: NDArray[np.bool_]) -> Column:
-    objects = series.astype(object)
-    inferred = types.infer_dtype(objects, skipna=True)
-    kind = _INFERRED.get(inferred)
-    if kind == "number":
-        return _numbers(name, objects.where(~missing, np.nan).astype(np.float64), missing)
-    if kind == "time":
-        return _times(name, objects, missing)
-    if kind is not None:
-        return _coded(name, kind, objects, missing)
-    if inferred.startswith("mixed"):
-        return _unusable(name, series, missing, _first_clash(objects, missing))
-    return _unusable(name, series, missing, f"values of type {inferred}")
-
-
-def _first_clash(objects: pd.Series[Any], missing: NDArray[np.bool_]) -> str:
-    rows = np.flatnonzero(~missing)
-    first = objects.iloc[rows[0]]
-    for row in rows:
-        value = objects.iloc[row]
-        if type(value) is not type(first):
-            return f"mixed types (row {rows[0]}: {first!r}, row {row}: {value!r})"
-    return f"values of type {type(first).__name__}"
-
-
-def _numbers(name: str, series: pd.Series[Any], missing: NDArray[np.bool_]) -> Column:
-    values: NDArray[Any]
-    if isinstance(series.dtype, np.dtype) and series.dtype.kind in "iu":
-        values = series.to_numpy()
-    else:
-        # float64 also for narrower floats: a cut must fall on the same side however data is stored.
-        values = series.to_numpy(dtype=np.float64, na_value=np.nan)
-    return Column(name, "number", values, None, missing, series)
-
-
-def _coded(name: str, kind: Kind, series: pd.Series[Any], missing: NDArray[np.bool_]) -> Column:
-    codes, values = pd.factorize(series)
-    distinct = np.asarray(values, dtype=object)
-    return Column(name, kind, distinct, np.asarray(codes, dtype=np.intp), missing, series)
-
-
-def _times(name: str, series: pd.Series[Any], missing: NDArray[np.bool_]) -> Column:
-    try:
-        values = pd.DatetimeIndex(pd.to_datetime(series))
-    except (ValueError, TypeError) as error:
-        return _unusable(name, series, missing, f"times that cannot be compared ({error})")
-    kind: Kind = "time" if values.tz is None else "zoned time"
-    return Column(name, kind, values, None, missing, series)
-
-
-def _unusable(
-    name: str, series: pd.Series[Any], missing: NDArray[np.bool_], problem: str
-) -> Column:
-    return Column(name, None, np.empty(0), None, missing, series, problem)
+def count_values(column: Column) -> list[tuple[Any, int]]:
+    """Distinct present values in ascending order, each with its number of rows."""
+    if column.codes is not None:
+        tally = np.bincount(column.codes[~column.missing], minlength=len(column.data))
+        pairs = zip(column.data.tolist(), tally.tolist(), strict=True)
+        return sorted((pair for pair in pairs if pair[1]), key=operator.itemgetter(0))
+    present = pd.Series(column.data[~column.missing]).value_counts().sort_index()
+    return list(zip(present.index.tolist(), present.tolist(), strict=True))

@@ -1,51 +1,30 @@
-"""The predicate mini-language of subgroups: plain data in, row indicators out.
+"""The predicate mini-language of subgroups: plain data, checked and said in words.
 
 A predicate is ``{"column": ..., "op": ..., "value": ...}``, or ``{"and": [...]}``,
-``{"or": [...]}``, ``{"not": ...}`` of predicates. It is parsed into the small classes below and
-never evaluated as code. A comparison with a missing value is neither true nor false, and
-neither is its negation; ``and`` and ``or`` are true or false as soon as their known parts decide.
+``{"or": [...]}``, ``{"not": ...}`` of predicates. It is checked once and stays plain data, never
+evaluated as code: `recalibration.runtime.rules` computes who it holds for.
 """
 
 from __future__ import annotations
 
 import datetime as dt
 import math
-import operator
 import re
-from collections.abc import Callable, Iterator, Mapping
-from dataclasses import dataclass
+from collections.abc import Mapping
 from decimal import Decimal
 from typing import Any, Final, TypeAlias
 
 import numpy as np
 import pandas as pd
-from numpy.typing import NDArray
 
 from huc_monitor._common.safe_text import distinct
 from huc_monitor.errors import InvalidInputError
-from huc_monitor.subgroups._columns import IN_WORDS, Column
+from huc_monitor.recalibration.runtime.columns import IN_WORDS, ORDER, Column
+from huc_monitor.recalibration.runtime.rules import COMPLEMENT
 
 Scalar: TypeAlias = bool | int | float | str
-Mask: TypeAlias = NDArray[np.bool_]
+Predicate: TypeAlias = dict[str, Any]
 
-_ORDER: Final[dict[str, Callable[[Any, Any], Any]]] = {
-    "<": operator.lt,
-    "<=": operator.le,
-    ">": operator.gt,
-    ">=": operator.ge,
-}
-_COMPLEMENT: Final = {
-    "==": "!=",
-    "!=": "==",
-    "<": ">=",
-    ">=": "<",
-    ">": "<=",
-    "<=": ">",
-    "in": "not in",
-    "not in": "in",
-    "is missing": "is present",
-    "is present": "is missing",
-}
 _IN_WORDS: Final = {
     "==": "is",
     "!=": "is not",
@@ -62,37 +41,9 @@ _MAX_DEPTH: Final = 32
 _ISO_DATE: Final = re.compile(r"\d{4}-\d{2}-\d{2}")
 
 
-@dataclass(frozen=True, slots=True)
-class Comparison:
-    """``column op value``; `value` is a tuple for ``in`` / ``not in``, None for ``is ...``."""
-
-    column: str
-    op: str
-    value: Scalar | tuple[Scalar, ...] | None = None
-
-
-@dataclass(frozen=True, slots=True)
-class Every:
-    """True where all parts are (``and``)."""
-
-    parts: tuple[Predicate, ...]
-
-
-@dataclass(frozen=True, slots=True)
-class Either:
-    """True where at least one part is (``or``)."""
-
-    parts: tuple[Predicate, ...]
-
-
-@dataclass(frozen=True, slots=True)
-class Negation:
-    """True where the part is false (``not``); a missing value is neither."""
-
-    part: Predicate
-
-
-Predicate: TypeAlias = Comparison | Every | Either | Negation
+def compare(column: str, op: str, value: Scalar) -> Predicate:
+    """Write a comparison."""
+    return {"column": column, "op": op, "value": value}
 
 
 def to_scalar(value: object, where: str) -> Scalar:
@@ -127,10 +78,9 @@ def parse(predicate: object, where: str, depth: int = 0) -> Predicate:
             return _parse_comparison(predicate, where)
         if keys in ({"and"}, {"or"}):
             key = str(keys.pop())
-            parts = _parse_parts(predicate[key], f"{where}[{key!r}]", depth)
-            return Every(parts) if key == "and" else Either(parts)
+            return {key: _parse_parts(predicate[key], f"{where}[{key!r}]", depth)}
         if keys == {"not"}:
-            return Negation(parse(predicate["not"], f"{where}['not']", depth + 1))
+            return {"not": parse(predicate["not"], f"{where}['not']", depth + 1)}
     msg = (
         f"`{where}` must be {{'column': ..., 'op': ..., 'value': ...}} or a mapping with the "
         f"single key 'and', 'or' or 'not'; got {predicate!r}."
@@ -138,14 +88,14 @@ def parse(predicate: object, where: str, depth: int = 0) -> Predicate:
     raise InvalidInputError(msg)
 
 
-def _parse_parts(parts: object, where: str, depth: int) -> tuple[Predicate, ...]:
+def _parse_parts(parts: object, where: str, depth: int) -> list[Predicate]:
     if not isinstance(parts, (list, tuple)) or not parts:
         msg = f"`{where}` must be a list of at least one predicate; got {parts!r}."
         raise InvalidInputError(msg)
-    return tuple(parse(part, f"{where}[{i}]", depth + 1) for i, part in enumerate(parts))
+    return [parse(part, f"{where}[{i}]", depth + 1) for i, part in enumerate(parts)]
 
 
-def _parse_comparison(given: Mapping[Any, Any], where: str) -> Comparison:
+def _parse_comparison(given: Mapping[Any, Any], where: str) -> Predicate:
     column, op = given["column"], given.get("op")
     if not isinstance(column, str) or not column:
         msg = (
@@ -153,8 +103,8 @@ def _parse_comparison(given: Mapping[Any, Any], where: str) -> Comparison:
             f"Rename columns that are not text, for example with frame.columns.astype(str)."
         )
         raise InvalidInputError(msg)
-    if not isinstance(op, str) or op not in _COMPLEMENT:
-        choices = ", ".join(map(repr, _COMPLEMENT))
+    if not isinstance(op, str) or op not in COMPLEMENT:
+        choices = ", ".join(map(repr, COMPLEMENT))
         msg = f"`{where}['op']` must be one of {choices}; got {op!r}."
         raise InvalidInputError(msg)
     needs_value = not op.startswith("is ")
@@ -164,50 +114,15 @@ def _parse_comparison(given: Mapping[Any, Any], where: str) -> Comparison:
         msg = f"`{where}` must have the keys {rule} with the operator {op!r}; got {got}."
         raise InvalidInputError(msg)
     if not needs_value:
-        return Comparison(column, op)
+        return {"column": column, "op": op}
     value = given["value"]
     if op not in {"in", "not in"}:
-        return Comparison(column, op, to_scalar(value, f"{where}['value']"))
+        return compare(column, op, to_scalar(value, f"{where}['value']"))
     if not isinstance(value, (list, tuple)) or not value:
         msg = f"`{where}['value']` must be a list of at least one value for {op!r}; got {value!r}."
         raise InvalidInputError(msg)
     scalars = [to_scalar(item, f"{where}['value'][{i}]") for i, item in enumerate(value)]
-    return Comparison(column, op, tuple(scalars))
-
-
-def to_plain(predicate: Predicate) -> dict[str, Any]:
-    """Write a predicate as the plain data that `parse` reads."""
-    match predicate:
-        case Comparison(column, op, None):
-            return {"column": column, "op": op}
-        case Comparison(column, op, tuple(values)):
-            return {"column": column, "op": op, "value": list(values)}
-        case Comparison(column, op, value):
-            return {"column": column, "op": op, "value": value}
-        case Every(parts):
-            return {"and": [to_plain(part) for part in parts]}
-        case Either(parts):
-            return {"or": [to_plain(part) for part in parts]}
-        case Negation(part):
-            return {"not": to_plain(part)}
-
-
-def comparisons(predicate: Predicate) -> Iterator[Comparison]:
-    """Iterate over the comparisons a predicate is made of."""
-    match predicate:
-        case Comparison():
-            yield predicate
-        case Every(parts) | Either(parts):
-            for part in parts:
-                yield from comparisons(part)
-        case Negation(part):
-            yield from comparisons(part)
-
-
-def _items(value: Scalar | tuple[Scalar, ...] | None) -> tuple[Scalar, ...]:
-    if value is None:
-        return ()
-    return value if isinstance(value, tuple) else (value,)
+    return {"column": column, "op": op, "value": scalars}
 
 
 def write_value(value: Scalar) -> str:
@@ -219,69 +134,28 @@ def write_value(value: Scalar) -> str:
 
 def words(predicate: Predicate, *, nested: bool = False) -> str:
     """Say a predicate in words."""
-    match predicate:
-        case Comparison(column, op, None):
-            return f"{column} {_IN_WORDS[op]}"
-        case Comparison(column, op, value):
-            values = _items(value)
-            return f"{column} {_IN_WORDS[op]} {', '.join(map(write_value, values))}"
-        case Every(parts) | Either(parts):
-            joint = " and " if isinstance(predicate, Every) else " or "
-            text = joint.join(words(part, nested=True) for part in parts)
-            return f"({text})" if nested and len(parts) > 1 else text
-        case Negation(part):
-            return f"not ({words(part)})"
+    if "column" in predicate:
+        text = f"{predicate['column']} {_IN_WORDS[predicate['op']]}"
+        values = ", ".join(map(write_value, _items(predicate)))
+        return f"{text} {values}" if values else text
+    if "not" in predicate:
+        return f"not ({words(predicate['not'])})"
+    (key, parts), *_ = predicate.items()
+    text = f" {key} ".join(words(part, nested=True) for part in parts)
+    return f"({text})" if nested and len(parts) > 1 else text
 
 
-def holds(predicate: Predicate, columns: Mapping[str, Column], *, value: bool = True) -> Mask:
-    """Mark the rows where a predicate is known to have the given truth value.
-
-    Rows where it is neither true nor false, because values are missing, are marked by neither
-    ``value=True`` nor ``value=False``: that is how negation passes by missing values.
-    """
-    match predicate:
-        case Comparison():
-            op = predicate.op if value else _COMPLEMENT[predicate.op]
-            return _compare(columns[predicate.column], op, predicate.value)
-        case Every(parts) | Either(parts):
-            combine = np.logical_and if isinstance(predicate, Every) == value else np.logical_or
-            result = holds(parts[0], columns, value=value)
-            for part in parts[1:]:
-                result = combine(result, holds(part, columns, value=value))
-            return result
-        case Negation(part):
-            return holds(part, columns, value=not value)
+def _items(comparison: Mapping[str, Any]) -> list[Scalar]:
+    """List the values of a comparison; none for ``is missing`` and ``is present``."""
+    value = comparison.get("value", [])
+    return value if isinstance(value, list) else [value]
 
 
-def _compare(column: Column, op: str, value: Scalar | tuple[Scalar, ...] | None) -> Mask:
-    if op == "is missing":
-        return column.missing.copy()
-    if op == "is present":
-        return ~column.missing
-    if column.kind is None:
-        return np.zeros(len(column.missing), dtype=bool)
-    items: tuple[Any, ...] = _items(value)
-    if column.codes is not None:
-        # Decide once per distinct value; the appended False answers for code -1, missing.
-        chosen = np.array([item in items for item in column.data], dtype=bool)
-        table = np.append(chosen if op in {"==", "in"} else ~chosen, False)
-        rows: Mask = table[column.codes]
-        return rows
-    if isinstance(column.data, pd.DatetimeIndex):
-        items = tuple(pd.Timestamp(item) for item in items)
-    if op in _ORDER:
-        return np.asarray(_ORDER[op](column.data, items[0]), dtype=bool)
-    inside = np.zeros(len(column.missing), dtype=bool)
-    for item in items:
-        inside |= np.asarray(column.data == item, dtype=bool)
-    return inside if op in {"==", "in"} else ~(inside | column.missing)
-
-
-def check_kind(comparison: Comparison, column: Column, user: str, *, argument: str) -> None:
+def check_kind(comparison: Mapping[str, Any], column: Column, user: str, *, argument: str) -> None:
     """Refuse a comparison that cannot mean anything, such as text with a number."""
-    if comparison.value is None:
+    items = _items(comparison)
+    if not items:
         return
-    items = _items(comparison.value)
     place = f"`{argument}[{column.name!r}]`"
     if column.problem:
         msg = (
@@ -302,9 +176,9 @@ def check_kind(comparison: Comparison, column: Column, user: str, *, argument: s
                 f"{user}; got {column.content()}. {remedy}."
             )
             raise InvalidInputError(msg)
-    if column.codes is not None and comparison.op in _ORDER:
+    if column.codes is not None and comparison["op"] in ORDER:
         msg = (
-            f"{place} must hold numbers or times for the operator {comparison.op!r} in "
+            f"{place} must hold numbers or times for the operator {comparison['op']!r} in "
             f"{user}; got {column.content()}. Use '==' or 'in', or convert the column."
         )
         raise InvalidInputError(msg)

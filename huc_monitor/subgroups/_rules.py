@@ -4,86 +4,70 @@ from __future__ import annotations
 
 import operator
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, TypeAlias
 
 import numpy as np
 
 from huc_monitor.errors import InvalidInputError
-from huc_monitor.subgroups._predicates import Predicate, comparisons, holds, parse, to_plain, words
+from huc_monitor.recalibration.runtime.rules import columns_of, comparisons, holds, weights_of
+from huc_monitor.subgroups._predicates import Predicate, parse, words
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
-    from huc_monitor.subgroups._columns import Column
+    from huc_monitor.recalibration.runtime.columns import Column
 
 
-@dataclass(frozen=True, slots=True)
-class Weight:
-    """A real-valued weight read from a column."""
-
-    column: str
-
-
-Rule: TypeAlias = Predicate | Weight
+# A predicate, or {"weight": column}: a real-valued weight read from a column.
+Rule: TypeAlias = Predicate
 
 
 def evaluate(
     name: str, rule: Rule, columns: Mapping[str, Column], argument: str
 ) -> NDArray[np.uint8] | NDArray[np.float64]:
-    if not isinstance(rule, Weight):
+    if "weight" not in rule:
         return holds(rule, columns).view(np.uint8)
-    column = columns[rule.column]
-    if column.kind is None and not column.problem:
-        return np.zeros(len(column.missing), dtype=np.float64)
-    if column.kind != "number":
+    column = columns[rule["weight"]]
+    if column.problem or column.kind not in {"number", None}:
         remedy = column.conversion("number", argument=argument)
         msg = (
             f"`{argument}[{column.name!r}]` must hold numbers in [-1, 1], being the weight "
             f"{name!r}; got {column.content()}. Convert it, for example with {remedy}."
         )
         raise InvalidInputError(msg)
-    values = np.asarray(column.data, dtype=np.float64)
-    outside = ~((np.abs(values) <= 1.0) | column.missing)
-    if outside.any():
-        row = int(np.argmax(outside))
+    values, row = weights_of(column)
+    if row >= 0:
         msg = (
             f"`{argument}[{column.name!r}]` must be finite and in [-1, 1], being the weight "
             f"{name!r}; got {values[row]} (row {row}). Divide by the largest possible size."
         )
         raise InvalidInputError(msg)
-    return np.where(column.missing, 0.0, values)
+    return values
 
 
 def needed_columns(rules: Iterable[tuple[str, Rule]]) -> dict[str, str]:
     """Columns that rules read, each with the first subgroup that needs it."""
-    needed: dict[str, str] = {}
-    for name, rule in rules:
-        used = [rule.column] if isinstance(rule, Weight) else [c.column for c in comparisons(rule)]
-        for column in used:
-            needed.setdefault(column, f"the subgroup {name!r}")
-    return needed
+    return _first_users((column, name) for name, rule in rules for column in columns_of(rule))
 
 
 def compared_columns(rules: Iterable[tuple[str, Rule]]) -> dict[str, str]:
     """Columns whose values matter, not only whether they are missing."""
-    compared: dict[str, str] = {}
+    pairs = []
     for name, rule in rules:
-        if isinstance(rule, Weight):
-            compared.setdefault(rule.column, f"the subgroup {name!r}")
-            continue
-        for comparison in comparisons(rule):
-            if comparison.value is not None:
-                compared.setdefault(comparison.column, f"the subgroup {name!r}")
-    return compared
+        compared = [c["column"] for c in comparisons(rule) if "value" in c]
+        pairs += [(column, name) for column in ([rule["weight"]] if "weight" in rule else compared)]
+    return _first_users(pairs)
+
+
+def _first_users(pairs: Iterable[tuple[str, str]]) -> dict[str, str]:
+    users: dict[str, str] = {}
+    for column, name in pairs:
+        users.setdefault(column, f"the subgroup {name!r}")
+    return users
 
 
 def rule_in_words(rule: Rule) -> str:
-    return f"weight {rule.column}" if isinstance(rule, Weight) else words(rule)
-
-
-def rule_to_plain(rule: Rule) -> dict[str, Any]:
-    return {"weight": rule.column} if isinstance(rule, Weight) else to_plain(rule)
+    return f"weight {rule['weight']}" if "weight" in rule else words(rule)
 
 
 def parse_entry(entry: object, where: str) -> tuple[str, Rule]:
@@ -96,12 +80,12 @@ def parse_entry(entry: object, where: str) -> tuple[str, Rule]:
     return name, parse(rule, f"{where}['rule']")
 
 
-def parse_weight(rule: object, where: str) -> Weight:
+def parse_weight(rule: object, where: str) -> Rule:
     column = rule["weight"] if isinstance(rule, Mapping) and set(rule) == {"weight"} else rule
     if not isinstance(column, str) or not column:
         msg = f"`{where}` must be a column name or {{'weight': column name}}; got {rule!r}."
         raise InvalidInputError(msg)
-    return Weight(column)
+    return {"weight": column}
 
 
 def check_mapping(argument: str, given: object) -> Mapping[str, Any]:

@@ -12,18 +12,18 @@ import pandas as pd
 
 from huc_monitor._common.safe_text import LONGEST, quoted
 from huc_monitor.errors import InvalidInputError
+from huc_monitor.subgroups._columns import count_values
 from huc_monitor.subgroups._predicates import (
-    Comparison,
-    Every,
     Predicate,
     Scalar,
     check_kind,
+    compare,
     to_scalar,
     write_value,
 )
 
 if TYPE_CHECKING:
-    from huc_monitor.subgroups._columns import Column
+    from huc_monitor.recalibration.runtime.columns import Column
 
 log = logging.getLogger("huc_monitor")
 
@@ -78,7 +78,7 @@ def _cut_points(
         )
         raise InvalidInputError(msg)
     for cut in scalars:
-        check_kind(Comparison(column.name, "<", cut), column, f"`{where}`", argument=argument)
+        check_kind(compare(column.name, "<", cut), column, f"`{where}`", argument=argument)
     times = isinstance(column.data, pd.DatetimeIndex)
     keys: list[Any] = [pd.Timestamp(str(cut)) if times else cut for cut in scalars]
     same_type = len({isinstance(cut, str) for cut in scalars}) == 1
@@ -94,11 +94,11 @@ def _cut_points(
 
 def _between(column: Column, cuts: Sequence[Scalar]) -> NamedRules:
     name, shown = column.name, [write_value(cut) for cut in cuts]
-    rules: NamedRules = [(f"{name}<{shown[0]}", Comparison(name, "<", cuts[0]))]
+    rules: NamedRules = [(f"{name}<{shown[0]}", compare(name, "<", cuts[0]))]
     for i in range(len(cuts) - 1):
-        low, high = Comparison(name, ">=", cuts[i]), Comparison(name, "<", cuts[i + 1])
-        rules.append((f"{shown[i]}<={name}<{shown[i + 1]}", Every((low, high))))
-    rules.append((f"{name}>={shown[-1]}", Comparison(name, ">=", cuts[-1])))
+        low, high = compare(name, ">=", cuts[i]), compare(name, "<", cuts[i + 1])
+        rules.append((f"{shown[i]}<={name}<{shown[i + 1]}", {"and": [low, high]}))
+    rules.append((f"{name}>={shown[-1]}", compare(name, ">=", cuts[-1])))
     return rules
 
 
@@ -127,7 +127,7 @@ def _each(column: Column, options: object, where: str, argument: str) -> NamedRu
         raise InvalidInputError(msg)
     scalars = [to_scalar(value, where) for value in values]
     return [
-        (f"{column.name}={write_value(value)}", Comparison(column.name, "==", value))
+        (f"{column.name}={write_value(value)}", compare(column.name, "==", value))
         for value in scalars
     ]
 
@@ -154,7 +154,7 @@ def _counts(column: Column, where: str, argument: str) -> list[tuple[Any, int]]:
             f"has {column.content()}. Leave the column out or list the values yourself."
         )
         raise InvalidInputError(msg)
-    return column.counts()
+    return count_values(column)
 
 
 def _median(column: Column, side: object, where: str, argument: str) -> NamedRules:
@@ -167,7 +167,7 @@ def _median(column: Column, side: object, where: str, argument: str) -> NamedRul
     cut = _reference_quantiles(column, [0.5], where, argument)[0]
     low, high = ("<", ">=") if side == "below" else ("<=", ">")
     return [
-        (f"{column.name}{op}{write_value(cut)}", Comparison(column.name, op, cut))
+        (f"{column.name}{op}{write_value(cut)}", compare(column.name, op, cut))
         for op in (low, high)
     ]
 

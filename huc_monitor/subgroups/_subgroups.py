@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterable, Mapping
+from copy import deepcopy
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Final
 
@@ -15,18 +16,13 @@ import numpy as np
 import pandas as pd
 
 from huc_monitor.errors import InvalidInputError
-from huc_monitor.subgroups._columns import (
-    IN_WORDS,
-    KINDS,
-    Column,
-    Features,
-    n_rows,
-    read_columns,
-)
-from huc_monitor.subgroups._predicates import check_kind, comparisons, parse
+from huc_monitor.recalibration.runtime.columns import IN_WORDS, KINDS, Column
+from huc_monitor.recalibration.runtime.rules import EVERYONE as WHOLE
+from huc_monitor.recalibration.runtime.rules import comparisons
+from huc_monitor.subgroups._columns import Features, n_rows, read_columns
+from huc_monitor.subgroups._predicates import check_kind, parse
 from huc_monitor.subgroups._rules import (
     Rule,
-    Weight,
     check_count,
     check_mapping,
     check_name,
@@ -36,7 +32,6 @@ from huc_monitor.subgroups._rules import (
     parse_entry,
     parse_weight,
     rule_in_words,
-    rule_to_plain,
 )
 from huc_monitor.subgroups._spec import expand
 
@@ -45,7 +40,6 @@ if TYPE_CHECKING:
 
 __all__ = ["Subgroups"]
 
-WHOLE: Final = "all"
 _SCHEMA_VERSION: Final = 1
 
 
@@ -289,9 +283,7 @@ class Subgroups:
         """
         return {
             "schema_version": _SCHEMA_VERSION,
-            "subgroups": [
-                {"name": name, "rule": rule_to_plain(rule)} for name, rule in self._rules
-            ],
+            "subgroups": [{"name": name, "rule": deepcopy(rule)} for name, rule in self._rules],
             "columns": dict(self._kinds),
             "dropped": dict(self._dropped),
         }
@@ -390,14 +382,9 @@ class Subgroups:
                 )
                 raise InvalidInputError(msg)
         for name, rule in self._rules:
-            if not isinstance(rule, Weight):
-                for comparison in comparisons(rule):
-                    check_kind(
-                        comparison,
-                        columns[comparison.column],
-                        f"the subgroup {name!r}",
-                        argument=argument,
-                    )
+            for comparison in comparisons(rule):
+                column = columns[comparison["column"]]
+                check_kind(comparison, column, f"the subgroup {name!r}", argument=argument)
 
     def _sizes(self, columns: Mapping[str, Column], *, argument: str) -> list[int]:
         return [

@@ -11,19 +11,29 @@ import mlflow
 import numpy as np
 from mlflow.models import Model
 
-from huc_mlflow._huc_runtime_1 import load_payload
-from huc_mlflow._huc_runtime_1.base import as_matrix, native_predict_proba
-from huc_monitor.errors import InvalidInputError
+from huc_monitor.errors import InvalidInputError, did_you_mean
+from huc_monitor.recalibration.runtime.base import as_matrix, native_predict_proba
+from huc_monitor.recalibration.runtime.model import load_payload
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from huc_monitor.tree import LabelTree
 
-RUNTIME = "_huc_runtime_1"
 _NATIVE = ("sklearn", "xgboost", "lightgbm")
 # Written by MLflow into a local store when a registered model is loaded; wrong in a copy.
 _LEFT_OUT = shutil.ignore_patterns("registered_model_meta", "__pycache__")
+
+
+_DESCRIBED = (
+    "native",
+    "output",
+    "classes",
+    "class_leaf",
+    "n_base_classes",
+    "probability_columns",
+    "base_columns",
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -67,8 +77,13 @@ def fetch(base: Any, folder: Path) -> BaseModel:
         model = Model.load(str(source))
     target = folder / "data" / "base"
     shutil.copytree(source, target, ignore=_LEFT_OUT)
-    stages = () if payload is None else tuple(payload["stages"])
+    stages = () if payload is None else tuple(map(_stored_once, payload["stages"]))
     return BaseModel(target, model, stages, payload)
+
+
+def _stored_once(stage: dict[str, Any]) -> dict[str, Any]:
+    """Leave out what the first version stored a second time."""
+    return {name: stage[name] for name in ("recalibrator", "tree", "utilities")}
 
 
 def is_recalibrated(model: Model) -> bool:
@@ -95,13 +110,14 @@ def describe(
     Returns
     -------
     dict
-        ``native``, ``output``, ``classes``, ``class_leaf``, ``probability_columns`` and
-        ``base_columns`` of the payload.
+        ``native``, ``output``, ``classes``, ``class_leaf``, ``n_base_classes``,
+        ``probability_columns`` and ``base_columns`` of the payload. Leaves that the base does not
+        know follow its own classes.
     """
     if base.payload is not None:
-        kept = ("native", "output", "classes", "class_leaf", "probability_columns", "base_columns")
         _check_same_leaves(base.payload, tree)
-        return {name: base.payload[name] for name in kept}
+        kept = {"n_base_classes": len(base.payload["classes"]), **base.payload}
+        return {name: kept[name] for name in _DESCRIBED}
     loaded = mlflow.pyfunc.load_model(str(base.folder))
     flavor = next((name for name in _NATIVE if name in base.model.flavors), None)
     native = native_predict_proba(loaded) if flavor else None
@@ -115,11 +131,13 @@ def describe(
     columns = _input_columns(base.model)
     labels = list(np.asarray(raw.classes_).tolist()) if native is not None else None
     leaves = _class_leaves(labels, classes, base.model, tree)
+    unknown = [leaf for leaf in tree.leaves if leaf not in leaves]
     found = {
         "native": native is not None,
         "output": _default_output(base.model, flavor) if native is not None else "probabilities",
-        "classes": labels if labels is not None else leaves,
-        "class_leaf": [tree.leaf_index(leaf) for leaf in leaves],
+        "classes": [*(labels if labels is not None else leaves), *unknown],
+        "class_leaf": [tree.leaf_index(leaf) for leaf in [*leaves, *unknown]],
+        "n_base_classes": len(leaves),
         "probability_columns": None if native is not None else leaves,
         "base_columns": columns if columns is not None else _feature_names(raw),
     }
@@ -164,13 +182,28 @@ def _class_leaves(
         outputs: Any = None if model.signature is None else model.signature.outputs
         named = outputs is not None and not outputs.is_tensor_spec() and outputs.has_input_names()
         given = [str(name) for name in outputs.input_names()] if named else []
-    if sorted(given) == sorted(known):
-        return given
-    shown = ", ".join(map(repr, given[:5])) or "none"
+    _check_classes(given, known, None if labels is None else len(labels))
+    return given
+
+
+def _check_classes(given: list[str], known: list[str], n_columns: int | None) -> None:
+    """Refuse classes that are no leaves; a leaf that is no class has probability 0."""
+    unknown = [name for name in given if name not in known]
+    repeated = [name for name in given if given.count(name) > 1]
+    if given and not unknown and not repeated and n_columns in {None, len(given)}:
+        return
+    found = f"the base says {', '.join(map(repr, given[:5])) or 'none'}"
+    if unknown:
+        more = f" and {len(unknown) - 1} more are" if len(unknown) > 1 else " is"
+        found = f"{unknown[0]!r}{more} no leaf. {did_you_mean(unknown[0], known)}"
+    elif repeated:
+        found = f"{repeated[0]!r} is named twice"
+    elif given:
+        found = f"got {len(given)} for {n_columns} columns"
     msg = (
-        f"`classes` must name each of the {len(known)} leaves of the tree once, in the order of "
-        f"the base's probability columns; the base says {shown}. Pass "
-        "classes=[leaf of the first column, leaf of the second, ...]."
+        f"`classes` must name leaves of the tree, each at most once, in the order of the base's "
+        f"probability columns; {found} Pass classes=[leaf of the first column, leaf of the "
+        f"second, ...] (`tracker.classes` in a configuration); the tree has {len(known)} leaves."
     )
     raise InvalidInputError(msg)
 
@@ -191,7 +224,7 @@ def _check_output(base: BaseModel, loaded: Any, found: dict[str, Any], example: 
     if example is None:
         return
     try:
-        as_matrix(loaded.predict(example), len(found["classes"]), found["probability_columns"])
+        as_matrix(loaded.predict(example), found["n_base_classes"], found["probability_columns"])
     except ValueError as error:
         msg = f"`base` must give probabilities. {error}"
         raise InvalidInputError(msg) from error

@@ -15,11 +15,11 @@ from mlflow.entities import Metric
 # From here, not from the package that defines it: MLflow would drop the plugin with a warning.
 from mlflow.models.evaluation import EvaluationArtifact, EvaluationResult, ModelEvaluator
 
-from huc_mlflow._huc_runtime_1.base import as_matrix, native_predict_proba
 from huc_mlflow._pages import report_files
 from huc_monitor._common.safe_text import metric_key, table_cell
 from huc_monitor.audit import audit
 from huc_monitor.errors import InvalidInputError, did_you_mean
+from huc_monitor.recalibration.runtime.base import as_matrix, native_predict_proba
 from huc_monitor.subgroups import Subgroups
 from huc_monitor.tree import LabelTree
 from huc_monitor.utilities import LevelCorrectness, Utility

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 import json
 import os
 import sys
@@ -16,12 +17,12 @@ from mlflow.models import Model, ModelSignature
 from mlflow.types import ColSpec, DataType, ParamSchema, ParamSpec, Schema
 from mlflow.types.schema import AnyType
 
-from huc_mlflow._bases import RUNTIME, data_folder, describe, fetch, is_recalibrated, uri_of
-from huc_mlflow._huc_runtime_1 import RecalibratedModel
-from huc_mlflow._huc_runtime_1.model import PAYLOAD
-from huc_mlflow._huc_runtime_1.rules import Rules
-from huc_mlflow._payload import SCHEMA_VERSION, stage_of
+from huc_mlflow import _loader
+from huc_mlflow._bases import data_folder, describe, fetch, is_recalibrated, uri_of
 from huc_monitor.errors import InvalidInputError
+from huc_monitor.recalibration import runtime, stage_of
+from huc_monitor.recalibration.runtime.model import PAYLOAD, SCHEMA_VERSION, RecalibratedModel
+from huc_monitor.recalibration.runtime.stage import Stage
 from huc_monitor.tree import LabelTree
 
 if TYPE_CHECKING:
@@ -30,10 +31,10 @@ if TYPE_CHECKING:
     from mlflow.models.model import ModelInfo
 
 FLAVOR_NAME = "huc"
+_LOADER = "loader"
 _PARAMETER = ParamSpec("predict_method", "string", "default")
 # MLflow refuses whole numbers for "double"; numbers are therefore declared as anything.
 _TYPES = {"text": DataType.string, "boolean": DataType.boolean, "time": DataType.datetime}
-_HERE = Path(__file__).parent
 
 
 def save_model(
@@ -92,11 +93,14 @@ def save_model(
         signature = _signature(root.model.signature, payload)
         text = json.dumps(payload, allow_nan=False, ensure_ascii=False)
         (Path(scratch) / "data" / PAYLOAD).write_text(text, "utf-8")
+        code = _copy_runtime(Path(scratch) / "code")
         model.add_flavor(
             FLAVOR_NAME,
-            runtime=1,
+            runtime=SCHEMA_VERSION,
             n_stages=len(payload["stages"]),
-            n_updates=sum(len(item["updates"]) for item in payload["stages"]),
+            n_updates=sum(
+                len(item["recalibrator"].get("updates", ())) for item in payload["stages"]
+            ),
             classes=[str(label) for label in payload["classes"]],
         )
         with _environment(MLFLOW_UV_AUTO_DETECT="false"), warnings.catch_warnings():
@@ -104,9 +108,9 @@ def save_model(
             warnings.filterwarnings("ignore", message=".*input example was not provided")
             mlflow.pyfunc.save_model(
                 str(path),
-                loader_module=RUNTIME,
+                loader_module=f"{code.name}.{_LOADER}",
                 data_path=str(Path(scratch) / "data"),
-                code_paths=[str(_HERE / RUNTIME)],
+                code_paths=[str(code)],
                 mlflow_model=model,
                 signature=signature,
                 pip_requirements=_requirements(root.folder, pip_requirements),
@@ -171,7 +175,23 @@ def load_model(model_uri: Any) -> RecalibratedModel:
             "Load it with mlflow.pyfunc.load_model."
         )
         raise InvalidInputError(msg)
-    return RecalibratedModel(data_folder(folder, model))
+    return RecalibratedModel(data_folder(folder, model), mlflow.pyfunc.load_model)
+
+
+def _copy_runtime(folder: Path) -> Path:
+    """Copy the code that a model carries into a package named by its content.
+
+    MLflow puts the packages of all loaded models on one path: of two with the same name, the
+    second model would run the first one's code.
+    """
+    files = {path.name: path.read_bytes() for path in Path(runtime.__path__[0]).glob("*.py")}
+    files[f"{_LOADER}.py"] = Path(str(_loader.__file__)).read_bytes()
+    digest = hashlib.sha256(b"".join(name.encode() + files[name] for name in sorted(files)))
+    package = folder / f"_huc_runtime_{SCHEMA_VERSION}_{digest.hexdigest()[:12]}"
+    package.mkdir(parents=True)
+    for name, content in files.items():
+        (package / name).write_bytes(content)
+    return package
 
 
 def _tree_of(recalibrator: Any, tree: LabelTree | None, stage: dict[str, Any]) -> LabelTree:
@@ -181,11 +201,8 @@ def _tree_of(recalibrator: Any, tree: LabelTree | None, stage: dict[str, Any]) -
 
 def _signature(base: ModelSignature | None, payload: dict[str, Any]) -> ModelSignature:
     """Return the base's signature, with the method parameter and the columns of subgroups."""
-    needed = {
-        name: stage["groups"]["columns"].get(name)
-        for stage in payload["stages"]
-        for name in Rules(stage["groups"]).columns
-    }
+    rules = [Stage(data).rules for data in payload["stages"]]
+    needed = {name: item.kinds.get(name) for item in rules for name in item.columns}
     inputs = None if base is None else base.inputs
     params = [] if base is None or base.params is None else list(base.params.params)
     params = [spec for spec in params if spec.name != _PARAMETER.name]

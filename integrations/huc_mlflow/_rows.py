@@ -20,13 +20,14 @@ from pathlib import Path
 from tempfile import TemporaryDirectory, mkdtemp
 from typing import TYPE_CHECKING, Any
 
+import mlflow.pyfunc
 import numpy as np
 
 from huc_mlflow._bases import describe, fetch
-from huc_mlflow._huc_runtime_1.base import Base
-from huc_mlflow._huc_runtime_1.model import Stage
 from huc_mlflow._registry import BASE_TAG, ID_TAG, PREVIOUS_TAG
 from huc_monitor.errors import InvalidInputError
+from huc_monitor.recalibration.runtime.base import Base
+from huc_monitor.recalibration.runtime.stage import Stage, choose_engine
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -145,10 +146,7 @@ class RowReader:
             raise NoBaseProbabilitiesError(self._nothing(base, data, absent))
         source = self._config.open_source(features=list(dict.fromkeys([*columns, *wanted])))
         rows = source.labelled(data.start, data.end, as_of=as_of)
-        matrix = model.probabilities(model.answer(rows.features))
-        leaves = np.empty_like(matrix)
-        leaves[:, found["class_leaf"]] = matrix
-        return Rows.of(rows, leaves)
+        return Rows.of(rows, model.probabilities(model.answer(rows.features)))
 
     def _nothing(self, base: ModelVersion, data: WindowData, absent: list[str] | None) -> str:
         others = sorted(set(data.versions) - {str(base.version), ""})
@@ -181,9 +179,7 @@ class RowReader:
                     )
                     raise InvalidInputError(msg)
             self._stages[number] = [Stage(data) for data in found.stages]
-            for stage in self._stages[number]:
-                if stage.replay.updates:
-                    stage.compiled.compile()  # an audit has loaded the kernels anyway
+            choose_engine(self._stages[number])
         return self._stages[number]
 
     def _base(self, version: ModelVersion) -> tuple[Base, dict[str, Any]]:
@@ -194,5 +190,8 @@ class RowReader:
             with self._registry.active():
                 model = fetch(self._registry.uri(version), Path(folder))
                 found = describe(model, self._config.tree, self.classes, None)
-                self._loaded[number] = Base(model.folder, found), found
+                self._loaded[number] = (
+                    Base(mlflow.pyfunc.load_model(str(model.folder)), found),
+                    found,
+                )
         return self._loaded[number]

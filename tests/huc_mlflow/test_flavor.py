@@ -2,10 +2,14 @@ from __future__ import annotations
 
 import json
 import os
+import re
+import shutil
 import subprocess
 import sys
+import threading
 import venv
 import warnings
+import zipfile
 from importlib.metadata import version
 from pathlib import Path
 
@@ -17,7 +21,7 @@ import pytest
 from support.forests import FEATURES, log_forest
 
 import huc_monitor as hm
-from huc_monitor.recalibration import TemperatureScaling
+from huc_monitor.recalibration import TemperatureScaling, runtime
 
 PROBA = {"predict_method": "predict_proba"}
 
@@ -287,7 +291,9 @@ def test_a_pyfunc_without_probabilities_is_refused(story, store):
 
 def test_an_array_without_class_names_needs_them(story, store):
     info, _, _ = python_base(story, "array")
-    with pytest.raises(hm.InvalidInputError, match="`classes` must name each of the 5 leaves"):
+    with pytest.raises(
+        hm.InvalidInputError, match=r"must name leaves of the tree.*the base says none"
+    ):
         huc_mlflow.save_model(store / "saved", info, story.boost())
 
 
@@ -412,11 +418,77 @@ def test_the_model_loads_by_its_uri_in_an_environment_without_huc_monitor(story,
     assert np.abs(got - expected_of(story, boost, frame)).max() <= 1e-12
 
 
-def test_the_payload_is_json_and_the_runtime_carries_its_version(story, store):
+def test_the_payload_is_json_and_the_runtime_is_named_by_its_content(story, store, monkeypatch):
     huc_mlflow.save_model(store / "saved", log_forest(story), story.boost())
-    assert (store / "saved" / "code" / "_huc_runtime_1" / "__init__.py").is_file()
+    (code,) = (store / "saved" / "code").iterdir()
+    assert re.fullmatch("_huc_runtime_2_[0-9a-f]{12}", code.name)
+    assert (code / "loader.py").is_file()
     (payload,) = (store / "saved").rglob("recalibration.json")
-    assert json.loads(payload.read_text())["schema_version"] == 1
+    assert json.loads(payload.read_text())["schema_version"] == 2
     pickles = {path.name for path in (store / "saved").rglob("*.pkl")}
     assert pickles == {"model.pkl"}  # the base's own
-    assert Path(huc_mlflow.__file__).parent not in payload.parents
+    other = store / "runtime"
+    shutil.copytree(runtime.__path__[0], other)
+    (other / "lanes.py").write_text((other / "lanes.py").read_text() + "# changed\n")
+    monkeypatch.setattr(runtime, "__path__", [str(other)])
+    huc_mlflow.save_model(store / "again", log_forest(story), story.boost())
+    (changed,) = (store / "again" / "code").iterdir()
+    assert changed.name != code.name
+
+
+def test_a_recalibrator_is_stored_once(story, store):
+    boost = story.boost(initial="dirichlet")
+    huc_mlflow.save_model(store / "saved", log_forest(story), boost)
+    (payload,) = (store / "saved").rglob("recalibration.json")
+    text = payload.read_text()
+    for number in (boost.updates_[0].step, boost.initial_.theta_[3]):
+        assert text.count(repr(float(number))) == 1
+    (stage,) = json.loads(text)["stages"]
+    assert hm.HUCBoost.from_dict(stage["recalibrator"]).updates_ == boost.updates_
+
+
+def test_loading_starts_no_thread_and_says_what_serves(story, store, monkeypatch, caplog):
+    huc_mlflow.save_model(store / "saved", log_forest(story), story.boost())
+    before = set(threading.enumerate())
+    started = []
+    monkeypatch.setattr(threading.Thread, "start", started.append)
+    with caplog.at_level("INFO", "huc_monitor"):
+        model = mlflow.pyfunc.load_model(str(store / "saved"))
+    for _ in range(60):
+        model.predict(story.frame.head(1))
+    assert not started
+    assert set(threading.enumerate()) == before
+    assert "recalibration is served by compiled code" in caplog.text
+    assert model._model_impl.engine == "compiled"
+
+
+@pytest.fixture
+def old_model(tmp_path):
+    """A model that the version before saved, with its rows and answers."""
+    with zipfile.ZipFile(Path(__file__).parent / "data" / "model_of_runtime_1.zip") as archive:
+        archive.extractall(tmp_path)
+    expected = json.loads((tmp_path / "expected.json").read_text())
+    return tmp_path / "model", {name: pd.DataFrame(table) for name, table in expected.items()}
+
+
+@pytest.mark.parametrize("load", [mlflow.pyfunc.load_model, huc_mlflow.load_model])
+def test_a_model_of_the_version_before_loads_and_answers_the_same(old_model, load):
+    folder, expected = old_model
+    model = load(str(folder))
+    answer = model.predict(expected["rows"], PROBA)
+    pd.testing.assert_frame_equal(answer, expected["probabilities"], check_exact=True)
+    decisions = model.predict(expected["rows"], {"predict_method": "decision"})
+    pd.testing.assert_frame_equal(decisions, expected["decisions"])
+
+
+def test_a_model_of_the_version_before_can_be_wrapped_again(old_model, store):
+    folder, expected = old_model
+    tree = hm.HUCBoost.from_dict(
+        huc_mlflow.load_model(folder).payload["stages"][0]["recalibrator"]
+    ).tree
+    p = expected["probabilities"][list(tree.leaves)].to_numpy()
+    scaling = TemperatureScaling().fit(p, p.argmax(axis=1), tree=tree)
+    huc_mlflow.save_model(store / "saved", folder, scaling, tree=tree)
+    model = mlflow.pyfunc.load_model(str(store / "saved"))
+    answer = model.predict(expected["rows"], PROBA)[list(tree.leaves)]
+    np.testing.assert_array_equal(answer.to_numpy(), scaling.predict_proba(p))

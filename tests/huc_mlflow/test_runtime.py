@@ -3,18 +3,14 @@
 from __future__ import annotations
 
 import json
+import shutil
 import subprocess
 import sys
 from pathlib import Path
 
-import huc_mlflow
 import numpy as np
 import pandas as pd
 import pytest
-from huc_mlflow._huc_runtime_1 import compiled
-from huc_mlflow._huc_runtime_1.model import Stage
-from huc_mlflow._huc_runtime_1.rules import Rules
-from huc_mlflow._payload import _groups, stage_of
 
 import huc_monitor as hm
 from huc_monitor.recalibration import (
@@ -24,7 +20,11 @@ from huc_monitor.recalibration import (
     UCBoost,
     Update,
     VectorScaling,
+    runtime,
+    stage_of,
 )
+from huc_monitor.recalibration.runtime.rules import Rules
+from huc_monitor.recalibration.runtime.stage import SWITCH, Stage, choose_engine
 
 TREE = hm.LabelTree.from_nested(
     {
@@ -97,10 +97,14 @@ def people(n, rng):
     return PEOPLE.iloc[rng.integers(0, len(PEOPLE), n)].reset_index(drop=True)
 
 
-def numpy_stage(recalibrator):
+def numpy_stage(recalibrator, tree=None):
     """The stage as a process without huc-monitor would run it."""
-    stage = Stage(json.loads(json.dumps(stage_of(recalibrator))))
-    stage.compiled.ready = lambda _: False
+    return Stage(json.loads(json.dumps(stage_of(recalibrator, tree))))
+
+
+def compiled_stage(recalibrator):
+    stage = numpy_stage(recalibrator)
+    assert choose_engine([stage]) == "compiled"
     return stage
 
 
@@ -138,64 +142,66 @@ def test_numpy_gives_the_compiled_answer_for_every_utility(utility):
     np.testing.assert_array_equal(by_row, expected[:12])
 
 
-def test_few_rows_get_the_same_bits_without_asking_for_columns():
+def test_compiled_stages_give_the_same_bits_for_one_row_and_for_many():
     rng = np.random.default_rng(11)
-    indicators = hm.Subgroups.from_reference(PEOPLE, {"age": [65, 80], "sex": "each"})
-    for family in (indicators, FAMILY):  # weights that are no indicators go the long way
-        boost = random_boost(rng, UTILITIES, TemperatureScaling, family)
-        p, frame = predictions(40, rng), people(40, rng)
-        expected = boost.predict_proba(p, features=frame)
-        stage = Stage(json.loads(json.dumps(stage_of(boost))))
-        assert stage.compiled.compile()
-        by_row = [stage.apply(p[i : i + 1], frame.iloc[i : i + 1])[0] for i in range(40)]
-        np.testing.assert_array_equal(by_row, expected)
-        np.testing.assert_array_equal(stage.apply(p[:5], frame[:5]), expected[:5])
+    boost = random_boost(rng, UTILITIES, TemperatureScaling, FAMILY)
+    p, frame = predictions(600, rng), people(600, rng)
+    expected = boost.predict_proba(p, features=frame)
+    stage = compiled_stage(boost)
+    by_row = [stage.apply(p[i : i + 1], frame.iloc[i : i + 1])[0] for i in range(40)]
+    np.testing.assert_array_equal(by_row, expected[:40])
+    np.testing.assert_array_equal(stage.apply(p[:5], frame[:5]), expected[:5])
+    np.testing.assert_array_equal(stage.apply(p, frame), expected)
 
 
-def test_a_model_compiles_beside_its_requests_once_it_is_busy():
+def test_the_engine_is_decided_once_and_logged(monkeypatch, caplog):
     rng = np.random.default_rng(12)
     boost = random_boost(rng, UTILITIES[:2], None, FAMILY)
-    stage = Stage(json.loads(json.dumps(stage_of(boost))))
-    p, frame = predictions(60, rng), people(60, rng)
-    expected = boost.predict_proba(p, features=frame)
-    for i in range(compiled.BUSY_REQUESTS - 1):
-        np.testing.assert_array_equal(
-            stage.apply(p[i : i + 1], frame.iloc[i : i + 1]), expected[i : i + 1]
+    with caplog.at_level("INFO", "huc_monitor"):
+        compiled_stage(boost)
+        assert "served by compiled code (ready after" in caplog.text
+        monkeypatch.setenv(SWITCH, "off")
+        stage = numpy_stage(boost)
+        assert choose_engine([stage]) == "numpy"
+        assert f"served by numpy code ({SWITCH} is off)" in caplog.text
+    assert stage.update == stage.replay.apply
+
+
+def test_kernels_that_answer_otherwise_or_cannot_read_the_model_are_not_used(monkeypatch, caplog):
+    boost = random_boost(np.random.default_rng(13), UTILITIES[:1], None, FAMILY)
+    with caplog.at_level("INFO", "huc_monitor"):
+        monkeypatch.setattr(
+            "huc_monitor.recalibration._boost.compiled_updates", lambda _: lambda p, _: p
         )
-    assert stage.compiled._thread is None
-    np.testing.assert_array_equal(stage.apply(p[:1], frame[:1]), expected[:1])
-    stage.compiled._thread.join(300)
-    assert stage.compiled.ready(1)
-    np.testing.assert_array_equal(stage.apply(p, frame), expected)
+        assert choose_engine([numpy_stage(boost)]) == "numpy"
+        assert "the installed huc-monitor gives other answers" in caplog.text
+        monkeypatch.undo()
+        stage = numpy_stage(boost)
+        stage.plain["schema_version"] = 99
+        assert choose_engine([stage]) == "numpy"
+        assert "must be a HUCBoost of schema version 1" in caplog.text
 
 
 def test_a_scaling_alone_has_nothing_to_compile():
     rng = np.random.default_rng(14)
     p = predictions(50, rng)
     scaling = TemperatureScaling().fit(p, p.argmax(axis=1), tree=TREE)
-    stage = Stage(json.loads(json.dumps(stage_of(scaling, TREE))))
-    assert not stage.compiled.compile()
-    assert np.abs(stage.apply(p, None) - scaling.predict_proba(p)).max() <= 1e-12
-
-
-def test_a_large_request_waits_for_the_compiled_form():
-    rng = np.random.default_rng(13)
-    stage = Stage(json.loads(json.dumps(stage_of(random_boost(rng, UTILITIES[:1], None, FAMILY)))))
-    assert not stage.compiled.ready(100)
-    assert stage.compiled.ready(compiled.LARGE_ROWS)
+    stage = numpy_stage(scaling, TREE)
+    assert choose_engine([stage]) == "numpy"
+    np.testing.assert_array_equal(stage.apply(p, None), scaling.predict_proba(p))
 
 
 def test_one_row_is_weighed_as_in_a_table():
     for family in (FAMILY, hm.Subgroups.from_reference(PEOPLE, {}, predicates=PREDICATES)):
         names = list(family.names)
-        rules = Rules(_groups(family, names))
+        rules = Rules(family.to_dict(), names)
         many = rules.weights(PEOPLE, len(PEOPLE))
         for i in range(len(PEOPLE)):
             one = rules.weights(PEOPLE.iloc[i : i + 1], 1)
             np.testing.assert_array_equal(one[:, 0], many[:, i])
     outside = PEOPLE.head(1).assign(lean=2.0)
     with pytest.raises(ValueError, match=r"The column 'lean' must be in \[-1, 1\]"):
-        Rules(_groups(FAMILY, list(FAMILY.names))).weights(outside, 1)
+        Rules(FAMILY.to_dict(), list(FAMILY.names)).weights(outside, 1)
 
 
 @pytest.mark.parametrize("initial", [TemperatureScaling, VectorScaling, DirichletScaling])
@@ -216,14 +222,6 @@ def test_numpy_gives_the_compiled_answer_for_fitted_boosters(story):
         got = numpy_stage(boost).apply(story.probabilities, story.frame)
         expected = boost.predict_proba(story.probabilities, features=story.frame)
         np.testing.assert_array_equal(got, expected)
-
-
-def test_a_scaling_alone_is_a_stage():
-    rng = np.random.default_rng(1)
-    p = predictions(50, rng)
-    scaling = TemperatureScaling().fit(p, rng.integers(0, TREE.n_leaves, 50), tree=TREE)
-    stage = Stage(stage_of(scaling, TREE))
-    np.testing.assert_array_equal(stage.apply(p, None), scaling.predict_proba(p))
 
 
 @pytest.mark.parametrize(
@@ -259,36 +257,56 @@ def test_a_scaling_alone_is_a_stage():
 )
 def test_predicates_mean_the_same_in_the_runtime(rule):
     family = hm.Subgroups.from_reference(PEOPLE, predicates={"group": rule})
-    plain = family.to_dict()
-    rules = Rules({"names": ["group"], "rules": [rule], "columns": plain["columns"]})
+    rules = Rules(family.to_dict(), ["group"])
     for frame in (PEOPLE, PEOPLE.iloc[:1], PEOPLE.iloc[3:4], PEOPLE.iloc[::-1]):
         n = len(frame)
         expected = family.weights(frame, n)[1]
         np.testing.assert_array_equal(rules.weights(frame, n)[0], expected)
 
 
+def one_rule(name, rule, kinds):
+    return Rules({"subgroups": [{"name": name, "rule": rule}], "columns": kinds}, [name])
+
+
 def test_a_weight_column_out_of_range_is_named():
-    rules = Rules({"names": ["lean"], "rules": [{"weight": "lean"}], "columns": {"lean": "number"}})
+    rules = one_rule("lean", {"weight": "lean"}, {"lean": "number"})
     with pytest.raises(ValueError, match=r"'lean' must be in \[-1, 1\].*got 3.0 \(row 1\)"):
         rules.weights(pd.DataFrame({"lean": [0.5, 3.0]}), 2)
 
 
 def test_a_column_of_another_kind_is_named():
     rule = {"column": "sex", "op": "==", "value": "f"}
-    rules = Rules({"names": ["women"], "rules": [rule], "columns": {"sex": "text"}})
-    with pytest.raises(ValueError, match="'sex' must hold a text"):
+    rules = one_rule("women", rule, {"sex": "text"})
+    with pytest.raises(ValueError, match=r"'sex' must hold text.*got numbers \(row 0: 1\)"):
         rules.weights(pd.DataFrame({"sex": [1, 2]}), 2)
 
 
-def test_the_runtime_imports_nothing_but_numpy_pandas_and_the_standard_library():
-    folder = Path(huc_mlflow.__file__).parent
+def test_requests_may_bring_categories_times_as_text_and_numbers_as_objects():
+    women = one_rule("women", {"column": "sex", "op": "==", "value": "f"}, {"sex": "text"})
+    categories = pd.DataFrame({"sex": pd.Categorical(["f", "m", None])})
+    np.testing.assert_array_equal(women.weights(categories, 3)[0], [1, 0, 0])
+    late = {"column": "seen", "op": ">=", "value": "2024-03-01"}
+    text = pd.DataFrame({"seen": ["2024-02-01", "2024-03-02"]})
+    np.testing.assert_array_equal(one_rule("l", late, {"seen": "time"}).weights(text, 2)[0], [0, 1])
+    old = one_rule("old", {"column": "age", "op": ">", "value": 65}, {"age": "number"})
+    objects = pd.DataFrame({"age": pd.Series([70, 60.5, None], dtype=object)})
+    np.testing.assert_array_equal(old.weights(objects, 3)[0], [1, 0, 0])
+    np.testing.assert_array_equal(old.weights(pd.DataFrame({"age": ["70", "6"]}), 2)[0], [1, 0])
+    with pytest.raises(ValueError, match="'age' must hold numbers"):
+        old.weights(pd.DataFrame({"age": ["x", "6"]}), 2)
+
+
+def test_the_runtime_imports_nothing_but_numpy_pandas_and_the_standard_library(tmp_path):
+    folder = Path(runtime.__path__[0])
+    shutil.copytree(folder, tmp_path / "served")
     code = (
         "import sys, json; sys.path.insert(0, sys.argv[1]); before = set(sys.modules)\n"
-        "import _huc_runtime_1\n"
+        "import served.model\n"
         "print(json.dumps(sorted({name.split('.')[0] for name in set(sys.modules) - before})))"
     )
     done = subprocess.run(
-        [sys.executable, "-c", code, str(folder)], capture_output=True, text=True, check=True
+        [sys.executable, "-c", code, str(tmp_path)], capture_output=True, text=True, check=True
     )
     loaded = set(json.loads(done.stdout))
+    assert "served" in loaded
     assert not loaded & {"huc_monitor", "huc_mlflow", "mlflow", "numba", "sklearn", "scipy"}

@@ -2,14 +2,10 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 import pandas as pd
-
-if TYPE_CHECKING:
-    from pathlib import Path
-
 
 _SUM_TOLERANCE = 1e-4
 _ROUNDING = 1e-9
@@ -22,14 +18,14 @@ class Base:
     ``predict_proba`` avoids a second check of every column.
     """
 
-    def __init__(self, path: Path, data: dict[str, Any]) -> None:
-        import mlflow.pyfunc
-
+    def __init__(self, model: Any, data: dict[str, Any]) -> None:
+        self.model = model
         self.columns: list[str] | None = data["base_columns"]
-        self.n_classes = len(data["classes"])
         self.column_names: list[str] | None = data["probability_columns"]
-        self.model = mlflow.pyfunc.load_model(str(path))
-        self.native = native_predict_proba(self.model) if data["native"] else None
+        self.n_classes: int = data.get("n_base_classes", len(data["classes"]))
+        self._leaf = np.asarray(data["class_leaf"])[: self.n_classes]
+        self._n_leaves = len(data["class_leaf"])
+        self.native = native_predict_proba(model) if data["native"] else None
 
     def inputs(self, data: Any) -> Any:
         """Leave out the columns that only subgroups need."""
@@ -47,8 +43,11 @@ class Base:
         return self.native(given) if self.native is not None else self.model.predict(given)
 
     def probabilities(self, answer: Any) -> Any:
-        """Read an answer as probabilities, shape (n, K), columns in the order of the classes."""
-        return as_matrix(answer, self.n_classes, self.column_names)
+        """Read an answer as probabilities of the tree's leaves; 0 of those it does not know."""
+        matrix = as_matrix(answer, self.n_classes, self.column_names)
+        leaves = np.zeros((len(matrix), self._n_leaves))
+        leaves[:, self._leaf] = matrix
+        return leaves
 
 
 def native_predict_proba(model: Any) -> Any:

@@ -58,6 +58,11 @@ class One:
             values[leaf] = payoffs[rank]
         return values
 
+    @staticmethod
+    def by_function(p: Any, function: Any) -> Any:
+        """Payoff of every leaf by a function of rows."""
+        return function(np.array([p]))[0].tolist()
+
 
 class Many:
     """A lane is an array with an entry per row."""
@@ -86,6 +91,11 @@ class Many:
         values = np.empty_like(stacked)
         np.put_along_axis(values, order, np.asarray(payoffs)[:, None], axis=0)
         return values
+
+    @staticmethod
+    def by_function(p: Any, function: Any) -> Any:
+        """Payoff of every leaf by a function of rows."""
+        return function(np.ascontiguousarray(np.asarray(p).T)).T
 
 
 def _exp(x: Any) -> tuple[Any, Any]:

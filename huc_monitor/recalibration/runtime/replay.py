@@ -16,7 +16,7 @@ from .lanes import Many, One
 TINY = 1e-300
 FEW_ROWS = 8  # from here on arrays are faster than plain numbers
 _CHUNK_CELLS = 1 << 16
-PAYOFF, LEVEL, GREEDY, SELECTIVE, RANK = range(5)
+PAYOFF, LEVEL, GREEDY, SELECTIVE, RANK, DENSE = range(6)  # as in `utilities.program`
 
 
 class Tree:
@@ -158,6 +158,8 @@ class Values:
     def __init__(self, utility: dict[str, Any], tree: Tree, p: Any, pi: Any, ops: Any) -> None:  # noqa: ARG002
         if utility["kind"] == RANK:
             self.values = ops.by_rank(p, utility["floats"])
+        elif utility["kind"] == DENSE:  # a function of the user's; never in a saved model
+            self.values = ops.by_function(p, utility["function"])
         else:
             self.chosen = _best_action(utility["payoff"], p, ops)
             self.values = [ops.pick(column, self.chosen) for column in utility["columns"]]
@@ -281,16 +283,45 @@ def tilt(parts: list[Any], h: list[Any], step: float, ops: Any) -> list[Any]:
 
 
 class Replay:
-    """An ordered list of updates on one tree."""
+    """An ordered list of updates on one tree.
 
-    def __init__(self, data: dict[str, Any]) -> None:
-        self.tree = Tree(data["tree"])
-        self.utilities = data["utilities"]
-        for utility in self.utilities:
-            utility["columns"] = [list(column) for column in zip(*utility["payoff"], strict=True)]
+    Parameters
+    ----------
+    tree : Tree
+    utilities : list of dict
+        Compiled: ``name``, ``kind``, ``ints``, ``floats``, ``payoff``.
+    updates : list of dict
+        In their JSON form.
+    groups : list of str
+        Subgroups that updates name, in the order of the weights.
+    """
+
+    def __init__(
+        self,
+        tree: Tree,
+        utilities: list[dict[str, Any]],
+        updates: list[dict[str, Any]],
+        groups: list[str],
+    ) -> None:
+        self.tree = tree
+        self.utilities = [
+            {
+                **utility,
+                "columns": [list(column) for column in zip(*utility["payoff"], strict=True)],
+            }
+            for utility in utilities
+        ]
+        utility_at = {utility["name"]: place for place, utility in enumerate(utilities)}
         self.updates = [
-            (u["utility"], u["group"], u["low"], u["high"], u["node"], u["step"])
-            for u in data["updates"]
+            (
+                utility_at[update["utility"]],
+                groups.index(update["subgroup"]),
+                update["interval_low"],
+                update["interval_high"],
+                -1 if update["node"] is None else tree.branches.index(update["node"]),
+                update["step"],
+            )
+            for update in updates
         ]
 
     def apply(self, probabilities: Any, weights: Any) -> Any:

@@ -4,20 +4,21 @@ from __future__ import annotations
 
 import json
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import pandas as pd
 
 from .base import Base
-from .compiled import Compiled
 from .lanes import Many
-from .replay import FEW_ROWS, PAYOFF, RANK, SELECTIVE, Replay, assess
-from .rules import Rules
-from .scaling import scale
+from .replay import PAYOFF, RANK, SELECTIVE, assess
+from .stage import Stage, choose_engine
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
 
 PAYLOAD = "recalibration.json"
-SCHEMA_VERSION = 1
+SCHEMA_VERSION = 2
 METHODS = ("predict", "predict_proba", "decision")
 
 
@@ -25,55 +26,35 @@ def load_payload(path: str | Path) -> dict[str, Any]:
     """Read the recalibration of a saved model."""
     text = (Path(path) / PAYLOAD).read_text("utf-8")
     data: dict[str, Any] = json.loads(text)
-    if data.get("schema_version") != SCHEMA_VERSION:
+    # Version 1 held everything twice; what version 2 reads of it is the same.
+    if data.get("schema_version") not in range(1, SCHEMA_VERSION + 1):
         msg = (
-            f"`schema_version` of {PAYLOAD} must be {SCHEMA_VERSION}; got "
+            f"`schema_version` of {PAYLOAD} must be at most {SCHEMA_VERSION}; got "
             f"{data.get('schema_version')!r}. The model's files do not belong together."
         )
         raise ValueError(msg)
     return data
 
 
-class Stage:
-    """One recalibrator: an initial scaling, then updates."""
-
-    def __init__(self, data: dict[str, Any]) -> None:
-        self.interior: float = data["interior"]
-        self.scaling = data["scaling"]
-        self.replay = Replay(data)
-        self.rules = Rules(data["groups"])
-        self.compiled = Compiled(data["recalibrator"], self.rules.names)
-
-    def apply(self, probabilities: Any, features: Any) -> Any:
-        """Recalibrate rows whose columns follow the tree's leaves."""
-        n = len(probabilities)
-        fast = bool(self.replay.updates) and self.compiled.ready(n)
-        if fast and n > FEW_ROWS:
-            self.rules.check(features)
-            return self.compiled.predict(probabilities, features)
-        weights = self.rules.weights(features, n) if self.replay.updates else None
-        if fast:
-            found = self.compiled.predict_few(probabilities, weights)
-            if found is not None:
-                return found
-        p = scale(mix(probabilities, self.interior), self.scaling)
-        return p if weights is None else self.replay.apply(p, weights)
-
-
-def mix(probabilities: Any, share: float) -> Any:
-    """Mix every row with a little of the uniform distribution."""
-    if not share:
-        return probabilities
-    return probabilities * (1.0 - share) + share / probabilities.shape[1]
-
-
 class RecalibratedModel:
-    """Probabilities of the base model, put right by one stage after the other."""
+    """Probabilities of the base model, put right by one stage after the other.
 
-    def __init__(self, path: str | Path) -> None:
+    A leaf of the tree that the base does not know has probability 0 before the stages; answers
+    have it after the base's own classes.
+
+    Parameters
+    ----------
+    path : path
+        Folder of the payload, with the base model in ``base``.
+    load : callable
+        Loads the base: ``mlflow.pyfunc.load_model``.
+    """
+
+    def __init__(self, path: str | Path, load: Callable[[str], Any]) -> None:
         self.payload = load_payload(path)
-        self.base = Base(Path(path) / "base", self.payload)
+        self.base = Base(load(str(Path(path) / "base")), self.payload)
         self.stages = [Stage(data) for data in self.payload["stages"]]
+        self.engine = choose_engine(self.stages)
         self.classes = self.payload["classes"]
         self._leaf = np.asarray(self.payload["class_leaf"])
         self._labels = _labels(self.classes)
@@ -97,7 +78,7 @@ class RecalibratedModel:
             return self._labels[np.argmax(by_class, axis=1)]
         if method == "predict_proba":
             return pd.DataFrame(by_class, columns=[str(label) for label in self.classes])
-        return like(answer, by_class, self.payload["probability_columns"])
+        return like(answer, by_class, self.payload["probability_columns"], self.classes)
 
     def predict_proba(self, data: Any) -> Any:
         """Recalibrated probabilities, shape (n, K), columns in the order of `classes`."""
@@ -105,7 +86,7 @@ class RecalibratedModel:
 
     def base_probabilities(self, data: Any) -> Any:
         """Probabilities of the root base model, columns in the order of the tree's leaves."""
-        return self._by_leaf(self.base.probabilities(self.base.answer(data)))
+        return self.base.probabilities(self.base.answer(data))
 
     def recalibrate(self, probabilities: Any, features: Any = None) -> Any:
         """Recalibrate base probabilities whose columns follow the tree's leaves."""
@@ -114,19 +95,13 @@ class RecalibratedModel:
             leaves = stage.apply(leaves, features)
         return leaves
 
-    def _by_leaf(self, matrix: Any) -> Any:
-        leaves = np.empty_like(matrix)
-        leaves[:, self._leaf] = matrix
-        return leaves
-
     def _recalibrate(self, answer: Any, features: Any) -> Any:
-        leaves = self._by_leaf(self.base.probabilities(answer))
+        leaves = self.base.probabilities(answer)
         return self.recalibrate(leaves, features) if len(leaves) else leaves
 
     def decisions(self, probabilities: Any) -> pd.DataFrame:
         """Return what each utility's rule decides, a column per utility; columns of leaves in."""
-        replay = self.stages[-1].replay
-        tree = replay.tree
+        replay, tree = self.stages[-1].replay, self.stages[-1].tree
         p = np.ascontiguousarray(probabilities.T)
         pi = tree.reach(p, Many)
         found: dict[str, Any] = {}
@@ -162,7 +137,7 @@ def _labels(classes: list[Any]) -> Any:
     return labels if labels.dtype.kind in "iufb" else np.asarray(classes, dtype=object)
 
 
-def like(answer: Any, matrix: Any, columns: list[str] | None) -> Any:
+def like(answer: Any, matrix: Any, columns: list[str] | None, classes: list[Any]) -> Any:
     """Give probabilities the form of the base's own answer."""
     if isinstance(answer, pd.DataFrame) and answer.shape[1] == 1 and matrix.shape[1] > 1:
         column = pd.Series(list(matrix.tolist()), index=answer.index, dtype=object)
@@ -170,7 +145,9 @@ def like(answer: Any, matrix: Any, columns: list[str] | None) -> Any:
     if isinstance(answer, pd.DataFrame):
         names = [str(name) for name in answer.columns]
         order = [columns.index(n) for n in names] if columns else list(range(len(names)))
-        return pd.DataFrame(matrix[:, order], index=answer.index, columns=answer.columns)
+        more = classes[len(order) :]
+        order += range(len(order), len(classes))
+        return pd.DataFrame(matrix[:, order], index=answer.index, columns=[*answer.columns, *more])
     if isinstance(answer, pd.Series):
         return pd.Series(matrix.tolist(), index=answer.index, name=answer.name, dtype=object)
     if isinstance(answer, list):
