@@ -67,9 +67,9 @@ class Repair:
     passed : bool
     reasons : tuple of str
         Why it did not pass.
-    before, after : Figures
-        Of the model that serves now and of the chosen candidate, on the held-out rows, looked at
-        once.
+    base, before, after : Figures
+        Of the base model, of the model that serves now (the base, or an earlier recalibration of
+        it) and of the chosen candidate, on the held-out rows, looked at once.
     choices : dict of str to Figures
         Every candidate on the choosing rows.
     held_out : AuditResult
@@ -80,6 +80,7 @@ class Repair:
     recalibrator: Any
     passed: bool
     reasons: tuple[str, ...]
+    base: Figures
     before: Figures
     after: Figures
     choices: dict[str, Figures] = field(repr=False)
@@ -91,6 +92,7 @@ class Repair:
             "name": self.name,
             "passed": self.passed,
             "reasons": list(self.reasons),
+            "base": self.base.to_dict(),
             "before": self.before.to_dict(),
             "after": self.after.to_dict(),
             "choices": {name: figures.to_dict() for name, figures in self.choices.items()},
@@ -169,17 +171,23 @@ def find_repair(
     )
     fit, choose, judge = task.parts()
     fitted = {name: task.fit(name, fit, choose) for name in candidates}
-    choices = {name: task.figures(model, choose)[0] for name, model in fitted.items()}
+    choices = {
+        name: task.figures(task.predict(model, choose), choose)[0] for name, model in fitted.items()
+    }
     name = _choose(choices)
-    before, _ = task.figures(None, judge, bounds="bootstrap")
-    after, held_out = task.figures(fitted.get(name), judge, bounds="bootstrap")
+    before, _ = task.figures(task.current[judge], judge, bounds="bootstrap")
+    of_base = before
+    if current is not None:
+        of_base, _ = task.figures(base[judge], judge, bounds="bootstrap")
+    chosen = fitted.get(name)
+    after, held_out = task.figures(task.predict(chosen, judge), judge, bounds="bootstrap")
     if name == NOTHING:
         reasons: tuple[str, ...] = (
             "no candidate did better than the serving model on the choosing rows",
         )
     else:
         reasons = (gate or Gate()).reasons(before, after)
-    return Repair(name, fitted.get(name), not reasons, reasons, before, after, choices, held_out)
+    return Repair(name, chosen, not reasons, reasons, of_base, before, after, choices, held_out)
 
 
 def _choose(choices: dict[str, Figures]) -> str:
@@ -238,19 +246,25 @@ class _Task:
         )
         return boosted.fit(p, codes, features=features, validation=self.rows(choose))
 
+    def predict(self, model: Any, part: slice) -> Floats:
+        """Recalibrate some rows by a candidate; None is the model that serves now."""
+        p, _, features = self.rows(part)
+        if model is None:
+            return self.current[part]
+        found: Floats = (
+            model.predict_proba(p, features=features)
+            if isinstance(model, HUCBoost)
+            else model.predict_proba(p)
+        )
+        return found
+
     def figures(
-        self, model: Any, part: slice, bounds: str | None = None
+        self, probabilities: Floats, part: slice, bounds: str | None = None
     ) -> tuple[Figures, AuditResult]:
-        """Audit some rows as the model would predict them; None is the model that serves now."""
-        p, codes, features = self.rows(part)
-        if isinstance(model, HUCBoost):
-            p = model.predict_proba(p, features=features)
-        elif model is not None:
-            p = model.predict_proba(p)
-        else:
-            p = self.current[part]
+        """Audit some rows as predicted."""
+        _, codes, features = self.rows(part)
         return measure(
-            p,
+            probabilities,
             codes,
             tree=self.tree,
             utilities=self.utilities,

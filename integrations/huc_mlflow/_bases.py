@@ -36,6 +36,10 @@ _DESCRIBED = (
 )
 
 
+class UnfitBaseError(InvalidInputError):
+    """A model that cannot be recalibrated for a tree: no probabilities, or of other classes."""
+
+
 @dataclass(frozen=True, slots=True)
 class BaseModel:
     """A base model on disk, and the stages already around it when it was itself recalibrated."""
@@ -127,7 +131,7 @@ def describe(
             f"`base` must give probabilities; {type(raw).__name__} has no predict_proba. "
             "Wrap it, for example in sklearn.calibration.CalibratedClassifierCV."
         )
-        raise InvalidInputError(msg)
+        raise UnfitBaseError(msg)
     columns = _input_columns(base.model)
     labels = list(np.asarray(raw.classes_).tolist()) if native is not None else None
     leaves = _class_leaves(labels, classes, base.model, tree)
@@ -153,7 +157,7 @@ def _default_output(model: Model, flavor: str | None) -> str:
             "`base` must answer with labels or probabilities; its pyfunc_predict_fn is "
             f"{name!r}. Log it with 'predict' or 'predict_proba' ({flavor})."
         )
-        raise InvalidInputError(msg)
+        raise UnfitBaseError(msg)
     return "labels" if name == "predict" else "probabilities"
 
 
@@ -173,7 +177,6 @@ def _class_leaves(
     labels: list[Any] | None, classes: Sequence[str] | None, model: Model, tree: LabelTree
 ) -> list[str]:
     """Leaf names in the order of the base's probability columns."""
-    known = list(tree.leaves)
     if classes is not None:
         given = [str(name) for name in classes]
     elif labels is not None:
@@ -182,30 +185,36 @@ def _class_leaves(
         outputs: Any = None if model.signature is None else model.signature.outputs
         named = outputs is not None and not outputs.is_tensor_spec() and outputs.has_input_names()
         given = [str(name) for name in outputs.input_names()] if named else []
-    _check_classes(given, known, None if labels is None else len(labels))
+    if labels is not None and len(given) != len(labels):
+        msg = (
+            f"`classes` must have a leaf for each of the base's {len(labels)} classes; got "
+            f"{len(given)}."
+        )
+        raise UnfitBaseError(msg)
+    check_classes(given, tree.leaves)
     return given
 
 
-def _check_classes(given: list[str], known: list[str], n_columns: int | None) -> None:
+def check_classes(
+    given: Sequence[str], leaves: Sequence[str], *, place: str = "tracker.settings.classes"
+) -> None:
     """Refuse classes that are no leaves; a leaf that is no class has probability 0."""
-    unknown = [name for name in given if name not in known]
-    repeated = [name for name in given if given.count(name) > 1]
-    if given and not unknown and not repeated and n_columns in {None, len(given)}:
+    unknown = [name for name in given if name not in leaves]
+    repeated = [name for name in given if list(given).count(name) > 1]
+    if given and not unknown and not repeated:
         return
-    found = f"the base says {', '.join(map(repr, given[:5])) or 'none'}"
+    found = "the model names none."
     if unknown:
-        more = f" and {len(unknown) - 1} more are" if len(unknown) > 1 else " is"
-        found = f"{unknown[0]!r}{more} no leaf. {did_you_mean(unknown[0], known)}"
+        shown = ", ".join(map(repr, unknown[:3])) + (", ..." if len(unknown) > 3 else "")
+        found = f"no leaf is called {shown}. {did_you_mean(unknown[0], leaves)}"
     elif repeated:
-        found = f"{repeated[0]!r} is named twice"
-    elif given:
-        found = f"got {len(given)} for {n_columns} columns"
+        found = f"{repeated[0]!r} is named twice."
     msg = (
-        f"`classes` must name leaves of the tree, each at most once, in the order of the base's "
-        f"probability columns; {found} Pass classes=[leaf of the first column, leaf of the "
-        f"second, ...] (`tracker.classes` in a configuration); the tree has {len(known)} leaves."
+        "`classes` must name leaves of the tree, each at most once, in the order of the model's "
+        f"probability columns; {found} Pass classes=[leaf of the first column, leaf of the second, "
+        f"...] ({place} in a configuration), or add what is missing to the tree."
     )
-    raise InvalidInputError(msg)
+    raise UnfitBaseError(msg)
 
 
 def _check_same_leaves(payload: dict[str, Any], tree: LabelTree) -> None:
@@ -215,7 +224,7 @@ def _check_same_leaves(payload: dict[str, Any], tree: LabelTree) -> None:
             "`recalibrator` must have the leaves of the recalibrated base, in the same order; got "
             f"{', '.join(tree.leaves[:5])} for {', '.join(before[:5])}. Fit it on the same tree."
         )
-        raise InvalidInputError(msg)
+        raise UnfitBaseError(msg)
 
 
 def _check_output(base: BaseModel, loaded: Any, found: dict[str, Any], example: Any) -> None:
@@ -227,4 +236,4 @@ def _check_output(base: BaseModel, loaded: Any, found: dict[str, Any], example: 
         as_matrix(loaded.predict(example), found["n_base_classes"], found["probability_columns"])
     except ValueError as error:
         msg = f"`base` must give probabilities. {error}"
-        raise InvalidInputError(msg) from error
+        raise UnfitBaseError(msg) from error

@@ -41,10 +41,18 @@ def model_card(
     trigger: RetrainingTrigger,
     alerts: tuple[AlertState, ...],
     base_version: str,
+    serving_version: str,
     window: tuple[str, str],
     sample: Sample | None = None,
 ) -> str:
     """Say what was wrong, where, what changed, and how the result does on held-out rows."""
+    columns = {f"base, serving (version {base_version})": repair.before}
+    if serving_version != base_version:
+        columns = {
+            f"base (version {base_version})": repair.base,
+            f"serving (version {serving_version})": repair.before,
+        }
+    columns["recalibrated"] = repair.after
     lines = [
         f"Recalibration of version {base_version}: {repair.name}.",
         "",
@@ -57,9 +65,7 @@ def model_card(
         *_sample_lines(sample),
         f"**Held-out figures** (newest rows, looked at once; rows {window[0]} to {window[1]}):",
         "",
-        "| | base | recalibrated |",
-        "|---|---|---|",
-        *_figure_lines(repair.before, repair.after),
+        *_figure_lines(columns),
         "",
         "**Gate.** " + ("passed" if repair.passed else "refused: " + "; ".join(repair.reasons)),
     ]
@@ -103,16 +109,24 @@ def _change(recalibrator: Any) -> str:
     return f"{start}{len(updates)} updates at {shown or 'no branch'}."
 
 
-def _figure_lines(before: Figures, after: Figures) -> list[str]:
+def _figure_lines(columns: dict[str, Figures]) -> list[str]:
     def bounded(figures: Figures) -> str:
         if figures.huc_lower is None or figures.huc_upper is None:
             return f"{figures.huc:.4f}"
         return f"{figures.huc:.4f} [{figures.huc_lower:.4f}, {figures.huc_upper:.4f}]"
 
+    table = {
+        "HUC": bounded,
+        "UC": lambda figures: f"{figures.uc:.4f}",
+        "log loss": lambda figures: f"{figures.log_loss:.4f}",
+        "accuracy": lambda figures: f"{figures.accuracy:.4f}",
+        "rows": lambda figures: f"{figures.n}",
+    }
     return [
-        f"| HUC | {bounded(before)} | {bounded(after)} |",
-        f"| UC | {before.uc:.4f} | {after.uc:.4f} |",
-        f"| log loss | {before.log_loss:.4f} | {after.log_loss:.4f} |",
-        f"| accuracy | {before.accuracy:.4f} | {after.accuracy:.4f} |",
-        f"| rows | {before.n} | {after.n} |",
+        f"| | {' | '.join(columns)} |",
+        "|---" * (1 + len(columns)) + "|",
+        *(
+            f"| {name} | {' | '.join(map(write, columns.values()))} |"
+            for name, write in table.items()
+        ),
     ]

@@ -15,6 +15,7 @@ from mlflow.entities import Metric
 # From here, not from the package that defines it: MLflow would drop the plugin with a warning.
 from mlflow.models.evaluation import EvaluationArtifact, EvaluationResult, ModelEvaluator
 
+from huc_mlflow._bases import check_classes
 from huc_mlflow._pages import report_files
 from huc_monitor._common.safe_text import metric_key, table_cell
 from huc_monitor.audit import audit
@@ -214,18 +215,12 @@ def _probabilities(
             answer = model.predict(features, {"predict_method": "predict_proba"})
         else:
             answer = model.predict(features)
-    if isinstance(answer, pd.DataFrame) and answer.shape[1] == tree.n_leaves:
+    if isinstance(answer, pd.DataFrame) and answer.shape[1] > 1:
         labels = [str(name) for name in answer.columns]
-    named = list(classes) if classes is not None else labels
-    if named is None or sorted(named) != sorted(tree.leaves):
-        shown = "none" if named is None else ", ".join(map(repr, named[:5]))
-        msg = (
-            f"`classes` must name each of the {tree.n_leaves} leaves once, in the order of the "
-            f"probability columns; the model says {shown}. Add it to evaluator_config['huc']."
-        )
-        raise InvalidInputError(msg)
-    matrix = as_matrix(answer, tree.n_leaves, named if classes is None else None)
-    leaves = np.empty_like(matrix)
+    named = list(classes) if classes is not None else labels or []
+    check_classes(named, tree.leaves, place="evaluator_config['huc']['classes']")
+    matrix = as_matrix(answer, len(named), named if classes is None else None)
+    leaves = np.zeros((len(matrix), tree.n_leaves))
     leaves[:, [tree.leaf_index(name) for name in named]] = matrix
     return leaves
 

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from huc_mlflow._bases import UnfitBaseError
 from huc_mlflow._card import Sample, model_card
 from huc_mlflow._registry import BASE_TAG, ID_TAG, Move, Registry
 from huc_mlflow._rows import NoBaseProbabilitiesError, RowReader, Rows
@@ -116,6 +117,10 @@ class MLflowRetrainer:
         self.gate = config.settings.retraining.gate
         self._shadow = Shadow(config, tracker, self.registry, self.reader, self.gate)
 
+    def ping(self) -> str:
+        """Say whether the base could be recalibrated for this tree; raises where it could not."""
+        return self.reader.check_base(self.registry.root(self.registry.current()))
+
     def __call__(self, trigger: RetrainingTrigger) -> None:
         """Recalibrate, or record why not."""
         outcome = self.act(trigger)
@@ -190,8 +195,9 @@ class MLflowRetrainer:
         champion = registry.current()
         base = registry.root(champion)
         try:
+            self.reader.check_base(base)  # before minutes of fitting what could not be registered
             rows = self._rows(trigger, champion, state)
-        except NoBaseProbabilitiesError as error:
+        except (NoBaseProbabilitiesError, UnfitBaseError) as error:
             return RetrainingOutcome(trigger.id, "refused", reasons=(str(error),))
         repair = self._find(rows, champion, state)
         self._log(run_id, repair)
@@ -214,6 +220,7 @@ class MLflowRetrainer:
                 trigger=trigger,
                 alerts=state.open_alerts,
                 base_version=str(base.version),
+                serving_version=str(champion.version),
                 window=window,
                 sample=sample,
             ),
@@ -361,8 +368,8 @@ class MLflowRetrainer:
         self.registry.client.log_text(run_id, text, "repair.json")
         metrics = [
             Metric(f"{when}/{name}", float(value), 0, 0)
-            for when, figures in (("before", repair.before), ("after", repair.after))
-            for name, value in figures.to_dict().items()
+            for when in ("base", "before", "after")
+            for name, value in getattr(repair, when).to_dict().items()
             if value is not None and np.isfinite(value)
         ]
         self.registry.client.log_batch(run_id, metrics=metrics)

@@ -114,11 +114,34 @@ class RowReader:
             return Rows.of(data)
         return self._scored(base, data, wanted, as_of)
 
+    def check_base(self, base: ModelVersion) -> str:
+        """Refuse a base whose classes are not leaves of the tree; name the leaves it lacks.
+
+        Raises
+        ------
+        InvalidInputError
+            Before anything is fitted: what was fitted could not be saved with this base.
+        """
+        _, found = self._base(base)
+        count = found["n_base_classes"]
+        text = f"version {base.version} gives probabilities of {count} classes"
+        lacking = found["classes"][count:]
+        if not lacking:
+            return text
+        names = ", ".join(map(repr, lacking[:3])) + (", ..." if len(lacking) > 3 else "")
+        return f"{text}; it does not know {names}, whose probability counts as 0"
+
     def replay(self, version: ModelVersion, rows: Rows) -> Any:
-        """Recompute what a version would have answered: its stages on the base's probabilities."""
+        """Recompute what a version would have answered: its stages on the base's probabilities.
+
+        Leaves that the version's tree did not have are 0, before and after.
+        """
         p = np.ascontiguousarray(rows.probabilities, dtype=np.float64)
         for stage in self._stages_of(version):
-            p = stage.apply(p, rows.features)
+            known = [self._config.tree.leaf_index(leaf) for leaf in stage.tree.leaves]
+            out = np.zeros_like(p)
+            out[:, known] = stage.apply(p[:, known], rows.features)
+            p = out
         return p
 
     def _is_by(self, base: ModelVersion, data: WindowData) -> bool:
@@ -171,11 +194,14 @@ class RowReader:
         if number not in self._stages:
             with self._registry.active(), TemporaryDirectory() as folder:
                 found = fetch(self._registry.uri(version), Path(folder))
+            leaves = self._config.tree.leaves
             for data in found.stages:
-                if list(data["tree"]["leaves"]) != list(self._config.tree.leaves):
+                gone = [leaf for leaf in data["tree"]["leaves"] if leaf not in leaves]
+                if gone:
                     msg = (
-                        f"`tree` must have the leaves of version {number}, in the same order. "
-                        "Recalibrate the base anew after a change of the tree."
+                        f"`tree` must have the leaves of version {number}, which serves; "
+                        f"{gone[0]!r} is missing. Promote the base or a version of the new tree: "
+                        f"huc-monitor promote --version {version.tags[BASE_TAG]}."
                     )
                     raise InvalidInputError(msg)
             self._stages[number] = [Stage(data) for data in found.stages]

@@ -6,6 +6,7 @@ Run: python tests/bench/mlflow_cost.py. Prints one JSON line of ratios measured 
 from __future__ import annotations
 
 import json
+import os
 import tempfile
 import time
 import warnings
@@ -16,7 +17,6 @@ import huc_mlflow
 import mlflow
 import numpy as np
 import pandas as pd
-from huc_mlflow._huc_runtime_1.compiled import BUSY_REQUESTS
 from huc_mlflow._tracker import MLflowTracker
 
 import huc_monitor as hm
@@ -116,21 +116,24 @@ def serving(folder):
         max_updates=100,
     ).fit(p, labels, features=frame)
     huc_mlflow.save_model(folder / "saved", info, boost)
-    model = mlflow.pyfunc.load_model(str(folder / "saved"))
     base = mlflow.pyfunc.load_model(info.model_uri)
+    os.environ["HUC_MONITOR_KERNELS"] = "off"
+    plainly = mlflow.pyfunc.load_model(str(folder / "saved"))
+    del os.environ["HUC_MONITOR_KERNELS"]
+    start = time.perf_counter()
+    model = mlflow.pyfunc.load_model(str(folder / "saved"))
+    loading = time.perf_counter() - start
     plain, one = frame[FEATURES], frame.head(1)
     few = one[FEATURES]
     base.predict(few)
     start = time.perf_counter()
     model.predict(one)
     first = time.perf_counter() - start
-    one_alone, one_numpy = seconds(
-        lambda: base.predict(few), lambda: model.predict(one), times=BUSY_REQUESTS - 2
-    )
-    for stage in model._model_impl.stages:
-        stage.compiled.compile()
-    one_alone, one_wrapped = seconds(
-        lambda: base.predict(few), lambda: model.predict(one), times=300
+    one_alone, one_wrapped, one_numpy = seconds(
+        lambda: base.predict(few),
+        lambda: model.predict(one),
+        lambda: plainly.predict(one),
+        times=300,
     )
     work = (
         lambda: base.predict(plain),
@@ -147,6 +150,7 @@ def serving(folder):
         "one_row_extra_ms": round(1e3 * (one_wrapped - one_alone), 2),
         "one_row_extra_ms_numpy": round(1e3 * (one_numpy - one_alone), 2),
         "first_request_ms": round(1e3 * first, 1),
+        "load_s": round(loading, 2),
     }
 
 

@@ -81,7 +81,7 @@ def test_classes_are_asked_for_where_the_model_does_not_say(story):
     def codes(frame):
         return np.full((len(frame), story.tree.n_leaves), 1 / story.tree.n_leaves)
 
-    with pytest.raises(hm.InvalidInputError, match="`classes` must name each of the 5 leaves"):
+    with pytest.raises(hm.InvalidInputError, match="the model names none"):
         evaluate(codes, story, story.frame[FEATURES])
 
 

@@ -292,7 +292,7 @@ def test_a_pyfunc_without_probabilities_is_refused(story, store):
 def test_an_array_without_class_names_needs_them(story, store):
     info, _, _ = python_base(story, "array")
     with pytest.raises(
-        hm.InvalidInputError, match=r"must name leaves of the tree.*the base says none"
+        hm.InvalidInputError, match=r"must name leaves of the tree.*the model names none"
     ):
         huc_mlflow.save_model(store / "saved", info, story.boost())
 

@@ -150,7 +150,7 @@ def test_a_second_recalibration_is_fitted_to_the_root_and_must_beat_the_first(
 
     def find(probabilities, labels, **options):
         repair = original(probabilities, labels, **options)
-        seen.update(base=probabilities, current=options["current"])
+        seen.update(base=probabilities, current=options["current"], repair=repair)
         return repair
 
     monkeypatch.setattr(_retrainer, "find_repair", find)
@@ -165,3 +165,9 @@ def test_a_second_recalibration_is_fitted_to_the_root_and_must_beat_the_first(
     assert version.tags["huc.base_version"] == "1"
     assert version.tags["huc.previous_champion"] == "2"
     assert len(huc_mlflow.load_model("models:/triage/3").stages) == 1
+    first, second = (huc_mlflow.Registry("triage").version(n).description for n in ("2", "3"))
+    assert "| | base, serving (version 1) | recalibrated |" in first
+    assert "| | base (version 1) | serving (version 2) | recalibrated |" in second
+    figures = [getattr(seen["repair"], name).log_loss for name in ("base", "before", "after")]
+    assert len(set(figures)) == 3
+    assert f"| log loss | {' | '.join(f'{value:.4f}' for value in figures)} |" in second

@@ -82,7 +82,10 @@ def test_a_repair_must_beat_the_model_that_serves_now_and_not_the_base():
     served[men] = served[men][:, [1, 0, 2]]  # what an earlier repair already does
     repair = search(p, labels, frame, current=served)
     assert not repair.passed
-    assert repair.before.huc < search(p, labels, frame).before.huc / 2
+    alone = search(p, labels, frame)
+    assert repair.before.huc < alone.before.huc / 2
+    assert repair.base == alone.base == alone.before
+    assert repair.to_dict()["base"]["huc"] == alone.before.huc
     assert search(p, labels, frame, current=p[:, [1, 2, 0]]).passed
     with pytest.raises(hm.InvalidInputError, match=r"`current` must have a row per row"):
         search(p, labels, frame, current=served[1:])
