@@ -170,9 +170,7 @@ def test_the_engine_is_decided_once_and_logged(monkeypatch, caplog):
 def test_kernels_that_answer_otherwise_or_cannot_read_the_model_are_not_used(monkeypatch, caplog):
     boost = random_boost(np.random.default_rng(13), UTILITIES[:1], None, FAMILY)
     with caplog.at_level("INFO", "huc_monitor"):
-        monkeypatch.setattr(
-            "huc_monitor.recalibration._boost.compiled_updates", lambda _: lambda p, _: p
-        )
+        monkeypatch.setattr("huc_monitor.recalibration.compiled_updates", lambda _: lambda p, _: p)
         assert choose_engine([numpy_stage(boost)]) == "numpy"
         assert "the installed huc-monitor gives other answers" in caplog.text
         monkeypatch.undo()
