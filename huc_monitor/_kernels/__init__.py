@@ -22,7 +22,7 @@ from huc_monitor._kernels.multiplier import (
     raise_to_ranges,
 )
 from huc_monitor._kernels.order import gather_rows, merge_orders, select_rows, weigh_values
-from huc_monitor._kernels.scan import interval_sums, scan_group, square_sums
+from huc_monitor._kernels.scan import interval_sums, scan_group, span_sums, square_sums
 
 __all__ = [
     "DRAW_LANES",
@@ -41,6 +41,7 @@ __all__ = [
     "raise_to_ranges",
     "scan_group",
     "select_rows",
+    "span_sums",
     "square_sums",
     "utility_values",
     "weigh_values",

@@ -66,33 +66,35 @@ def draw_multipliers(seed, block, quantiles, out):
         draw_row(key, np.uint64(i), quantiles, out[i])
 
 
-def centre_multipliers(repeats, out):
+def centre_multipliers(repeats, sample, factors, out):
     """Subtract every draw's mean, so that each interval's sum is centred at its own moment.
 
     A row that stands for w rows takes the sum of w independent multipliers: sqrt(w) times one.
+    Two samples have a mean each; rows then count as often as the factor of their sample says.
     """
-    _centre_multipliers(repeats, np.zeros(LANES), np.empty(LANES, dtype=np.float32), out)
+    sums = np.zeros((factors.size, LANES))
+    means = np.empty((factors.size, LANES), dtype=np.float32)
+    _centre_multipliers(repeats, sample, factors, np.zeros(factors.size), sums, means, out)
 
 
 @loop
-def _centre_multipliers(repeats, sums, means, out):
-    total = np.float64(out.shape[0])
-    if repeats.shape[0] > 0:
-        total = 0.0
-        for i in range(out.shape[0]):
-            total += repeats[i]
-            root = np.float32(np.sqrt(repeats[i]))
-            for b in range(LANES):
-                out[i, b] *= root
+def _centre_multipliers(repeats, sample, factors, total, sums, means, out):
     for i in range(out.shape[0]):
+        s = np.uintp(sample[i]) if sample.shape[0] > 0 else np.uintp(0)
+        total[s] += repeats[i] if repeats.shape[0] > 0 else 1.0
+        root = np.float32(np.sqrt(repeats[i])) if repeats.shape[0] > 0 else np.float32(1.0)
         for b in range(LANES):
-            sums[b] += out[i, b]
-    for b in range(LANES):
-        means[b] = sums[b] / total
+            out[i, b] *= root
+            sums[s, b] += out[i, b]
+    for s in range(factors.shape[0]):
+        for b in range(LANES):
+            means[s, b] = sums[s, b] / total[s]
     for i in range(out.shape[0]):
+        s = np.uintp(sample[i]) if sample.shape[0] > 0 else np.uintp(0)
         times = np.float32(repeats[i]) if repeats.shape[0] > 0 else np.float32(1.0)
+        factor = np.float32(factors[s])
         for b in range(LANES):
-            out[i, b] -= times * means[b]
+            out[i, b] = factor * (out[i, b] - times * means[s, b])
 
 
 @loop

@@ -135,6 +135,18 @@ def interval_sums(labels, values, positions, paths, sums):
 
 
 @loop
+def span_sums(labels, values, positions, paths, span, sums):
+    """Add up every branch's contributions over its own half-open range of sorted rows."""
+    for m in range(positions.shape[0]):
+        i = positions[m]
+        first = paths.ptr[labels[i]]
+        for d in range(paths.ptr[labels[i] + 1] - first):
+            j = np.uintp(paths.slot[first + d])
+            if span[j, 0] <= i < span[j, 1]:
+                sums[j] += values[i, d]
+
+
+@loop
 def square_sums(order, labels, values, positions, repeats, paths, scale, sums):
     """Add up every branch's squared contributions, in units of 1/scale.
 

@@ -79,6 +79,20 @@ class UtilityRows:
         )
 
 
+def join_rows(parts: Sequence[UtilityRows]) -> UtilityRows:
+    """One utility's rows of several windows, one after the other."""
+    first = parts[0]
+    return UtilityRows(
+        first.tree,
+        first.utility,
+        first.relevant,
+        np.concatenate([part.scores for part in parts]),
+        np.concatenate([part.contributions for part in parts]),
+        np.concatenate([part.labels for part in parts]),
+        first.paths,
+    )
+
+
 @dataclass(frozen=True, slots=True, eq=False)
 class SortedRows:
     """One utility's rows in order of score; ``order`` leads back to the caller's rows.

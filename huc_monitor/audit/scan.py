@@ -3,21 +3,26 @@
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from itertools import pairwise
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
+import numpy.typing as npt
 
 from huc_monitor._common.threads import run_tasks
 from huc_monitor.audit.row_weights import WeightUnit
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
     from huc_monitor.audit.decomposition import SortedRows
     from huc_monitor.utilities.program import Floats, Ints
 
 _HEADROOM_BITS = 61
 _PARALLEL_ROWS = 50_000
+# Which of two samples a row belongs to.
+AFTER, BEFORE = 0, 1
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -26,12 +31,19 @@ class Groups:
 
     ``weights[c]`` is uint8 for an indicator and float64 otherwise; ``repeats`` is empty when every
     row counts once, and otherwise row weights in numbers of ``unit``. Their sum is ``mass``.
+
+    Two samples of masses a and b are rows of one window too: with ``mass`` = m = ab / (a + b), a
+    row of the first counts m / a times, one of the second -m / b times (`factors`), so that a
+    sum over m is the difference of the samples' moments. ``sample`` says which sample a row is of
+    and ``masses`` are a and b; both are empty where there is one sample.
     """
 
     weights: list[np.ndarray[Any, Any]]
     repeats: Floats
     mass: float
     unit: float = 1.0
+    sample: npt.NDArray[np.uint8] = field(default_factory=lambda: np.empty(0, dtype=np.uint8))
+    masses: tuple[float, ...] = ()
 
     @classmethod
     def of(cls, weights: list[np.ndarray[Any, Any]], repeats: Floats | None) -> Groups:
@@ -50,8 +62,35 @@ class Groups:
         mass = math.fsum(repeats.tolist()) if repeats.size else float(weights[0].size)
         return cls(weights, repeats, mass, unit)
 
+    @classmethod
+    def joined(cls, parts: Sequence[Groups]) -> Groups:
+        """Bundle the rows of several windows into one."""
+        counts = [groups.weights[0].size for groups in parts]
+        repeats = None
+        if any(groups.repeats.size for groups in parts):
+            pairs = zip(parts, counts, strict=True)
+            each = [g.repeats if g.repeats.size else np.ones(count) for g, count in pairs]
+            repeats = np.concatenate([times * g.unit for times, g in zip(each, parts, strict=True)])
+        columns = zip(*(groups.weights for groups in parts), strict=True)
+        return cls.of([np.concatenate(column) for column in columns], repeats)
+
+    @classmethod
+    def difference(cls, after: Groups, before: Groups) -> Groups:
+        """Bundle two samples, the rows of ``after`` first, to measure after minus before."""
+        both = cls.joined([after, before])
+        counts = [after.weights[0].size, before.weights[0].size]
+        masses = tuple(groups.total / both.unit for groups in (after, before))
+        return cls(
+            both.weights,
+            both.repeats,
+            1.0 / sum(1.0 / mass for mass in masses),
+            both.unit,
+            np.repeat(np.array([AFTER, BEFORE], dtype=np.uint8), counts),
+            masses,
+        )
+
     def take(self, rows: Ints) -> Groups:
-        """Return the same subgroups on a subset of rows."""
+        """Return the same subgroups on a subset of the rows of one sample."""
         repeats = self.repeats[rows] if self.repeats.size else self.repeats
         return Groups.counted([weights[rows] for weights in self.weights], repeats, self.unit)
 
@@ -61,13 +100,41 @@ class Groups:
         return self.mass * self.unit
 
     @property
+    def factors(self) -> Floats:
+        """How often a row of each sample counts, with its sign; 1 where there is one sample."""
+        if not self.masses:
+            return np.ones(1)
+        after, before = self.masses
+        return np.array([self.mass / after, -self.mass / before])
+
+    @property
+    def amounts(self) -> Floats:
+        """How often every row counts, with its sign; empty when each counts once."""
+        if not self.sample.size:
+            return self.repeats
+        factors: Floats = self.factors[self.sample]
+        return factors * self.repeats if self.repeats.size else factors
+
+    @property
+    def n_rare(self) -> float:
+        """Rows that the floor for rare branches counts: ``total`` where there is one sample.
+
+        Each of two samples may miss what is rare in it: 1 / n_rare = total * sum of 1 / size**2.
+        """
+        if not self.masses:
+            return self.total
+        return self.unit / (self.mass * sum(mass**-2 for mass in self.masses))
+
+    @property
     def scale(self) -> float:
         """Units per 1.0 of the integer sums: as fine as 64 bits allow for this window.
 
         A sum of n contributions of size at most 2 stays below 2**62, and rounding moves a moment
-        by at most n * 2**-62: 3e-13 for a million rows, however the rows are ordered.
+        by at most n * 2**-62: 3e-13 for a million rows, however the rows are ordered. The amounts
+        of two samples add up to 2n in absolute value.
         """
-        return math.ldexp(1.0, _HEADROOM_BITS - math.ceil(math.log2(self.mass)))
+        amount = max(1, len(self.masses)) * self.mass
+        return math.ldexp(1.0, _HEADROOM_BITS - math.ceil(math.log2(amount)))
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -104,10 +171,11 @@ def group_rows(rows: SortedRows, groups: Groups, c: int) -> GroupRows:
     weights = groups.weights[c]
     positions = np.empty(rows.order.size, dtype=np.int64)
     positions = positions[: _kernels.select_rows(rows.order, weights, positions)]
-    if weights.dtype == np.uint8 and not groups.repeats.size:
+    amounts = groups.amounts
+    if weights.dtype == np.uint8 and not amounts.size:
         return GroupRows(positions, rows.values)
     values = np.empty_like(rows.values)
-    _kernels.weigh_values(rows.order, rows.values, weights, groups.repeats, values)
+    _kernels.weigh_values(rows.order, rows.values, weights, amounts, values)
     return GroupRows(positions, values)
 
 
@@ -129,7 +197,7 @@ def scan_utility(rows: SortedRows, groups: Groups) -> UtilityScan:
             rows.scores, rows.labels, mine.values, mine.positions, rows.paths, best[c], span[c]
         )
         first, last = np.searchsorted(mine.positions, span[c].T)
-        counts = _row_counts(rows, groups, mine.positions)
+        counts = row_counts(rows, groups, mine.positions)
         inside[c] = counts(first, last)
         size[c] = counts(0, mine.positions.size)
         if n_slots:
@@ -166,7 +234,7 @@ def scan_utility(rows: SortedRows, groups: Groups) -> UtilityScan:
     )
 
 
-def _row_counts(rows: SortedRows, groups: Groups, positions: Ints) -> Any:
+def row_counts(rows: SortedRows, groups: Groups, positions: Ints) -> Any:
     """How many rows, repeats included, lie between two places of a subgroup's positions."""
     if not groups.repeats.size:
         return lambda first, last: last - first

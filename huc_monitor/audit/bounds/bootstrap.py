@@ -76,9 +76,15 @@ class BootstrapBound(Bound):
         self.n_draws: int = check_draws(n_draws)
         self.seed = check_seed(rng)
 
-    def start(self, n: float, n_candidates: int, confidence_level: float) -> None:
-        """Forget earlier visits, and refuse a level that so few draws cannot reach."""
+    def start(
+        self, n: float, n_candidates: int, confidence_level: float, *, n_rare: float | None = None
+    ) -> None:
+        """Forget earlier visits, and refuse a level that so few draws cannot reach.
+
+        ``n_rare`` is that of `Groups`, n when left out.
+        """
         super().start(n, n_candidates, confidence_level)
+        self._n_rare = n if n_rare is None else n_rare
         level = 1.0 - (1.0 - confidence_level) * (1.0 - _RESERVE)
         # The rank among draws + 1 exchangeable numbers, the observed one included.
         self._rank = math.ceil(level * (self.n_draws + 1) - 1e-9)
@@ -92,14 +98,13 @@ class BootstrapBound(Bound):
         self._gathered: list[tuple[Ints, list[tuple[Terms, Floats]]]] = []
         self._scales: list[Floats] = []
         self._worst = np.zeros(-(-self.n_draws // _lanes()) * _lanes())
-        self._repeats = np.empty(0)
-        self._n_rows = 0
+        self._groups: Groups | None = None
 
     def visit(self, rows: SortedRows, groups: Groups, spreads: Floats) -> None:
         """List the contributions of every candidate of one utility."""
         scales = self._scale(second_moments(rows, groups), spreads)
         shrink = shrinking(spreads, scales)
-        self._repeats, self._n_rows = groups.repeats, rows.order.size
+        self._groups = groups
         units = draw_units(spreads, groups.mass)
         parts = run_tasks(
             lambda c: (gather_terms(rows, groups, c, units), shrink[c]),
@@ -118,7 +123,7 @@ class BootstrapBound(Bound):
 
     def _scale(self, mean_squares: Floats, spreads: Floats) -> Floats:
         """Root mean square of every candidate with a floor, so that rare branches stay honest."""
-        floor = spreads**2 * (log_share(self.n_candidates, self.confidence_level) / self.n)
+        floor = spreads**2 * (log_share(self.n_candidates, self.confidence_level) / self._n_rare)
         scales: Floats = np.sqrt(mean_squares + floor)
         self._scales.append(scales.ravel())
         return scales
@@ -126,24 +131,33 @@ class BootstrapBound(Bound):
     def radii(self) -> Floats:
         """Return q times the scale of every candidate."""
         self._run()
+        return self._times_scale(float(np.sort(self._worst[: self.n_draws])[self._rank - 1]))
+
+    def least_radii(self) -> Floats:
+        """Return what no draws can make the radii fall below."""
+        return self._times_scale(0.0)
+
+    def _times_scale(self, drawn: float) -> Floats:
         if not self._scales:
             return np.empty(0)
-        drawn = np.sort(self._worst[: self.n_draws])[self._rank - 1]
-        q = max(float(drawn), math.sqrt(log_share(self.n_candidates, self.confidence_level)))
+        q = max(drawn, math.sqrt(log_share(self.n_candidates, self.confidence_level)))
         return q / math.sqrt(self.n) * np.concatenate(self._scales)
 
     def _run(self) -> None:
         """Raise every draw's largest statistic by the contributions gathered so far."""
-        lanes = _lanes()
+        lanes, groups = _lanes(), self._groups
+        if groups is None or not self._gathered:
+            return
+        n_rows = groups.weights[0].size
         # Kept from block to block: fresh memory costs the system more than the draws cost us.
         spare: list[Singles] = []
 
         def work(block: int) -> None:
             from huc_monitor import _kernels
 
-            room = spare.pop() if spare else np.empty((2, self._n_rows, lanes), dtype=np.float32)
+            room = spare.pop() if spare else np.empty((2, n_rows, lanes), dtype=np.float32)
             xi, by_score = room
-            draw_multipliers(self.seed, block, self._repeats, xi)
+            draw_multipliers(self.seed, block, groups, xi)
             worst = self._worst[block * lanes : (block + 1) * lanes]
             for order, parts in self._gathered:
                 # Clipping never happens; it spares numpy a second buffer.
@@ -152,8 +166,7 @@ class BootstrapBound(Bound):
                     _kernels.raise_to_ranges(*terms, shrink, by_score, worst)
             spare.append(room)
 
-        if self._gathered:
-            list(run_tasks(work, [(block,) for block in range(self._worst.size // lanes)]))
+        list(run_tasks(work, [(block,) for block in range(self._worst.size // lanes)]))
         self._gathered = []
 
 
@@ -201,12 +214,12 @@ def shrinking(spreads: Floats, scales: Floats) -> Floats:
     return spreads / (scales * _kernels.DRAW_UNIT)
 
 
-def draw_multipliers(seed: int, block: int, repeats: Floats, out: Singles) -> None:
+def draw_multipliers(seed: int, block: int, groups: Groups, out: Singles) -> None:
     """Write the centred multipliers of one block of 32 draws, shape (n_rows, 32)."""
     from huc_monitor import _kernels
 
     _kernels.draw_multipliers(np.uint64(seed), block, _normal_quantiles(), out)
-    _kernels.centre_multipliers(repeats, out)
+    _kernels.centre_multipliers(groups.repeats, groups.sample, groups.factors, out)
 
 
 def _lanes() -> int:

@@ -15,6 +15,7 @@ from scipy import stats
 import huc_monitor as hm
 from huc_monitor.audit.bounds import bootstrap
 from huc_monitor.audit.bounds.bootstrap import draw_multipliers
+from huc_monitor.audit.scan import Groups
 from huc_monitor.errors import InvalidInputError
 
 TREE = hm.LabelTree.from_nested({"left": {"a": None, "b": None, "e": None}, "right": ["c", "d"]})
@@ -42,10 +43,10 @@ def audit(p, labels, frame, **options):
 
 
 def all_multipliers(n, n_draws, seed, repeats=None):
-    empty = np.empty(0) if repeats is None else repeats.astype(float)
+    groups = Groups.of([np.ones(n)], None if repeats is None else repeats.astype(float))
     blocks = np.empty((-(-n_draws // 32), n, 32), dtype=np.float32)
     for number, block in enumerate(blocks):
-        draw_multipliers(seed, number, empty, block)
+        draw_multipliers(seed, number, groups, block)
     return np.hstack(blocks)[:, :n_draws].astype(np.float64)
 
 

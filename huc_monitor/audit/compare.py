@@ -1,0 +1,221 @@
+"""Compare two samples, two predictors on the same rows, or two audits."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from huc_monitor.audit.comparison import Comparison, Difference
+from huc_monitor.audit.decomposition import iter_decomposed
+from huc_monitor.audit.inputs import (
+    Predictions,
+    check_labels,
+    check_predictions,
+    check_utilities,
+    check_weights,
+)
+from huc_monitor.audit.result import AuditResult
+from huc_monitor.audit.scan import Groups
+from huc_monitor.audit.two_samples import Sample, compare_samples
+from huc_monitor.errors import InvalidInputError
+from huc_monitor.subgroups import Subgroups
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from huc_monitor.tree import LabelTree
+    from huc_monitor.utilities import Utility
+
+__all__ = ["Comparison", "Difference", "compare"]
+
+
+def compare(
+    before: Any,
+    after: Any,
+    *,
+    tree: LabelTree | None = None,
+    utilities: Sequence[Utility] | Utility | None = None,
+    subgroups: Subgroups | None = None,
+    features: Any = None,
+    weights: Any = None,
+    paired: bool = False,
+    confidence_level: float = 0.95,
+    n_draws: int = 1000,
+    rng: Any = 0,
+) -> Comparison:
+    """Measure what changed from before to after, branch by branch, with simultaneous bounds.
+
+    Three things can be compared.
+
+    Two samples
+        ``compare((p_old, y_old), (p_new, y_new), ...)``: two windows, or a window and a reference.
+        A candidate's difference is its moment after minus before, on the interval of predicted
+        utility on which the two lie furthest apart.
+    Two predictors on the same rows
+        ``compare((p, y), (q, y), paired=True, ...)``: two model versions, or before and after a
+        recalibration. The difference is that of absolute moments, and of HUC; negative is better.
+        Both see the same rows, so most noise cancels.
+    Two audits
+        ``compare(result, other)``, which keep no rows. The difference is that of absolute moments,
+        and both radii are added: wider than the other two, and at confidence level
+        1 - (1 - level of one) - (1 - level of the other).
+
+    Parameters
+    ----------
+    before, after : (probabilities, labels) or AuditResult
+        As `audit` takes them; each side may have its own number of rows unless ``paired``.
+    tree, utilities, subgroups
+        As in `audit`; not for two audits.
+    features : (before, after), each as in `audit`; one of them if ``paired``
+    weights : (before, after), each as in `audit`; one of them if ``paired``
+    paired : bool, default False
+        Both sides are the same rows, in the same order, with the same labels.
+    confidence_level : float, default 0.95
+        Probability that all bounds hold at once. Approximate, checked by simulation.
+    n_draws, rng
+        As in `audit`.
+
+    Returns
+    -------
+    Comparison
+
+    Notes
+    -----
+    Rows are taken as independent, within a sample and between the two. A small difference is not a
+    small error: two samples may be equally wrong.
+
+    Examples
+    --------
+    The split between "a" and "b" turns from even to four to one; predictions stay even.
+
+    >>> import huc_monitor as hm
+    >>> tree = hm.LabelTree.from_nested({"left": ["a", "b"], "right": ["c", "d"]})
+    >>> even = [[0.25] * 4] * 400
+    >>> what = {"tree": tree, "utilities": hm.Payoff("pay", {"a": 1, "c": 1})}
+    >>> hm.compare((even, list("abcd") * 100), (even, list("aaaabcdcdc") * 40), **what).worst
+    Difference('left', subgroup='all', utility='pay': +0.0000 to +0.1500, +0.1500 [+0.0860, +0.2140])
+    """
+    if isinstance(before, AuditResult) or isinstance(after, AuditResult):
+        return _compare_audits(before, after)
+    if tree is None or utilities is None:
+        msg = "`tree` and `utilities` must be given unless both sides are audits."
+        raise InvalidInputError(msg)
+    if tree.arrays.n_branches == 0:
+        msg = (
+            "`tree` must have a node with at least two children; a single class leaves nothing "
+            "to compare."
+        )
+        raise InvalidInputError(msg)
+    if paired:
+        raise NotImplementedError
+    chosen = check_utilities(utilities)
+    groups_of = Subgroups.whole() if subgroups is None else subgroups
+    sides = {"before": before, "after": after}
+    checked = {name: _check_side(name, side, tree) for name, side in sides.items()}
+    mix = max(predictions.mix for predictions, _ in checked.values())
+    samples = {}
+    for k, (name, (predictions, codes)) in enumerate(checked.items()):
+        samples[name] = make_sample(
+            Predictions(predictions.matrix, mix),
+            codes,
+            tree=tree,
+            utilities=chosen,
+            subgroups=groups_of,
+            features=_side_of("features", features, k),
+            weights=_side_of("weights", weights, k),
+        )
+    return compare_samples(
+        **samples,
+        subgroups=groups_of,
+        confidence_level=confidence_level,
+        n_draws=n_draws,
+        rng=rng,
+    )
+
+
+def make_sample(
+    predictions: Predictions,
+    codes: Any,
+    *,
+    tree: LabelTree,
+    utilities: Sequence[Utility],
+    subgroups: Subgroups,
+    features: Any = None,
+    weights: Any = None,
+) -> Sample:
+    """Decompose checked rows and weigh them; rows of weight zero are left out."""
+    repeats = check_weights(weights, predictions.n)
+    groups = Groups.of(subgroups.weights(features, predictions.n), repeats)
+    if repeats is not None and not repeats.all():
+        kept = np.flatnonzero(repeats)
+        predictions, codes, groups = predictions.take(kept), codes[kept], groups.take(kept)
+    return Sample(tuple(iter_decomposed(utilities, predictions, codes, tree=tree)), groups)
+
+
+def _check_side(name: str, side: Any, tree: LabelTree) -> tuple[Predictions, Any]:
+    if not isinstance(side, tuple) or len(side) != 2:
+        msg = (
+            f"`{name}` must be a pair (probabilities, labels) or an AuditResult; "
+            f"got {type(side).__name__}."
+        )
+        raise InvalidInputError(msg)
+    predictions = check_predictions(side[0], tree=tree, argument=name)
+    return predictions, check_labels(side[1], predictions.n, tree=tree)
+
+
+def _side_of(name: str, value: Any, k: int) -> Any:
+    if value is None:
+        return None
+    if not isinstance(value, tuple) or len(value) != 2:
+        msg = (
+            f"`{name}` must be a pair (before, after) for two samples; got "
+            f"{type(value).__name__}. Pass paired=True if both sides are the same rows."
+        )
+        raise InvalidInputError(msg)
+    return value[k]
+
+
+def _compare_audits(before: Any, after: Any) -> Comparison:
+    """Difference of absolute moments of two audits; both radii are added."""
+    sides = {"before": before, "after": after}
+    for name, side in sides.items():
+        if not isinstance(side, AuditResult):
+            msg = f"`{name}` must be an AuditResult as the other side is; got {type(side)}."
+            raise InvalidInputError(msg)
+    frames = {name: side.to_frame() for name, side in sides.items()}
+    keys = ["utility", "subgroup", "node"]
+    names = {name: frame[keys].to_numpy().tolist() for name, frame in frames.items()}
+    if names["before"] != names["after"]:
+        msg = (
+            "`before` and `after` must have the same candidates (utilities, subgroups and "
+            "branches, in order). Audit both with the same settings."
+        )
+        raise InvalidInputError(msg)
+    old, new = (np.abs(side.candidates.moment) for side in (before, after))
+    radii = before.radii + after.radii
+    empty = np.full(old.size, np.nan)
+    huc = (
+        after.huc - before.huc,
+        after.huc_lower - before.huc_upper,
+        after.huc_upper - before.huc_lower,
+    )
+    return Comparison(
+        kind="audits",
+        n_before=before.n,
+        n_after=after.n,
+        confidence_level=max(0.0, before.confidence_level + after.confidence_level - 1.0),
+        method=None if None in (before.method, after.method) else "radii",
+        n_draws=0,
+        names=tuple((str(u), str(c), str(v)) for u, c, v in names["after"]),
+        before=old,
+        after=new,
+        difference=new - old,
+        lower=new - old - radii,
+        upper=new - old + radii,
+        interval_low=empty,
+        interval_high=empty,
+        n_in_before=empty,
+        n_in_after=empty,
+        huc=Difference("", "", "", before.huc, after.huc, *huc),
+    )

@@ -1,0 +1,197 @@
+"""What a comparison found: differences of all candidates with simultaneous bounds."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass, fields
+from typing import TYPE_CHECKING, Any, Self
+
+import numpy as np
+import pandas as pd
+
+from huc_monitor.errors import InvalidInputError
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from huc_monitor.utilities.program import Floats
+
+SCHEMA_VERSION = 1
+KINDS = ("samples", "predictors", "audits")
+
+
+@dataclass(frozen=True, slots=True)
+class Difference:
+    """After minus before, of one candidate or of HUC; ``lower`` and ``upper`` are signed.
+
+    ``node`` and the other names are empty for HUC. For two samples the interval is the one of
+    predicted utility on which the moment changed most; else it is undefined (NaN).
+    """
+
+    utility: str
+    subgroup: str
+    node: str
+    before: float
+    after: float
+    difference: float
+    lower: float
+    upper: float
+    interval_low: float = math.nan
+    interval_high: float = math.nan
+
+    @property
+    def sure(self) -> bool:
+        """Whether zero lies outside the bounds."""
+        return self.lower > 0 or self.upper < 0
+
+    def __repr__(self) -> str:
+        """One line: where, how much, how sure."""
+        at = f"{self.node!r}, subgroup={self.subgroup!r}, utility={self.utility!r}"
+        return (
+            f"Difference({at if self.node else 'HUC'}: {self.before:+.4f} to {self.after:+.4f}, "
+            f"{self.difference:+.4f} [{self.lower:+.4f}, {self.upper:+.4f}])"
+        )
+
+
+@dataclass(frozen=True, slots=True, eq=False, repr=False)
+class Comparison:
+    """After minus before for every candidate, with simultaneous bounds.
+
+    Attributes
+    ----------
+    kind : {"samples", "predictors", "audits"}
+        What ``difference`` is. Of two samples: the candidate's moment after minus before, on the
+        interval of predicted utility on which the two lie furthest apart. Of two predictors on the
+        same rows, and of two audits: the absolute moment (largest over intervals, each on its own
+        scores) after minus before; negative is better.
+    n_before, n_after : float
+        Rows, counted with their weights.
+    confidence_level : float
+        Probability that all bounds, those of HUC included, hold at once.
+    method : str or None
+        "bootstrap"; "radii" where both audits' radii were added; None where no bounds were made:
+        they are then NaN.
+    n_draws : int
+        0 unless the method draws.
+    names : tuple of (utility, subgroup, node)
+    before, after, difference, lower, upper : arrays, a number per candidate
+    interval_low, interval_high, n_in_before, n_in_after : arrays
+        Where two samples differ most, and their rows there; NaN for other kinds.
+    huc : Difference
+        HUC after minus before. NaN for two samples, whose changes may cancel in HUC.
+    """
+
+    kind: str
+    n_before: float
+    n_after: float
+    confidence_level: float
+    method: str | None
+    n_draws: int
+    names: tuple[tuple[str, str, str], ...]
+    before: Floats
+    after: Floats
+    difference: Floats
+    lower: Floats
+    upper: Floats
+    interval_low: Floats
+    interval_high: Floats
+    n_in_before: Floats
+    n_in_after: Floats
+    huc: Difference
+
+    @property
+    def sure(self) -> tuple[Difference, ...]:
+        """Candidates whose bounds exclude zero, the largest absolute difference first."""
+        with np.errstate(invalid="ignore"):
+            chosen = np.flatnonzero((self.lower > 0) | (self.upper < 0))
+        order = np.argsort(-np.abs(self.difference[chosen]), kind="stable")
+        return tuple(self[int(row)] for row in chosen[order])
+
+    @property
+    def worst(self) -> Difference:
+        """The candidate that differs most; the first in order on a tie."""
+        if not self.names:
+            msg = "`worst` needs a candidate; no utility has a relevant branch in this tree."
+            raise InvalidInputError(msg)
+        return self[int(np.argmax(np.abs(self.difference)))]
+
+    def __getitem__(self, row: int) -> Difference:
+        """Return one candidate by its number."""
+        columns = (self.before, self.after, self.difference, self.lower, self.upper)
+        values = [float(column[row]) for column in columns]
+        ends = float(self.interval_low[row]), float(self.interval_high[row])
+        return Difference(*self.names[row], *values, *ends)
+
+    def __len__(self) -> int:
+        """Return the number of candidates."""
+        return len(self.names)
+
+    def to_frame(self) -> pd.DataFrame:
+        """Return a row per candidate, in the order utility, subgroup, branch.
+
+        ``sure`` is true where zero lies outside the simultaneous bounds.
+        """
+        names = zip(*self.names, strict=True) if self.names else ((), (), ())
+        frame = pd.DataFrame(dict(zip(("utility", "subgroup", "node"), names, strict=True)))
+        for name in _COLUMNS:
+            frame[name] = getattr(self, name)
+        frame["sure"] = (frame["lower"] > 0) | (frame["upper"] < 0)
+        return frame
+
+    def to_dict(self) -> dict[str, Any]:
+        """JSON-safe form with a schema version; undefined numbers are None."""
+        plain = ("kind", "n_before", "n_after", "confidence_level", "method", "n_draws")
+        huc = {field.name: _json_safe(getattr(self.huc, field.name)) for field in fields(self.huc)}
+        return {
+            "schema_version": SCHEMA_VERSION,
+            **{name: getattr(self, name) for name in plain},
+            "names": [list(names) for names in self.names],
+            **{name: [_json_safe(x) for x in getattr(self, name).tolist()] for name in _COLUMNS},
+            "huc": huc,
+        }
+
+    @classmethod
+    def from_dict(cls, data: Mapping[str, Any]) -> Self:
+        """Read what `to_dict` wrote."""
+        if data.get("schema_version") != SCHEMA_VERSION or data.get("kind") not in KINDS:
+            msg = (
+                f"`data` must be what Comparison.to_dict wrote, schema version {SCHEMA_VERSION}; "
+                f"got version {data.get('schema_version')!r}, kind {data.get('kind')!r}."
+            )
+            raise InvalidInputError(msg)
+        columns = {name: np.array(data[name], dtype=np.float64) for name in _COLUMNS}
+        huc = {name: math.nan if x is None else x for name, x in data["huc"].items()}
+        plain = {
+            field.name: data[field.name]
+            for field in fields(cls)
+            if field.name not in {*_COLUMNS, "names", "huc"}
+        }
+        names = tuple((str(u), str(c), str(v)) for u, c, v in data["names"])
+        return cls(**plain, **columns, names=names, huc=Difference(**huc))
+
+    def __repr__(self) -> str:
+        """One line."""
+        sizes = f"n={self.n_before:g} and {self.n_after:g}"
+        huc = "" if math.isnan(self.huc.difference) else f", HUC {self.huc.difference:+.4g}"
+        at = f", most at {self.worst.node!r} {self.worst.difference:+.4g}" if self.names else ""
+        return (
+            f"Comparison({self.kind}, {sizes}{huc}{at}, "
+            f"{len(self.sure)} of {len(self.names)} candidates sure)"
+        )
+
+
+_COLUMNS = (
+    "before",
+    "after",
+    "difference",
+    "lower",
+    "upper",
+    "interval_low",
+    "interval_high",
+    "n_in_before",
+    "n_in_after",
+)
+
+
+def _json_safe(value: Any) -> Any:
+    return None if isinstance(value, float) and not math.isfinite(value) else value
