@@ -1,6 +1,8 @@
 # The names of the package, listed once: type checkers read this file, and so does lazy_loader.
 from .audit import AuditResult as AuditResult
 from .audit import audit as audit
+from .audit.compare import Comparison as Comparison
+from .audit.compare import compare as compare
 from .audit.decomposition import UtilityRows as UtilityRows
 from .audit.decomposition import decompose as decompose
 from .audit.options import AuditOptions as AuditOptions

@@ -15,6 +15,7 @@ from huc_monitor.audit.inputs import (
     check_utilities,
     check_weights,
 )
+from huc_monitor.audit.paired import compare_predictors
 from huc_monitor.audit.result import AuditResult
 from huc_monitor.audit.scan import Groups
 from huc_monitor.audit.two_samples import Sample, compare_samples
@@ -93,8 +94,8 @@ def compare(
     >>> tree = hm.LabelTree.from_nested({"left": ["a", "b"], "right": ["c", "d"]})
     >>> even = [[0.25] * 4] * 400
     >>> what = {"tree": tree, "utilities": hm.Payoff("pay", {"a": 1, "c": 1})}
-    >>> hm.compare((even, list("abcd") * 100), (even, list("aaaabcdcdc") * 40), **what).worst
-    Difference('left', subgroup='all', utility='pay': +0.0000 to +0.1500, +0.1500 [+0.0860, +0.2140])
+    >>> hm.compare((even, list("abcd") * 100), (even, list("aaaabcdcdc") * 40), **what)
+    Comparison(samples, n=400 and 400, most at 'left' +0.15, 1 of 3 candidates sure)
     """
     if isinstance(before, AuditResult) or isinstance(after, AuditResult):
         return _compare_audits(before, after)
@@ -107,26 +108,26 @@ def compare(
             "to compare."
         )
         raise InvalidInputError(msg)
-    if paired:
-        raise NotImplementedError
-    chosen = check_utilities(utilities)
     groups_of = Subgroups.whole() if subgroups is None else subgroups
-    sides = {"before": before, "after": after}
-    checked = {name: _check_side(name, side, tree) for name, side in sides.items()}
-    mix = max(predictions.mix for predictions, _ in checked.values())
-    samples = {}
-    for k, (name, (predictions, codes)) in enumerate(checked.items()):
-        samples[name] = make_sample(
+    sides = [_check_side(*side, tree) for side in (("before", before), ("after", after))]
+    if paired:
+        _check_same_rows(sides)
+    mix = max(predictions.mix for predictions, _ in sides)
+    samples = [
+        make_sample(
             Predictions(predictions.matrix, mix),
             codes,
             tree=tree,
-            utilities=chosen,
+            utilities=check_utilities(utilities),
             subgroups=groups_of,
-            features=_side_of("features", features, k),
-            weights=_side_of("weights", weights, k),
+            features=features if paired else _side_of("features", features, k),
+            weights=weights if paired else _side_of("weights", weights, k),
         )
-    return compare_samples(
-        **samples,
+        for k, (predictions, codes) in enumerate(sides)
+    ]
+    method = compare_predictors if paired else compare_samples
+    return method(
+        *samples,
         subgroups=groups_of,
         confidence_level=confidence_level,
         n_draws=n_draws,
@@ -162,6 +163,23 @@ def _check_side(name: str, side: Any, tree: LabelTree) -> tuple[Predictions, Any
         raise InvalidInputError(msg)
     predictions = check_predictions(side[0], tree=tree, argument=name)
     return predictions, check_labels(side[1], predictions.n, tree=tree)
+
+
+def _check_same_rows(sides: list[tuple[Predictions, Any]]) -> None:
+    (_, old), (_, new) = sides
+    if old.size != new.size:
+        msg = (
+            f"`before` and `after` must be the same rows if paired; got {old.size} and {new.size}. "
+            "Leave `paired` out to compare two samples."
+        )
+        raise InvalidInputError(msg)
+    other = np.flatnonzero(old != new)
+    if other.size:
+        msg = (
+            "`before` and `after` must have the same labels in the same order if paired; they "
+            f"differ in {other.size} rows, first in row {other[0]}."
+        )
+        raise InvalidInputError(msg)
 
 
 def _side_of(name: str, value: Any, k: int) -> Any:

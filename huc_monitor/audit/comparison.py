@@ -117,10 +117,10 @@ class Comparison:
 
     def __getitem__(self, row: int) -> Difference:
         """Return one candidate by its number."""
-        columns = (self.before, self.after, self.difference, self.lower, self.upper)
-        values = [float(column[row]) for column in columns]
-        ends = float(self.interval_low[row]), float(self.interval_high[row])
-        return Difference(*self.names[row], *values, *ends)
+        values: Any = {
+            name: float(getattr(self, name)[row]) for name in _COLUMNS if not name.startswith("n_")
+        }
+        return Difference(*self.names[row], **values)
 
     def __len__(self) -> int:
         """Return the number of candidates."""
@@ -159,8 +159,12 @@ class Comparison:
                 f"got version {data.get('schema_version')!r}, kind {data.get('kind')!r}."
             )
             raise InvalidInputError(msg)
-        columns = {name: np.array(data[name], dtype=np.float64) for name in _COLUMNS}
-        huc = {name: math.nan if x is None else x for name, x in data["huc"].items()}
+        columns: dict[str, Any] = {
+            name: np.array(data[name], dtype=np.float64) for name in _COLUMNS
+        }
+        huc: dict[str, Any] = {
+            name: math.nan if x is None else x for name, x in data["huc"].items()
+        }
         plain = {
             field.name: data[field.name]
             for field in fields(cls)

@@ -67,6 +67,15 @@ class Sample:
         """Rows, counted with their weights."""
         return self.groups.total
 
+    def names(self, subgroups: Subgroups) -> tuple[tuple[str, str, str], ...]:
+        """Return (utility, subgroup, node) of every candidate, in order."""
+        return tuple(
+            (row.utility.name, name, row.tree.branches[v])
+            for row in self.rows
+            for name in subgroups.names
+            for v in row.relevant
+        )
+
     @classmethod
     def join(cls, samples: Sequence[Sample]) -> Sample:
         """All rows of several samples of the same utilities and subgroups, as one."""
@@ -106,7 +115,7 @@ def compare_samples(
         Of kind "samples".
     """
     groups = Groups.difference(after.groups, before.groups)
-    tree, utilities = _common(before, after)
+    tree, utilities = check_common(before, after)
     level = check_confidence_level(confidence_level)
     limits = [utility.spreads(tree) for utility in utilities]
     limits = [spreads[spreads > 0] for spreads in limits]
@@ -130,12 +139,7 @@ def compare_samples(
         confidence_level=level,
         method="bootstrap" if drawn else None,
         n_draws=bound.n_draws if drawn else 0,
-        names=tuple(
-            (row.utility.name, name, tree.branches[v])
-            for row in after.rows
-            for name in subgroups.names
-            for v in row.relevant
-        ),
+        names=after.names(subgroups),
         before=on_after - change,
         after=on_after,
         difference=change,
@@ -149,7 +153,7 @@ def compare_samples(
     )
 
 
-def _common(before: Sample, after: Sample) -> tuple[Any, list[Any]]:
+def check_common(before: Sample, after: Sample) -> tuple[Any, list[Any]]:
     """Return the tree and the utilities, which both samples must share."""
     tree, utilities = after.rows[0].tree, [row.utility for row in after.rows]
     same = [row.utility for row in before.rows] == utilities

@@ -131,7 +131,11 @@ class BootstrapBound(Bound):
     def radii(self) -> Floats:
         """Return q times the scale of every candidate."""
         self._run()
-        return self._times_scale(float(np.sort(self._worst[: self.n_draws])[self._rank - 1]))
+        return self._times_scale(self.quantile(self._worst[: self.n_draws]))
+
+    def quantile(self, drawn: Floats) -> float:
+        """Return the quantile of a number per draw that the confidence level asks for."""
+        return float(np.sort(drawn)[self._rank - 1])
 
     def least_radii(self) -> Floats:
         """Return what no draws can make the radii fall below."""
