@@ -12,21 +12,22 @@ from huc_monitor.audit.inputs import (
     Predictions,
     check_labels,
     check_predictions,
-    check_utilities,
     check_weights,
 )
 from huc_monitor.audit.paired import compare_predictors
+from huc_monitor.audit.plan import AuditPlan
 from huc_monitor.audit.result import AuditResult
 from huc_monitor.audit.scan import Groups
 from huc_monitor.audit.two_samples import Sample, compare_samples
 from huc_monitor.errors import InvalidInputError
-from huc_monitor.subgroups import Subgroups
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
+    from huc_monitor.subgroups import Subgroups
     from huc_monitor.tree import LabelTree
     from huc_monitor.utilities import Utility
+    from huc_monitor.utilities.program import Ints
 
 __all__ = ["Comparison", "Difference", "compare"]
 
@@ -102,56 +103,47 @@ def compare(
     if tree is None or utilities is None:
         msg = "`tree` and `utilities` must be given unless both sides are audits."
         raise InvalidInputError(msg)
-    if tree.arrays.n_branches == 0:
-        msg = (
-            "`tree` must have a node with at least two children; a single class leaves nothing "
-            "to compare."
-        )
-        raise InvalidInputError(msg)
-    groups_of = Subgroups.whole() if subgroups is None else subgroups
-    sides = [_check_side(*side, tree) for side in (("before", before), ("after", after))]
-    if paired:
-        _check_same_rows(sides)
-    mix = max(predictions.mix for predictions, _ in sides)
-    samples = [
-        make_sample(
-            Predictions(predictions.matrix, mix),
-            codes,
-            tree=tree,
-            utilities=check_utilities(utilities),
-            subgroups=groups_of,
-            features=features if paired else _side_of("features", features, k),
-            weights=weights if paired else _side_of("weights", weights, k),
-        )
-        for k, (predictions, codes) in enumerate(sides)
-    ]
-    method = compare_predictors if paired else compare_samples
-    return method(
-        *samples,
-        subgroups=groups_of,
+    plan = AuditPlan.of(
+        tree=tree,
+        utilities=utilities,
+        subgroups=subgroups,
         confidence_level=confidence_level,
         n_draws=n_draws,
         rng=rng,
     )
+    sides = [_check_side(*side, tree) for side in (("before", before), ("after", after))]
+    if paired:
+        _check_same_rows(sides)
+    mix = max(predictions.mix for predictions, _ in sides)
+    old, new = (
+        make_sample(
+            Predictions(predictions.matrix, mix),
+            codes,
+            plan,
+            features=features if paired else _side_of("features", features, k),
+            weights=weights if paired else _side_of("weights", weights, k),
+        )
+        for k, (predictions, codes) in enumerate(sides)
+    )
+    return compare_predictors(old, new, plan) if paired else compare_samples(old, new, plan)
 
 
 def make_sample(
     predictions: Predictions,
-    codes: Any,
+    codes: Ints,
+    plan: AuditPlan,
     *,
-    tree: LabelTree,
-    utilities: Sequence[Utility],
-    subgroups: Subgroups,
     features: Any = None,
     weights: Any = None,
 ) -> Sample:
     """Decompose checked rows and weigh them; rows of weight zero are left out."""
     repeats = check_weights(weights, predictions.n)
-    groups = Groups.of(subgroups.weights(features, predictions.n), repeats)
+    groups = Groups.of(plan.subgroups.weights(features, predictions.n), repeats)
     if repeats is not None and not repeats.all():
         kept = np.flatnonzero(repeats)
         predictions, codes, groups = predictions.take(kept), codes[kept], groups.take(kept)
-    return Sample(tuple(iter_decomposed(utilities, predictions, codes, tree=tree)), groups)
+    rows = iter_decomposed(plan.utilities, predictions, codes, tree=plan.tree)
+    return Sample(tuple(rows), groups)
 
 
 def _check_side(name: str, side: Any, tree: LabelTree) -> tuple[Predictions, Any]:
@@ -201,17 +193,16 @@ def _compare_audits(before: Any, after: Any) -> Comparison:
         if not isinstance(side, AuditResult):
             msg = f"`{name}` must be an AuditResult as the other side is; got {type(side)}."
             raise InvalidInputError(msg)
-    frames = {name: side.to_frame() for name, side in sides.items()}
-    keys = ["utility", "subgroup", "node"]
-    names = {name: frame[keys].to_numpy().tolist() for name, frame in frames.items()}
-    if names["before"] != names["after"]:
+    tables = [side.candidates for side in (before, after)]
+    names = [list(zip(t.utility, t.subgroup, t.node, strict=True)) for t in tables]
+    if names[0] != names[1]:
         msg = (
             "`before` and `after` must have the same candidates (utilities, subgroups and "
             "branches, in order). Audit both with the same settings."
         )
         raise InvalidInputError(msg)
-    old, new = (np.abs(side.candidates.moment) for side in (before, after))
-    radii = before.radii + after.radii
+    old, new = (np.abs(table.moment) for table in tables)
+    radii = tables[0].radius + tables[1].radius
     empty = np.full(old.size, np.nan)
     huc = (
         after.huc - before.huc,
@@ -225,7 +216,7 @@ def _compare_audits(before: Any, after: Any) -> Comparison:
         confidence_level=max(0.0, before.confidence_level + after.confidence_level - 1.0),
         method=None if None in (before.method, after.method) else "radii",
         n_draws=0,
-        names=tuple((str(u), str(c), str(v)) for u, c, v in names["after"]),
+        names=tuple(names[1]),
         before=old,
         after=new,
         difference=new - old,

@@ -24,8 +24,8 @@ supremum on both sides, at the same t or at 1, coverage was 24 to 93 %; that was
 
 U, the same with the sides exchanged, is how far h_a - h_b may lie below. Each is divided by its
 root mean square over draws (with a floor for branches that are rarely seen), and one quantile of
-the largest of all serves all candidates. HUC has a quantile of its own: its two bounds hold together
-with the stated confidence, and so do those of all candidates.
+the largest of all serves all candidates. HUC has a quantile of its own: its two bounds hold
+together with the stated confidence, and so do those of all candidates.
 """
 
 from __future__ import annotations
@@ -46,17 +46,16 @@ from huc_monitor.audit.bounds.bootstrap import (
 from huc_monitor.audit.bounds.bound import log_share
 from huc_monitor.audit.comparison import Comparison, Difference
 from huc_monitor.audit.decomposition import sort_rows
-from huc_monitor.audit.inputs import check_confidence_level
 from huc_monitor.audit.scan import scan_utility
-from huc_monitor.audit.two_samples import check_common
+from huc_monitor.audit.two_samples import check_sides
 
 if TYPE_CHECKING:
     import numpy.typing as npt
 
     from huc_monitor.audit.decomposition import UtilityRows
+    from huc_monitor.audit.plan import AuditPlan
     from huc_monitor.audit.scan import Groups
     from huc_monitor.audit.two_samples import Sample
-    from huc_monitor.subgroups import Subgroups
     from huc_monitor.utilities.program import Floats
 
 TILT = 3.0
@@ -77,12 +76,12 @@ class _Side:
     def _add(self, rows: UtilityRows, spreads: Floats, moments: list[Floats]) -> None:
         ordered = sort_rows(rows, self.groups.scale)
         scan = scan_utility(ordered, self.groups)
-        units = draw_units(spreads, self.groups.total)
+        units = draw_units(spreads, self.groups.mass)
         parts = []
         for c in range(len(self.groups.weights)):
             terms = gather_terms(ordered, self.groups, c, units)
             parts.append((terms, _inside(terms, scan.span[c])))
-        self._parts.append((ordered.order, parts, 1.0 / (units * self.groups.total)))
+        self._parts.append((ordered.order, parts, 1.0 / (units * self.groups.mass)))
         moments.append(scan.moment[:, :-1].ravel())
 
     def draw(self, xi: npt.NDArray[np.float32]) -> tuple[Floats, Floats]:
@@ -94,6 +93,8 @@ class _Side:
 
         repeats = self.groups.repeats
         times = (repeats if repeats.size else np.ones(len(xi)))[:, None].astype(np.float32)
+        # A row counted w times stands for w * unit rows: the errors are those of so many.
+        xi = xi / np.float32(math.sqrt(self.groups.unit))
         tilted = times + np.float32(TILT) * xi
         sizes, errors = [], []
         for order, parts, back in self._parts:
@@ -117,39 +118,27 @@ def _inside(terms: Terms, span: Any) -> Terms:
     return Terms(ptr, terms.rows[kept], terms.values[kept], terms.closes[kept])
 
 
-def compare_predictors(
-    before: Sample,
-    after: Sample,
-    *,
-    subgroups: Subgroups,
-    confidence_level: float = 0.95,
-    n_draws: int = 1000,
-    rng: Any = 0,
-) -> Comparison:
+def compare_predictors(before: Sample, after: Sample, plan: AuditPlan) -> Comparison:
     """Bound the differences of absolute moments and HUC of two predictors on the same rows.
 
     Parameters
     ----------
     before, after : Sample
         The same rows in the same order, decomposed for each predictor.
-    confidence_level, n_draws, rng
-        As in `audit`.
+    plan : AuditPlan
+        Of method "bootstrap".
 
     Returns
     -------
     Comparison
         Of kind "predictors".
     """
-    tree, utilities = check_common(before, after)
-    level = check_confidence_level(confidence_level)
-    spreads = [utility.spreads(tree) for utility in utilities]
-    limits = [found[found > 0] for found in spreads]
-    n_groups = len(after.groups.weights)
-    bound = BootstrapBound(n_draws, rng)
+    check_sides(before, after, plan)
     n = after.n
-    every = np.concatenate([np.tile(found, n_groups) for found in limits])
-    bound.start(n, every.size, level)
-    sides = [_Side(sample, limits) for sample in (before, after)]
+    bound = BootstrapBound(plan.n_draws, plan.seed)
+    bound.start(n, plan.n_candidates, plan.confidence_level)
+    sides = [_Side(sample, plan.limits) for sample in (before, after)]
+    every = np.concatenate([np.tile(found, len(plan.subgroups)) for found in plan.limits])
     above, below = _draws(sides, bound)
     down, up = _reach(above[:-1], below[:-1], every / n, bound)
     huc_down, huc_up = _reach(above[-1:], below[-1:], every.max(keepdims=True) / n, bound)
@@ -161,10 +150,10 @@ def compare_predictors(
         kind="predictors",
         n_before=n,
         n_after=n,
-        confidence_level=level,
+        confidence_level=plan.confidence_level,
         method="bootstrap",
         n_draws=bound.n_draws,
-        names=after.names(subgroups),
+        names=plan.names,
         before=old,
         after=new,
         difference=new - old,

@@ -71,11 +71,25 @@ class AuditPlan:
         found = (utility.spreads(self.tree) for utility in self.utilities)
         return [spreads[spreads > 0] for spreads in found]
 
-    def bound(self, total: float) -> Bound:
+    @property
+    def n_candidates(self) -> int:
+        """Subgroups times relevant branches of all utilities."""
+        return len(self.subgroups) * sum(spreads.size for spreads in self.limits)
+
+    @property
+    def names(self) -> tuple[tuple[str, str, str], ...]:
+        """Return (utility, subgroup, node) of every candidate, in order."""
+        return tuple(
+            (utility.name, subgroup, self.tree.branches[v])
+            for utility in self.utilities
+            for subgroup in self.subgroups.names
+            for v in utility.relevant_branches(self.tree)
+        )
+
+    def bound(self, total: float, n_rare: float | None = None) -> Bound:
         """Start a bound for so many rows."""
         bound = make_bound(self.method, n_draws=self.n_draws, rng=self.seed)
-        n_candidates = len(self.subgroups) * sum(spreads.size for spreads in self.limits)
-        bound.start(total, n_candidates, self.confidence_level)
+        bound.start(total, self.n_candidates, self.confidence_level, n_rare)
         return bound
 
     def result(

@@ -35,14 +35,13 @@ chosen without looking at them. The model may differ between the samples: each r
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import numpy as np
 
 from huc_monitor.audit.bounds.bootstrap import BootstrapBound
 from huc_monitor.audit.comparison import Comparison, Difference
 from huc_monitor.audit.decomposition import UtilityRows, join_rows, sort_rows
-from huc_monitor.audit.inputs import check_confidence_level
 from huc_monitor.audit.scan import AFTER, Groups, group_rows, row_counts, scan_utility
 from huc_monitor.errors import InvalidInputError
 
@@ -50,8 +49,8 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from huc_monitor.audit.decomposition import SortedRows
+    from huc_monitor.audit.plan import AuditPlan
     from huc_monitor.audit.scan import UtilityScan
-    from huc_monitor.subgroups import Subgroups
     from huc_monitor.utilities.program import Floats
 
 
@@ -67,15 +66,6 @@ class Sample:
         """Rows, counted with their weights."""
         return self.groups.total
 
-    def names(self, subgroups: Subgroups) -> tuple[tuple[str, str, str], ...]:
-        """Return (utility, subgroup, node) of every candidate, in order."""
-        return tuple(
-            (row.utility.name, name, row.tree.branches[v])
-            for row in self.rows
-            for name in subgroups.names
-            for v in row.relevant
-        )
-
     @classmethod
     def join(cls, samples: Sequence[Sample]) -> Sample:
         """All rows of several samples of the same utilities and subgroups, as one."""
@@ -89,23 +79,16 @@ class Sample:
 
 
 def compare_samples(
-    before: Sample,
-    after: Sample,
-    *,
-    subgroups: Subgroups,
-    confidence_level: float = 0.95,
-    n_draws: int = 1000,
-    rng: Any = 0,
-    screen: bool = False,
+    before: Sample, after: Sample, plan: AuditPlan, *, screen: bool = False
 ) -> Comparison:
     """Bound the change of every candidate's moment from one sample to another.
 
     Parameters
     ----------
     before, after : Sample
-        Decomposed by the same tree and utilities, weighed by the same subgroups.
-    confidence_level, n_draws, rng
-        As in `audit`.
+        Decomposed and weighed by the tree, utilities and subgroups of the plan.
+    plan : AuditPlan
+        Of method "bootstrap".
     screen : bool, default False
         Make no draws, and no bounds, when no change is large enough for any draws to make it sure.
 
@@ -114,16 +97,12 @@ def compare_samples(
     Comparison
         Of kind "samples".
     """
+    check_sides(before, after, plan)
     groups = Groups.difference(after.groups, before.groups)
-    tree, utilities = check_common(before, after)
-    level = check_confidence_level(confidence_level)
-    limits = [utility.spreads(tree) for utility in utilities]
-    limits = [spreads[spreads > 0] for spreads in limits]
-    bound = BootstrapBound(n_draws, rng)
-    n_candidates = len(groups.weights) * sum(spreads.size for spreads in limits)
-    bound.start(groups.total, n_candidates, level, n_rare=groups.n_rare)
+    bound = BootstrapBound(plan.n_draws, plan.seed)
+    bound.start(groups.total, plan.n_candidates, plan.confidence_level, groups.n_rare)
     columns: list[Floats] = []
-    for pair, spreads in zip(zip(after.rows, before.rows, strict=True), limits, strict=True):
+    for *pair, spreads in zip(after.rows, before.rows, plan.limits, strict=True):
         ordered = sort_rows(join_rows(pair), groups.scale)
         scan = scan_utility(ordered, groups)
         bound.visit(ordered, groups, spreads)
@@ -136,10 +115,10 @@ def compare_samples(
         kind="samples",
         n_before=before.n,
         n_after=after.n,
-        confidence_level=level,
+        confidence_level=plan.confidence_level,
         method="bootstrap" if drawn else None,
         n_draws=bound.n_draws if drawn else 0,
-        names=after.names(subgroups),
+        names=plan.names,
         before=on_after - change,
         after=on_after,
         difference=change,
@@ -153,18 +132,18 @@ def compare_samples(
     )
 
 
-def check_common(before: Sample, after: Sample) -> tuple[Any, list[Any]]:
-    """Return the tree and the utilities, which both samples must share."""
-    tree, utilities = after.rows[0].tree, [row.utility for row in after.rows]
-    same = [row.utility for row in before.rows] == utilities
-    if not same or any(row.tree != tree for row in (*before.rows, *after.rows)):
-        msg = "`before` and `after` must be decomposed by the same tree and utilities, in order."
-        raise InvalidInputError(msg)
-    counts = len(before.groups.weights), len(after.groups.weights)
-    if counts[0] != counts[1]:
-        msg = f"`before` and `after` must be weighed by the same subgroups; got {counts}."
-        raise InvalidInputError(msg)
-    return tree, utilities
+def check_sides(before: Sample, after: Sample, plan: AuditPlan) -> None:
+    """Refuse samples that were not decomposed and weighed as the plan says."""
+    for name, side in (("before", before), ("after", after)):
+        utilities = tuple(row.utility for row in side.rows)
+        if utilities != plan.utilities or any(row.tree != plan.tree for row in side.rows):
+            names = ", ".join(utility.name for utility in plan.utilities)
+            msg = f"`{name}` must be decomposed by this tree and the utilities {names}, in order."
+            raise InvalidInputError(msg)
+        if len(side.groups.weights) != len(plan.subgroups):
+            counts = f"{len(plan.subgroups)}; got {len(side.groups.weights)}"
+            msg = f"`{name}` must be weighed by all subgroups, which are {counts}."
+            raise InvalidInputError(msg)
 
 
 def _columns(rows: SortedRows, groups: Groups, scan: UtilityScan) -> Floats:
@@ -181,7 +160,7 @@ def _columns(rows: SortedRows, groups: Groups, scan: UtilityScan) -> Floats:
         span = scan.span[c, :n_slots]
         _kernels.span_sums(rows.labels, mine.values, chosen, rows.paths, span, after[c])
         n_after[c] = row_counts(rows, groups, chosen)(*np.searchsorted(chosen, span.T))
-    unit = 1.0 / (rows.scale * groups.total)
+    unit = 1.0 / (rows.scale * groups.mass)
     found = [table[:, :n_slots].ravel() for table in (scan.moment, scan.low, scan.high)]
     inside = scan.n_inside[:, :n_slots].ravel()
     return np.stack([*found, after.ravel() * unit, inside, n_after.ravel()])

@@ -22,6 +22,7 @@ import pandas as pd
 
 import huc_monitor as hm
 from huc_monitor.audit import audit_rows
+from huc_monitor.audit.plan import AuditPlan
 from huc_monitor.audit.scan import Groups
 from huc_monitor.audit.two_samples import Sample, compare_samples
 
@@ -121,6 +122,11 @@ class Population:
         return 4.0 * np.abs(found.candidates.moment)
 
 
+def plan(**options: Any) -> AuditPlan:
+    """What every comparison asks."""
+    return AuditPlan.of(tree=TREE, utilities=UTILITIES, subgroups=SUBGROUPS, **options)
+
+
 def draw(truth: np.ndarray, n: int, rng: np.random.Generator) -> np.ndarray:
     """Draw n independent rows, as numbers of (prediction, label) pairs."""
     atoms = rng.integers(0, len(truth), n)
@@ -151,9 +157,7 @@ def coverage(settings: argparse.Namespace) -> None:
                     found = compare_samples(
                         population.sample(before),
                         population.sample(after),
-                        subgroups=SUBGROUPS,
-                        n_draws=settings.draws,
-                        rng=k,
+                        plan(n_draws=settings.draws, rng=k),
                     )
                     radii = (found.upper - found.lower) / 2
                     off = population.deviations(before, after, truths)
@@ -174,9 +178,7 @@ def efficiency(settings: argparse.Namespace) -> None:
         truth = truth_of(p, TRUTHS[k % 3])
         n = [500, 1000, 2000, 6000][k % 4]
         before, after = draw(truth, n * (1 + k % 3), rng), draw(truth, n, rng)
-        change = compare_samples(
-            population.sample(before), population.sample(after), subgroups=SUBGROUPS, rng=k
-        )
+        change = compare_samples(population.sample(before), population.sample(after), plan(rng=k))
         alone = [population.audit(pairs, rng=k + 1000).radii for pairs in (before, after)]
         found.append((change.upper - change.lower) / 2 / np.hypot(*alone))
     ratio = np.array(found)

@@ -77,14 +77,10 @@ class BootstrapBound(Bound):
         self.seed = check_seed(rng)
 
     def start(
-        self, n: float, n_candidates: int, confidence_level: float, *, n_rare: float | None = None
+        self, n: float, n_candidates: int, confidence_level: float, n_rare: float | None = None
     ) -> None:
-        """Forget earlier visits, and refuse a level that so few draws cannot reach.
-
-        ``n_rare`` is that of `Groups`, n when left out.
-        """
-        super().start(n, n_candidates, confidence_level)
-        self._n_rare = n if n_rare is None else n_rare
+        """Forget earlier visits, and refuse a level that so few draws cannot reach."""
+        super().start(n, n_candidates, confidence_level, n_rare)
         level = 1.0 - (1.0 - confidence_level) * (1.0 - _RESERVE)
         # The rank among draws + 1 exchangeable numbers, the observed one included.
         self._rank = math.ceil(level * (self.n_draws + 1) - 1e-9)
@@ -123,7 +119,7 @@ class BootstrapBound(Bound):
 
     def _scale(self, mean_squares: Floats, spreads: Floats) -> Floats:
         """Root mean square of every candidate with a floor, so that rare branches stay honest."""
-        floor = spreads**2 * (log_share(self.n_candidates, self.confidence_level) / self._n_rare)
+        floor = spreads**2 * (log_share(self.n_candidates, self.confidence_level) / self.n_rare)
         scales: Floats = np.sqrt(mean_squares + floor)
         self._scales.append(scales.ravel())
         return scales

@@ -28,8 +28,14 @@ class Bound(ABC):
     n_draws: int = 0
     seed: int = 0
 
-    def start(self, n: float, n_candidates: int, confidence_level: float) -> None:
-        """Say how many rows and candidates share the probability of error."""
+    def start(
+        self, n: float, n_candidates: int, confidence_level: float, n_rare: float | None = None
+    ) -> None:
+        """Say how many rows and candidates share the probability of error.
+
+        ``n_rare`` is that of `Groups`, n when left out.
+        """
+        self.n_rare = n if n_rare is None else n_rare
         self.n = n
         self.n_candidates = n_candidates
         self.confidence_level = confidence_level

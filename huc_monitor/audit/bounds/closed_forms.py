@@ -90,9 +90,11 @@ class TheoremBound(Bound):
 class SharpBound(Bound):
     """Finite-sample, distribution-free, and as narrow as a candidate's contributions are small."""
 
-    def start(self, n: float, n_candidates: int, confidence_level: float) -> None:
+    def start(
+        self, n: float, n_candidates: int, confidence_level: float, n_rare: float | None = None
+    ) -> None:
         """Forget earlier visits."""
-        super().start(n, n_candidates, confidence_level)
+        super().start(n, n_candidates, confidence_level, n_rare)
         self._found: list[Floats] = []
 
     def visit(self, rows: SortedRows, groups: Groups, spreads: Floats) -> None:

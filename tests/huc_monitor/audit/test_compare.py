@@ -231,29 +231,24 @@ def test_a_change_is_seen_in_its_branch_and_signed():
 def test_screening_spares_the_draws_of_a_change_that_no_draw_makes_sure():
     from huc_monitor.audit.compare import make_sample
     from huc_monitor.audit.inputs import check_predictions
+    from huc_monitor.audit.plan import AuditPlan
     from huc_monitor.audit.two_samples import compare_samples
 
-    def made(rows):
-        p, labels, frame = rows
-        groups = subgroups(frame)
-        return groups, make_sample(
-            check_predictions(p, tree=TREE),
-            labels,
-            tree=TREE,
-            utilities=UTILITIES,
-            subgroups=groups,
-            features=frame,
-        )
+    groups = subgroups(sample(200, seed=1)[2])
+    plan = AuditPlan.of(tree=TREE, utilities=UTILITIES, subgroups=groups)
 
-    groups, one = made(sample(200, seed=1))
-    _, two = made(sample(200, seed=2))
-    quiet = compare_samples(one, two, subgroups=groups, screen=True)
+    def made(rows):
+        predictions = check_predictions(rows[0], tree=TREE)
+        return make_sample(predictions, rows[1], plan, features=rows[2])
+
+    one, two = made(sample(200, seed=1)), made(sample(200, seed=2))
+    quiet = compare_samples(one, two, plan, screen=True)
     assert quiet.method is None
     assert np.isnan(quiet.lower).all()
     assert quiet.sure == ()
-    _, other = made(sample(2000, seed=3, power=0.1))
-    loud = compare_samples(one, other, subgroups=groups, screen=True)
-    full = compare_samples(one, other, subgroups=groups)
+    other = made(sample(2000, seed=3, power=0.1))
+    loud = compare_samples(one, other, plan, screen=True)
+    full = compare_samples(one, other, plan)
     assert loud.to_dict() == full.to_dict()
 
 
