@@ -140,16 +140,19 @@ def _windows(records: Sequence[WindowRecord]) -> Any:
 
 
 def _alerts(alerts: Sequence[AlertState]) -> Any:
-    titles = ("level", "branch", "subgroup", "utility", "moment", "tolerance", "since", "windows")
+    who = ("level", "branch", "subgroup", "utility")
+    titles = (*who, "opened in", "moment then", "newest", "moment now", "tolerance", "windows")
     rows = [
         (
             str(alert.level),
             alert.node,
             alert.subgroup,
             alert.utility,
+            f"{alert.first_ordinal} ({alert.first_seen:%Y-%m-%d %H:%M})",
+            "" if alert.opened_moment is None else f"{alert.opened_moment:+.4f}",
+            str(alert.last_ordinal),
             f"{alert.moment:+.4f}",
             f"{alert.tolerance:.4g}",
-            f"{alert.first_seen:%Y-%m-%d %H:%M}",
             str(alert.n_windows),
         )
         for alert in alerts

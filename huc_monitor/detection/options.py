@@ -20,7 +20,8 @@ class DetectorOptions(Section):
     average_run_length : float, default 100
         Windows between false alarms, on average and at least.
     tolerance : float, optional
-        One tolerance in [-1, 1] for the e-detector, if not that of the alerts.
+        One tolerance in [-1, 1] for the e-detector, if not that of the alerts; overrides of that
+        one hold for both.
     """
 
     enabled: bool = Field(default=True, description="Whether evidence is added up over windows.")

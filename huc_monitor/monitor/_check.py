@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import pandas as pd
 
+from huc_monitor.detection.step import CandidateNames
 from huc_monitor.monitor._ahead import ReadAhead
 from huc_monitor.monitor._detecting import Detecting
 from huc_monitor.monitor._examine import Examination, reconcile
@@ -25,6 +26,7 @@ from huc_monitor.monitor._state import MonitorState, Visited
 from huc_monitor.monitor.drift import compare
 from huc_monitor.monitor.messages import say_repeats
 from huc_monitor.monitor.records import DriftFinding, WindowRecord
+from huc_monitor.monitor.tolerance import ignored
 from huc_monitor.monitor.windows import (
     Window,
     due_windows,
@@ -307,7 +309,11 @@ class Check:
             subgroups=self._standards.subgroups,
             policy=monitor.policy.drift,
         )
-        drifted = [item for item in drift if item.drifted]
+        subgroups = self._standards.subgroups
+        values = monitor.policy.tolerance.values(monitor.tree, monitor.utilities, subgroups)
+        names = CandidateNames.of(monitor.tree, monitor.utilities, subgroups)
+        quiet = ignored(values, [names.triple(row) for row in range(names.n)])
+        drifted = [item for item in drift if item.drifted and (item.kind, item.name) not in quiet]
         self.state.early_drift[window.id] = [item.to_dict() for item in drifted]
         for item in drifted:
             key = f"{item.kind}:{item.name}"

@@ -52,9 +52,9 @@ class Detecting:
         options, tolerance = monitor.policy.sequential, monitor.policy.tolerance
         if not options.enabled or state.subgroups is None:
             return
-        values = tolerance.values(monitor.tree, monitor.utilities, subgroups)
-        if options.tolerance is not None:
-            values = np.full(values.size, options.tolerance)
+        values = tolerance.values(
+            monitor.tree, monitor.utilities, subgroups, default=options.tolerance
+        )
         if tolerance.relative:
             if reference is None:
                 return

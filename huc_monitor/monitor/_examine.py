@@ -191,9 +191,29 @@ class Examination:
             first_seen=step.state.first_seen,
             n_windows=step.state.n_windows,
             hints=tuple(hints),
+            settings=tuple(self._changed_settings(step)),
             window_id=self.window.id,
             window_end=self.window.end,
         )
+
+    def _changed_settings(self, step: AlertStep) -> list[str]:
+        """Name the settings without whose change an alert would not have been resolved or eased."""
+        before, now = step.before, step.judgement
+        if before is None or step.kind not in {"resolved", "eased"}:
+            return []
+        by_detector = bool({"detector", "suspected"} & set(before.reasons))
+        changed = []
+        if by_detector and not self.monitor.policy.sequential.enabled:
+            changed.append("`sequential.enabled` is false")
+        then = before.exceeded_tolerance
+        if then is None or self.monitor.policy.tolerance.relative:
+            return changed
+        if then < now.tolerance and (by_detector or then < abs(now.moment)):
+            utility = self.monitor.utilities[self._utility(now.candidate[0])]
+            scale, units = (utility.scale, f" {utility.units}") if utility.units else (1.0, "")
+            values = f"from {then * scale:.4g} to {now.tolerance * scale:.4g}{units}"
+            changed.append(f"the tolerance was raised {values}")
+        return changed
 
     def _explain(self, row: pd.Series[Any]) -> tuple[Cancellation, list[str]]:
         if not np.isfinite(row["interval_low"]):

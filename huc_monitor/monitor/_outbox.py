@@ -93,6 +93,7 @@ class Outbox:
                 state.transitions,
                 drift=state.drift,
                 notes=state.notes,
+                alerts=state.open_alerts,
                 monitor=self.monitor.name,
                 identity=self.monitor.identity,
                 until=state.until,

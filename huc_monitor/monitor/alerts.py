@@ -97,13 +97,17 @@ class Judgement:
 
 @dataclass(frozen=True, slots=True)
 class AlertStep:
-    """One change in the life of an alert, and whether people hear of it."""
+    """One change in the life of an alert, and whether people hear of it.
+
+    ``state`` is the alert after it, of a resolved one before it.
+    """
 
     kind: TransitionKind
     level: Level
     state: AlertState
     judgement: Judgement
     announced: bool
+    before: AlertState | None = None
 
 
 def judge(
@@ -237,7 +241,7 @@ class _Move:
             announced_at=self.end if told else before.announced_at,
         )
         why = dataclasses.replace(self.now, reasons=before.reasons)
-        return state, AlertStep("resolved", before.level, before, why, told)
+        return state, AlertStep("resolved", before.level, before, why, told, before)
 
     def _remembered(self) -> AlertState | None:
         """Keep a resolved alert for its cool-down; forget one that only began to rise."""
@@ -295,6 +299,8 @@ class _Move:
             moment=self.now.moment,
             lower=self.now.lower,
             tolerance=self.now.tolerance,
+            opened_moment=self.now.moment,
+            exceeded_tolerance=self.now.tolerance,
             reasons=self.now.reasons,
         )
         return state, AlertStep("opened", level, state, self.now, not quiet)
@@ -306,7 +312,7 @@ class _Move:
         if kind == "eased":  # what made it critical is over
             seen = dataclasses.replace(seen, reasons=self.now.reasons)
         state = dataclasses.replace(seen, announced_at=self.end, announced_level=level, told=True)
-        return state, AlertStep(kind, level, state, self.now, announced)
+        return state, AlertStep(kind, level, state, self.now, announced, self.before)
 
     def _seen(self, level: Level, *, n_calm: int) -> AlertState:
         before = self.before
@@ -328,5 +334,6 @@ class _Move:
             moment=self.now.moment,
             lower=self.now.lower,
             tolerance=self.now.tolerance,
+            exceeded_tolerance=before.exceeded_tolerance if n_calm else self.now.tolerance,
             reasons=tuple(dict.fromkeys((*before.reasons, *self.now.reasons))),
         )

@@ -12,17 +12,21 @@ if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
     from datetime import datetime
 
-    from huc_monitor.monitor.records import AlertTransition, DriftFinding
+    from huc_monitor.monitor.records import AlertState, AlertTransition, DriftFinding
     from huc_monitor.sources import WindowData
 
 __all__ = ["compose", "describe", "say_repeats"]
 
 MOST_LISTED = 5
+_DID = {"opened": "opened", "escalated": "escalated", "eased": "eased", "repeated": "was told"}
 _HEADS = {"critical": "CRITICAL", "warning": "WARNING", "resolved": "RESOLVED"}
 
 
-def describe(step: AlertTransition) -> str:
-    """Say in a paragraph which branch is off, for whom, where, by how much, and since when."""
+def describe(step: AlertTransition, alert: AlertState | None = None) -> str:
+    """Say in a paragraph which branch is off, for whom, where, by how much, and since when.
+
+    `alert` is the alert as it stands now: a later window than that of the step is told as well.
+    """
     who = "whole population" if step.subgroup == "all" else f"subgroup {chat(step.subgroup)}"
     where = f"Branch *{chat(step.node)}* ({who}, utility *{chat(step.utility)}*)"
     size = _amount(abs(step.moment), step)
@@ -42,11 +46,28 @@ def describe(step: AlertTransition) -> str:
             f"{_amount(step.uc, step)}"
         )
     text += f". First seen {_day(step.first_seen)}, {_windows(step.n_windows)}."
-    return text + _because(step)
+    return text + _because(step) + _newest(step, alert)
+
+
+def _newest(step: AlertTransition, alert: AlertState | None) -> str:
+    """Say how the newest window stands where the step was in an earlier one."""
+    if alert is None or alert.last_seen <= step.window_end:
+        return ""
+    size = _signed(alert.moment, step) if alert.moment else "0"
+    return (
+        f" That is the window to {_day(step.window_end)}, in which the alert {_DID[step.kind]}; in "
+        f"the newest one, to {_day(alert.last_seen)}, it is {size}, after "
+        f"{_windows(alert.n_windows)} ({alert.level})."
+    )
 
 
 def _calm(step: AlertTransition, size: str, tolerance: str) -> str:
     """Say what is over: an estimate above the tolerance, an alarm of the e-detector, or both."""
+    if step.settings:
+        return (
+            f"no longer tested as it was: {' and '.join(step.settings)}. The estimate is {size}"
+            f"{_bounds(step)} per prediction, tolerance {tolerance}."
+        )
     reasons = set(step.reasons)
     quiet = "the e-detector's evidence against it no longer grows"
     if reasons and not reasons & {"estimate", "bound"}:
@@ -61,6 +82,8 @@ def _calm(step: AlertTransition, size: str, tolerance: str) -> str:
 
 def _because(step: AlertTransition) -> str:
     if step.kind == "eased":
+        if step.settings:
+            return f" Eased from critical: {' and '.join(step.settings)}."
         return " No longer certain: eased from critical."
     if "detector" in step.reasons and "bound" not in step.reasons:
         return " The evidence of all windows so far is conclusive, this window alone is not."
@@ -81,6 +104,7 @@ def compose(
     *,
     drift: Sequence[DriftFinding] = (),
     notes: Sequence[str] = (),
+    alerts: Sequence[AlertState] = (),
     monitor: str,
     identity: str,
     until: datetime,
@@ -89,7 +113,8 @@ def compose(
     """Group what a check has to tell into one message; None if there is nothing.
 
     `status` is where the monitor stands after the check: a message may speak of resolved alerts
-    alone while others stay open.
+    alone while others stay open. `alerts` are those open then: after a check of several windows,
+    the newest one is told beside the one that changed an alert.
 
     Of several steps of one alert the last one is told, if any of them is to be announced. The
     largest findings come first, and after five of a kind the rest is counted.
@@ -101,7 +126,8 @@ def compose(
         groups["resolved" if step.kind == "resolved" else step.level].append(step)
     if not latest and not drift and not notes:
         return None
-    blocks = [_block(kind, steps) for kind, steps in groups.items() if steps]
+    standing = {alert.candidate: alert for alert in alerts}
+    blocks = [_block(kind, steps, standing) for kind, steps in groups.items() if steps]
     if drift:
         blocks.append(_drift_block(drift))
     if notes:
@@ -135,11 +161,15 @@ def say_repeats(data: WindowData) -> str | None:
     return f"{'; '.join(parts)}, of {data.n_labelled:,} labelled rows." if parts else None
 
 
-def _block(kind: str, steps: list[AlertTransition]) -> str:
+def _block(
+    kind: str,
+    steps: list[AlertTransition],
+    standing: Mapping[tuple[str, str, str], AlertState],
+) -> str:
     ranked = sorted(steps, key=lambda step: -abs(step.moment) + step.tolerance)
     lines = [_HEADS[kind]]
     for step in ranked[:MOST_LISTED]:
-        lines.append(describe(step))
+        lines.append(describe(step, standing.get(step.candidate)))
         lines += [f"  - {hint}" for hint in step.hints]
     if len(ranked) > MOST_LISTED:
         lines.append(f"And {len(ranked) - MOST_LISTED} more.")

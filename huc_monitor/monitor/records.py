@@ -117,6 +117,8 @@ class AlertTransition(_Plain):
         Windows in which it was open, this one included.
     hints : tuple of str
         What probably lies behind it, in sentences.
+    settings : tuple of str
+        Of a resolved or eased alert: settings that changed and made it so.
     window_id : str
     window_end : datetime
     """
@@ -144,10 +146,12 @@ class AlertTransition(_Plain):
     hints: tuple[str, ...]
     window_id: str
     window_end: datetime
+    settings: tuple[str, ...] = ()
 
     _read: ClassVar[Mapping[str, Callable[[Any], Any]]] = {
         "reasons": tuple,
         "hints": tuple,
+        "settings": tuple,
         "first_seen": datetime.fromisoformat,
         "window_end": datetime.fromisoformat,
     }
@@ -183,6 +187,10 @@ class AlertState(_Plain):
         Whether people heard of it since it opened.
     moment, lower, tolerance : float
         Of the last window it was open in.
+    opened_moment : float or None
+        The moment in the window that opened it.
+    exceeded_tolerance : float or None
+        The tolerance in the last window that spoke for its level.
     reasons : tuple of str
         Every reason for its level since it opened or was eased, as in `AlertTransition`.
     """
@@ -205,6 +213,8 @@ class AlertState(_Plain):
     moment: float = 0.0
     lower: float | None = None
     tolerance: float = 0.0
+    opened_moment: float | None = None
+    exceeded_tolerance: float | None = None
     reasons: tuple[str, ...] = ()
 
     _read: ClassVar[Mapping[str, Callable[[Any], Any]]] = {

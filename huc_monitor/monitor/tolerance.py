@@ -113,12 +113,22 @@ class Tolerance(Section):
         """Whether the reference's moments are accepted."""
         return self.relative_to == "reference"
 
-    def values(self, tree: LabelTree, utilities: Sequence[Utility], subgroups: Subgroups) -> Floats:
-        """Return the tolerance of every candidate, in the order utility, subgroup, branch."""
+    def values(
+        self,
+        tree: LabelTree,
+        utilities: Sequence[Utility],
+        subgroups: Subgroups,
+        *,
+        default: float | None = None,
+    ) -> Floats:
+        """Return the tolerance of every candidate, in the order utility, subgroup, branch.
+
+        `default`, in utility, takes the place of `value` where no rule says otherwise.
+        """
         self._check_names(tree, utilities, subgroups)
         return np.array(
             [
-                self._of(utility, subgroup, tree.branches[branch])
+                self._of(utility, subgroup, tree.branches[branch], default)
                 for utility in utilities
                 for subgroup in subgroups.names
                 for branch in utility.relevant_branches(tree)
@@ -126,12 +136,14 @@ class Tolerance(Section):
             dtype=np.float64,
         )
 
-    def _of(self, utility: Utility, subgroup: str, node: str) -> float:
+    def _of(self, utility: Utility, subgroup: str, node: str, default: float | None) -> float:
         chosen = None
         for rule in self.overrides:
             covered = rule.covers(utility, subgroup, node)
             if covered and (chosen is None or rule.n_names >= chosen.n_names):
                 chosen = rule
+        if chosen is None and default is not None:
+            return default
         value = self.value if chosen is None else chosen.value
         return value / utility.scale if self.unit == "money" else value
 
@@ -152,6 +164,22 @@ class Tolerance(Section):
                         f"{name!r}. {did_you_mean(name, names)}"
                     )
                     raise UnknownNameError(msg)
+
+
+def ignored(values: Floats, candidates: Sequence[tuple[str, str, str]]) -> set[tuple[str, str]]:
+    """Return what no test is to speak of: the tolerance of all its candidates is 1 or more.
+
+    As (kind, name) of a drift finding: the branch, the scores of a utility, or a subgroup.
+
+    Examples
+    --------
+    >>> sorted(ignored(np.array([1.0, 0.1]), [("u", "all", "root"), ("u", "all", "cat")]))
+    [('branch', 'root')]
+    """
+    kinds = ("scores", "subgroup", "branch")
+    named = [set(zip(kinds, candidate, strict=True)) for candidate in candidates]
+    heard = [names for names, value in zip(named, values, strict=True) if value < 1]
+    return set().union(*named) - set().union(*heard)
 
 
 def accepted(values: Floats, moments: Floats, reference: Floats | None) -> Floats:
