@@ -36,6 +36,20 @@ def make_private_folder(path: Path) -> None:
         folder.mkdir(mode=0o700, exist_ok=True)
 
 
+def is_writable(folder: Path) -> bool:
+    """Whether a file can be made in a folder, or the folder itself where it is missing."""
+    place = folder
+    while not place.exists() and place != place.parent:
+        place = place.parent
+    if not place.is_dir():
+        return False
+    try:
+        with tempfile.TemporaryFile(dir=place):
+            return True
+    except OSError:
+        return False
+
+
 def state_folder() -> Path:
     """Return this user's own folder for locks, made when missing.
 

@@ -53,12 +53,12 @@ def run(
 
 def _trial(settings: Any, tracker: Any) -> Any:
     """How a challenger's trial stands, where promotion waits for one."""
-    from huc_monitor.config.opening import open_retrainer
+    from huc_monitor.config.opening import open_recalibration_host
 
     if settings.settings.retraining.promotion != "shadow":
         return None
-    host = open_retrainer(settings, tracker)
-    return None if host is None else getattr(host, "trial", lambda: None)()
+    host = open_recalibration_host(settings, tracker)
+    return None if host is None else host.trial()
 
 
 def _without_superseded(records: Sequence[WindowRecord]) -> list[WindowRecord]:

@@ -4,14 +4,18 @@ from __future__ import annotations
 
 import contextlib
 from collections.abc import Iterator
+from dataclasses import asdict
 from pathlib import Path
-from typing import Annotated, Any
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
 from huc_monitor.cli.check import ConfigOption, LogOption
 from huc_monitor.cli.logs import start_logging
 from huc_monitor.cli.showing import print_json, say
+
+if TYPE_CHECKING:
+    from huc_monitor.monitor.ports import Move, RecalibrationHost
 
 FINE, REFUSED = 0, 1
 
@@ -45,8 +49,8 @@ def recalibrate(
         say(f"Refused: {'; '.join(outcome.reasons).rstrip('.')}.")
     else:
         role = "champion" if outcome.promoted else "challenger"
-        trial = getattr(outcome, "shadow_windows", 0)
-        more = f" It is audited beside the champion for {trial} windows first." if trial else ""
+        n = outcome.shadow_windows
+        more = f" It is audited beside the champion for {n} windows first." if n else ""
         say(f"Registered version {outcome.version} as {role}.{more}")
     raise typer.Exit(FINE if outcome.version is not None else REFUSED)
 
@@ -85,16 +89,16 @@ def rollback(
 
 
 @contextlib.contextmanager
-def _host(path: Path) -> Iterator[Any]:
+def _host(path: Path) -> Iterator[RecalibrationHost]:
     """Open what the tracker's package offers for versions."""
     from huc_monitor.config import load_config
-    from huc_monitor.config.opening import open_retrainer, open_tracker
+    from huc_monitor.config.opening import open_recalibration_host, open_tracker
     from huc_monitor.errors import InvalidInputError
 
     settings = load_config(path)
     tracker = open_tracker(settings)
     try:
-        host = open_retrainer(settings, tracker)
+        host = open_recalibration_host(settings, tracker)
         if host is None:
             msg = (
                 f"`tracker` must keep model versions; {settings.settings.tracker.name!r} does "
@@ -106,10 +110,9 @@ def _host(path: Path) -> Iterator[Any]:
         tracker.close()
 
 
-def _show(move: Any, as_json: bool) -> None:
+def _show(move: Move, as_json: bool) -> None:
     if as_json:
-        names = ("model", "alias", "version", "previous", "moved")
-        print_json({name: getattr(move, name) for name in names})
+        print_json(asdict(move))
         return
     if not move.moved:
         say(f"{move.model}: nothing to do, version {move.version} is {move.alias} already.")

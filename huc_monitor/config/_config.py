@@ -15,15 +15,16 @@ from huc_monitor._common.times import get_zone, to_utc
 from huc_monitor.config._settings import Settings, TableSettings
 from huc_monitor.config._yaml import ConfigError, Document, read_document
 from huc_monitor.errors import HUCError, InvalidInputError, did_you_mean
+from huc_monitor.monitor.ports import MonitorInfo, make_plugin
 from huc_monitor.sources import (
     Columns,
     DuckTable,
+    Engine,
     LabelTable,
     Partition,
     SQLTable,
     Table,
     TableSource,
-    make_engine,
 )
 from huc_monitor.sources.large import LargeSource
 from huc_monitor.subgroups import Subgroups
@@ -37,7 +38,6 @@ if TYPE_CHECKING:
     import pandas as pd
 
     from huc_monitor.monitor.windows import WindowSpec
-    from huc_monitor.sources import Engine
 
 __all__ = ["Config", "config_schema", "load_config", "parse_config"]
 
@@ -131,6 +131,23 @@ class Config:
         """Where the monitor keeps its state."""
         return self.folder / self.settings.state
 
+    @property
+    def recalibrates(self) -> bool:
+        """Whether checks work with a recalibration host.
+
+        A trial goes on in every check, also of a version that a person asked for.
+        """
+        given = self.settings.retraining
+        return given.enabled or given.promotion == "shadow"
+
+    @property
+    def info(self) -> MonitorInfo:
+        """What plugins are told about the monitor."""
+        name = self.settings.model.name
+        return MonitorInfo(
+            name, self.identity, name, self.to_dict(), self.tree, self.folder, config=self
+        )
+
     def open_source(
         self, *, features: Sequence[str] | None = None, base: bool = False
     ) -> TableSource:
@@ -219,7 +236,11 @@ class Config:
         settings = self.settings
         if settings.engine == "local":
             return None
-        return make_engine(settings.engine, settings.spark.model_dump())
+        name, options = settings.engine, settings.spark.model_dump()
+        engine: Engine = make_plugin(
+            "huc_monitor.engines", name, Engine, self.info, options, role="engine"
+        )
+        return engine
 
     def _table(self, given: TableSettings, path: tuple[str, ...]) -> Table:
         engine = self._engine()

@@ -2,15 +2,21 @@
 
 from __future__ import annotations
 
-from importlib.metadata import entry_points
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 from huc_monitor.monitor import Monitor
 from huc_monitor.monitor.hosts import Hosts
-from huc_monitor.monitor.ports.attachment import make_attachment
-from huc_monitor.monitor.ports.exporter import make_exporter
-from huc_monitor.monitor.ports.notifier import make_notifier
-from huc_monitor.monitor.ports.tracker import MonitorInfo, make_tracker
+from huc_monitor.monitor.ports import (
+    Attachment,
+    Exporter,
+    FilesTracker,
+    Notifier,
+    RecalibrationHost,
+    Tracker,
+    make_plugin,
+    plugin_names,
+)
 from huc_monitor.subgroups import Subgroups
 
 if TYPE_CHECKING:
@@ -18,21 +24,27 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from huc_monitor.config import Config
-    from huc_monitor.monitor.ports.exporter import Exporter
-    from huc_monitor.monitor.ports.tracker import Tracker
-    from huc_monitor.monitor.records import WindowRecord
-    from huc_monitor.monitor.retraining import Retrainer
+    from huc_monitor.config._settings import HostSettings
+    from huc_monitor.monitor.records import RetrainingTrigger, WindowRecord
 
-__all__ = ["open_exporters", "open_monitor", "open_retrainer", "open_tracker"]
+__all__ = [
+    "open_attachment",
+    "open_exporter",
+    "open_exporters",
+    "open_monitor",
+    "open_notifier",
+    "open_recalibration_host",
+    "open_tracker",
+]
 
-RETRAINERS = "huc_monitor.retrainers"
+RECALIBRATORS = "huc_monitor.retrainers"
 
 
 def open_monitor(
     config: Config | str | Path = "huc.yaml",
     *,
     tracker: Tracker | None = None,
-    retrain: Retrainer | None = None,
+    retrain: Callable[[RetrainingTrigger], None] | None = None,
     artifacts: Callable[[WindowRecord], Mapping[str, bytes]] | None = None,
     exporters: Mapping[str, Exporter] | None = None,
 ) -> Monitor:
@@ -44,8 +56,7 @@ def open_monitor(
     tracker : Tracker, optional
         Instead of the one the file names.
     retrain : callable, optional
-        Instead of what the tracker's package registered in the entry point group
-        ``huc_monitor.retrainers``: a factory called as ``factory(config, tracker)``.
+        Gets triggers instead of the recalibration host of the tracker's package.
     artifacts : callable, optional
         As in `Monitor`.
     exporters : dict of str to Exporter, optional
@@ -56,10 +67,9 @@ def open_monitor(
     given = config if isinstance(config, Config) else load_config(config)
     settings = given.settings
     chosen = open_tracker(given) if tracker is None else tracker
-    # A trial goes on in every check, also of a version that a person asked for.
-    if settings.retraining.enabled or settings.retraining.promotion == "shadow":
-        retrain = retrain or open_retrainer(given, chosen)
-    channels = {name: settings.channels[name] for name in settings.alerts.channels}
+    host = None
+    if retrain is None and given.recalibrates:
+        host = open_recalibration_host(given, chosen)
     return Monitor(
         source=given.open_source(),
         windows=given.windows,
@@ -69,14 +79,12 @@ def open_monitor(
         reference=given.reference,
         policy=settings,
         hosts=Hosts(
-            notifiers={name: make_notifier(c.name, c.options()) for name, c in channels.items()},
-            attachments={
-                name: make_attachment(host.name, given, host.options())
-                for name, host in settings.attachments.items()
-            },
+            notifiers={name: open_notifier(given, name) for name in settings.alerts.channels},
+            attachments={name: open_attachment(given, name) for name in settings.attachments},
             exporters=open_exporters(given) if exporters is None else exporters,
             artifacts=artifacts,
-            retrain=retrain,
+            retrain=retrain or host,
+            follow=None if host is None else host.follow,
         ),
         tracker=chosen,
         name=settings.model.name,
@@ -87,34 +95,57 @@ def open_monitor(
 
 def open_tracker(config: Config) -> Tracker:
     """Open the tracker that a configuration names; ``files`` uses the folder `state`."""
-    host = config.settings.tracker
-    options: dict[str, Any] = host.options()
-    if host.name == "files":
-        folder = options.get("folder")
-        options["folder"] = config.state_folder if folder is None else config.folder / folder
-    return make_tracker(host.name, _info(config), options)
+    tracker: Tracker = _open(
+        "trackers", Tracker, config.settings.tracker, config, "tracker", {"files": FilesTracker}
+    )
+    return tracker
+
+
+def open_notifier(config: Config, channel: str) -> Notifier:
+    """Open the notifier of a channel; sends nothing."""
+    host = config.settings.channels[channel]
+    notifier: Notifier = _open("notifiers", Notifier, host, config, f"channel {channel}")
+    return notifier
+
+
+def open_attachment(config: Config, name: str) -> Attachment:
+    """Open one of the attachments that a configuration names."""
+    host = config.settings.attachments[name]
+    attachment: Attachment = _open("attachments", Attachment, host, config, f"attachment {name}")
+    return attachment
+
+
+def open_exporter(config: Config, name: str) -> Exporter:
+    """Open one of the exporters that a configuration names."""
+    host = config.settings.exporters[name]
+    exporter: Exporter = _open("exporters", Exporter, host, config, f"exporter {name}")
+    return exporter
 
 
 def open_exporters(config: Config) -> dict[str, Exporter]:
-    """Make the exporters that a configuration names."""
-    info = _info(config)
-    hosts = config.settings.exporters
-    return {name: make_exporter(host.name, info, host.options()) for name, host in hosts.items()}
+    """Open the exporters that a configuration names."""
+    return {name: open_exporter(config, name) for name in config.settings.exporters}
 
 
-def _info(config: Config) -> MonitorInfo:
-    return MonitorInfo(
-        name=config.settings.model.name,
-        identity=config.identity,
-        model=config.settings.model.name,
-        settings=config.to_dict() | {"tree_content": config.tree.to_dict()},
-    )
-
-
-def open_retrainer(config: Config, tracker: Tracker) -> Retrainer | None:
+def open_recalibration_host(config: Config, tracker: Tracker) -> RecalibrationHost | None:
     """Open what the tracker's package registered to act on triggers; None if it has nothing."""
-    for entry in entry_points(group=RETRAINERS):
-        if entry.name == config.settings.tracker.name:
-            found: Retrainer = entry.load()(config, tracker)
-            return found
-    return None
+    name = config.settings.tracker.name
+    if name not in plugin_names(RECALIBRATORS):
+        return None
+    info = replace(config.info, tracker=tracker)
+    host: RecalibrationHost = make_plugin(
+        RECALIBRATORS, name, RecalibrationHost, info, role="recalibration host"
+    )
+    return host
+
+
+def _open(
+    kind: str,
+    protocol: type,
+    host: HostSettings,
+    config: Config,
+    role: str,
+    own: Mapping[str, Callable[..., Any]] | None = None,
+) -> Any:
+    group, options = f"huc_monitor.{kind}", host.options()
+    return make_plugin(group, host.name, protocol, config.info, options, role=role, own=own or {})

@@ -10,7 +10,7 @@ from concurrent.futures import Future, ThreadPoolExecutor
 from typing import TYPE_CHECKING, Any, Self
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Callable, Sequence
     from datetime import datetime
     from types import TracebackType
 
@@ -50,15 +50,14 @@ class OneAtATime:
             return self._source.labelled(start, end, as_of=as_of)
 
     @property
-    def may_sample(self) -> bool:
-        """Whether large windows are sampled, and audited where their rows are."""
-        return hasattr(self._source, "audit")
+    def auditor(self) -> Callable[..., AuditResult] | None:
+        """As the source."""
+        return None if self._source.auditor is None else self._audit
 
-    def audit(self, start: datetime, end: datetime, **options: Any) -> AuditResult:
-        """Audit all rows of a range, of which `labelled` gave a sample."""
+    def _audit(self, start: datetime, end: datetime, **options: Any) -> AuditResult:
         with self._lock:
-            found: AuditResult = self._source.audit(start, end, **options)  # type: ignore[attr-defined]
-        return found
+            assert self._source.auditor is not None  # noqa: S101 - asked before
+            return self._source.auditor(start, end, **options)
 
     def predictions(self, start: datetime, end: datetime) -> PredictionData:
         """As the source."""

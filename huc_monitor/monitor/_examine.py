@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from time import perf_counter
-from typing import TYPE_CHECKING, Any, cast
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -32,7 +32,6 @@ if TYPE_CHECKING:
 
     from huc_monitor.audit.result import AuditResult
     from huc_monitor.detection import EDetectorStep
-    from huc_monitor.monitor._ahead import OneAtATime
     from huc_monitor.monitor._monitor import Monitor
     from huc_monitor.monitor._rows import Decomposed
     from huc_monitor.monitor.alerts import AlertStep, Judgement
@@ -272,7 +271,8 @@ def _audit(monitor: Monitor, subgroups: Subgroups, found: Decomposed) -> AuditRe
     """Audit the rows in hand, or where these are a sample, all rows of the window."""
     options = monitor.policy.audit.model_dump()
     data = found.data
-    if data.sampled_from is None:
+    auditor = monitor.source.auditor
+    if data.sampled_from is None or auditor is None:
         return audit_rows(
             found.rows,
             found.groups(),
@@ -280,8 +280,7 @@ def _audit(monitor: Monitor, subgroups: Subgroups, found: Decomposed) -> AuditRe
             interiorized=found.interiorized,
             **options,
         )
-    source = cast("OneAtATime", monitor.source)
-    return source.audit(
+    return auditor(
         data.start,
         data.end,
         as_of=data.as_of,

@@ -7,7 +7,7 @@ import hashlib
 import json
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
-from typing import TYPE_CHECKING, Any, overload
+from typing import TYPE_CHECKING, overload
 
 from huc_monitor._common.times import to_utc
 from huc_monitor.audit.inputs import check_utilities
@@ -23,6 +23,7 @@ from huc_monitor.subgroups import Subgroups
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
+    from pathlib import Path
 
     import pandas as pd
 
@@ -233,9 +234,9 @@ class Monitor:
         return dismissed
 
     @property
-    def lock_path(self) -> Any:
+    def lock_path(self) -> Path:
         """The file that a check holds while it runs."""
-        own = getattr(self.tracker, "lock_path", None)
+        own = self.tracker.lock_path
         return default_path(self.identity) if own is None else own
 
     def _dry(

@@ -145,8 +145,8 @@ class Outbox:
         self.state.trigger = None
 
     def _follow(self) -> None:
-        """Let the retrainer go on with what takes several windows."""
-        follow = getattr(self.monitor.hosts.retrain, "follow", None)
+        """Let the recalibration host go on with what takes several windows."""
+        follow = self.monitor.hosts.follow
         if follow is None or self.state.last is None:
             return
         try:

@@ -11,8 +11,8 @@ if TYPE_CHECKING:
     from huc_monitor.monitor.ports.attachment import Attachment
     from huc_monitor.monitor.ports.exporter import Exporter
     from huc_monitor.monitor.ports.notifier import Notifier
-    from huc_monitor.monitor.records import WindowRecord
-    from huc_monitor.monitor.retraining import Retrainer
+    from huc_monitor.monitor.records import RetrainingTrigger, WindowRecord
+    from huc_monitor.monitor.windows import Window
 
 __all__ = ["Hosts"]
 
@@ -32,11 +32,14 @@ class Hosts:
     artifacts : callable, optional
         Gets a record and returns files to store with it, by name.
     retrain : callable, optional
-        Gets the trigger of the retraining policy.
+        Gets the trigger of the retraining policy; a `RecalibrationHost` is one.
+    follow : callable, optional
+        Gets the last window at the end of every check; `RecalibrationHost.follow` is one.
     """
 
     notifiers: Mapping[str, Notifier] = field(default_factory=dict)
     attachments: Mapping[str, Attachment] = field(default_factory=dict)
     exporters: Mapping[str, Exporter] = field(default_factory=dict)
     artifacts: Callable[[WindowRecord], Mapping[str, bytes]] | None = None
-    retrain: Retrainer | None = None
+    retrain: Callable[[RetrainingTrigger], None] | None = None
+    follow: Callable[[Window], str | None] | None = None

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import hashlib
-from typing import TYPE_CHECKING, Annotated, Literal, Protocol, runtime_checkable
+from typing import TYPE_CHECKING, Annotated, Literal
 
 from pydantic import Field
 
@@ -15,24 +15,7 @@ from huc_monitor.recalibration.gate import Gate
 if TYPE_CHECKING:
     from huc_monitor.monitor.records import AlertState, WindowRecord
 
-__all__ = ["Retrainer", "RetrainingPolicy"]
-
-
-@runtime_checkable
-class Retrainer(Protocol):
-    """Acts on a trigger. May be called again with a trigger it already knows (by its id).
-
-    Raising means "not done": the trigger is kept, and handed over again at the next check.
-
-    One that has a method ``follow(last_window)`` is given the last window at the end of every
-    check, to go on with what takes several windows, such as a trial of a new version. It returns a
-    sentence for the next message, or None. It must find by itself where it stands: after a crash
-    the same window comes again.
-    """
-
-    def __call__(self, trigger: RetrainingTrigger) -> None:
-        """Recalibrate, or record why not."""
-        ...
+__all__ = ["RetrainingPolicy"]
 
 
 class RetrainingPolicy(Section):

@@ -13,7 +13,7 @@ from huc_monitor.sources._data import (
     concatenate,
 )
 from huc_monitor.sources._duck import DuckTable
-from huc_monitor.sources._engine import Engine, make_engine
+from huc_monitor.sources._engine import Engine
 from huc_monitor.sources._frame import FrameTable
 from huc_monitor.sources._partition import Partition, ScanProfile
 from huc_monitor.sources._repeats import REPEAT_REASONS
@@ -45,5 +45,4 @@ __all__ = [
     "TooManyBadRowsError",
     "WindowData",
     "concatenate",
-    "make_engine",
 ]

@@ -13,10 +13,12 @@ import pandas as pd
 from huc_monitor.errors import InvalidInputError
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
+    from collections.abc import Callable, Mapping, Sequence
     from datetime import datetime
 
     from numpy.typing import NDArray
+
+    from huc_monitor.audit.result import AuditResult
 
 __all__ = [
     "BadRow",
@@ -239,6 +241,15 @@ class PredictionSource(Protocol):
         """Find the smallest time of a row such that ``[start, time)`` holds at least `n_rows`.
 
         Rows of equal time stay together. None if no row follows yet.
+        """
+        ...
+
+    @property
+    def auditor(self) -> Callable[..., AuditResult] | None:
+        """What audits all rows of a range where `labelled` may return a sample; None if never.
+
+        It is called as ``auditor(start, end, as_of=, utilities=, subgroups=, **options)`` with the
+        options of `audit`.
         """
         ...
 

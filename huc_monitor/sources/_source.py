@@ -17,8 +17,10 @@ from huc_monitor.sources._rows import SUM_TOLERANCE, LabelReader, ProbabilityCol
 from huc_monitor.sources._table import ColumnKind, Table, TimeColumn, require_columns
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
     from datetime import datetime
 
+    from huc_monitor.audit.result import AuditResult
     from huc_monitor.sources._partition import ScanProfile
     from huc_monitor.sources._spec import Columns, LabelTable
     from huc_monitor.tree import LabelTree
@@ -110,6 +112,11 @@ class TableSource:
     def time_range(self) -> TimeRange | None:
         """Return when the log begins and ends, or None if it has no rows."""
         return self.log.time_range(self.time)
+
+    @property
+    def auditor(self) -> Callable[..., AuditResult] | None:
+        """None: `labelled` returns all rows."""
+        return None
 
     def advance(self, start: datetime, n_rows: int) -> datetime | None:
         """Find the smallest time of a row such that ``[start, time)`` holds at least `n_rows`."""

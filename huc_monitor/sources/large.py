@@ -359,6 +359,11 @@ class LargeSource(TableSource):
         bad = round(data.n_quarantined * n / max(1, data.n_predictions))
         return dataclasses.replace(data, n_predictions=n, n_quarantined=bad)
 
+    @property
+    def auditor(self) -> Callable[..., AuditResult]:
+        """Audits windows of which `labelled` returns a sample."""
+        return self.audit
+
     def audit(
         self,
         start: datetime,

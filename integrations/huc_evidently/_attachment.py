@@ -20,6 +20,7 @@ if TYPE_CHECKING:
     import pandas as pd
 
     from huc_monitor.config import Config
+    from huc_monitor.monitor.ports import MonitorInfo
     from huc_monitor.monitor.records import WindowRecord
 
 
@@ -28,7 +29,8 @@ class DriftAttachment:
 
     Parameters
     ----------
-    config : Config
+    info : MonitorInfo
+        Of a monitor with a configuration, whose log is read.
     columns : list of str, optional
         Inputs to compare; those of the subgroups when left out.
     max_rows : int, default 20_000
@@ -39,13 +41,13 @@ class DriftAttachment:
 
     def __init__(
         self,
-        config: Config,
+        info: MonitorInfo,
         columns: Sequence[str] | None = None,
         max_rows: int = 20_000,
         **options: Any,
     ) -> None:
-        self._config = config
-        self._columns = tuple(config.feature_columns if columns is None else columns)
+        self._config: Config = info.config
+        self._columns = tuple(self._config.feature_columns if columns is None else columns)
         self._max_rows = max_rows
         self._options = options
         if not self._columns:
@@ -55,12 +57,10 @@ class DriftAttachment:
             )
             raise InvalidInputError(msg)
 
-    @staticmethod
-    def ping(columns: Sequence[str] | None = None, **_: Any) -> str:
+    def ping(self) -> str:
         """Say whether Evidently is there, without the seconds it takes to load."""
         _require_evidently()
-        inputs = "the columns of the subgroups" if columns is None else ", ".join(columns)
-        return f"compares {inputs}"
+        return f"compares {', '.join(self._columns)}"
 
     def files(
         self, record: WindowRecord, reference: tuple[datetime, datetime] | None

@@ -10,5 +10,4 @@ from ._registry import promote as promote
 from ._registry import register_recalibrated as register_recalibrated
 from ._registry import rollback as rollback
 from ._retrainer import MLflowRetrainer as MLflowRetrainer
-from ._retrainer import RetrainingOutcome as RetrainingOutcome
 from ._tracker import MLflowTracker as MLflowTracker

@@ -13,7 +13,6 @@ import os
 import time
 import uuid
 from contextlib import contextmanager
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 import mlflow
@@ -23,6 +22,7 @@ from mlflow.protos.databricks_pb2 import RESOURCE_DOES_NOT_EXIST, ErrorCode
 from huc_mlflow._client import Client, discreetly
 from huc_mlflow._flavor import log_model
 from huc_monitor.errors import HUCError, InvalidInputError, UnknownNameError
+from huc_monitor.monitor.ports import Move
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
@@ -44,20 +44,6 @@ _SETTLE_SECONDS = 0.3
 
 class BusyError(HUCError, RuntimeError):
     """Another process is retraining the same model."""
-
-
-@dataclass(frozen=True, slots=True)
-class Move:
-    """An alias that was moved: ``version`` is what it points at now, ``previous`` what before.
-
-    ``moved`` is False where it pointed there already.
-    """
-
-    model: str
-    alias: str
-    version: str
-    previous: str | None
-    moved: bool = True
 
 
 class Registry:

@@ -5,7 +5,6 @@ from __future__ import annotations
 import hashlib
 import json
 import logging
-from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from typing import TYPE_CHECKING, Any
 
@@ -13,7 +12,7 @@ import numpy as np
 
 from huc_mlflow._bases import UnfitBaseError
 from huc_mlflow._card import Sample, model_card
-from huc_mlflow._registry import BASE_TAG, ID_TAG, Move, Registry
+from huc_mlflow._registry import BASE_TAG, ID_TAG, Registry
 from huc_mlflow._rows import NoBaseProbabilitiesError, RowReader, Rows
 from huc_mlflow._shadow import Shadow
 from huc_mlflow._tracker import MLflowTracker
@@ -21,6 +20,7 @@ from huc_monitor._common.times import Span
 from huc_monitor.audit import audit
 from huc_monitor.errors import InvalidInputError
 from huc_monitor.monitor import MonitorState
+from huc_monitor.monitor.ports import RecalibrationOutcome
 from huc_monitor.monitor.records import RetrainingTrigger
 from huc_monitor.recalibration.choosing import find_repair
 from huc_monitor.subgroups import Subgroups
@@ -29,61 +29,18 @@ if TYPE_CHECKING:
     from mlflow.entities.model_registry import ModelVersion
 
     from huc_monitor.config import Config
-    from huc_monitor.monitor.ports.tracker import Tracker
+    from huc_monitor.monitor.ports import MonitorInfo, Move
     from huc_monitor.monitor.windows import Window
     from huc_monitor.recalibration.choosing import Repair
     from huc_monitor.recalibration.shadow import ShadowTrial
 
-__all__ = ["MLflowRetrainer", "RetrainingOutcome"]
+__all__ = ["MLflowRetrainer"]
 
 log = logging.getLogger("huc_monitor")
 
 _DONE = "huc.outcome"
 _LAST = "huc.last_retraining"
 _ENOUGH_ROWS = 1_000
-
-
-@dataclass(frozen=True, slots=True)
-class RetrainingOutcome:
-    """What became of one trigger.
-
-    Attributes
-    ----------
-    id : str
-        Of the recalibration: the trigger's.
-    result : {"registered", "refused"}
-    version : str or None
-        The new version in the registry.
-    promoted : bool
-    reasons : tuple of str
-        Why it was refused.
-    shadow_windows : int
-        For how many windows it is audited beside the champion first; 0 without such a trial.
-    """
-
-    id: str
-    result: str
-    version: str | None = None
-    promoted: bool = False
-    reasons: tuple[str, ...] = ()
-    shadow_windows: int = 0
-
-    def to_dict(self) -> dict[str, Any]:
-        """JSON-safe form."""
-        return {
-            "id": self.id,
-            "result": self.result,
-            "version": self.version,
-            "promoted": self.promoted,
-            "reasons": list(self.reasons),
-            "shadow_windows": self.shadow_windows,
-        }
-
-    @classmethod
-    def from_json(cls, text: str) -> RetrainingOutcome:
-        """Read what was stored."""
-        data = json.loads(text)
-        return cls(**{**data, "reasons": tuple(data["reasons"])})
 
 
 class MLflowRetrainer:
@@ -94,11 +51,13 @@ class MLflowRetrainer:
 
     Parameters
     ----------
-    config : Config
-    tracker : MLflowTracker
+    info : MonitorInfo
+        With a configuration and an `MLflowTracker`.
     """
 
-    def __init__(self, config: Config, tracker: Tracker) -> None:
+    def __init__(self, info: MonitorInfo) -> None:
+        config: Config = info.config
+        tracker = info.tracker
         if not isinstance(tracker, MLflowTracker):
             msg = (
                 f"`tracker` must be mlflow to retrain in its registry; got "
@@ -126,7 +85,7 @@ class MLflowRetrainer:
         outcome = self.act(trigger)
         log.info("recalibration %s: %s", outcome.id, outcome.result)
 
-    def recalibrate(self, reason: str = "asked for by a person") -> RetrainingOutcome:
+    def recalibrate(self, reason: str = "asked for by a person") -> RecalibrationOutcome:
         """Recalibrate now, on the labels of the windows checked so far."""
         state = self._state()
         if state.last is None:
@@ -146,7 +105,7 @@ class MLflowRetrainer:
         )
         return self.act(trigger, patient=False)
 
-    def act(self, trigger: RetrainingTrigger, *, patient: bool = True) -> RetrainingOutcome:
+    def act(self, trigger: RetrainingTrigger, *, patient: bool = True) -> RecalibrationOutcome:
         """Carry one trigger to its end, or go on where another process stopped.
 
         Parameters
@@ -169,7 +128,7 @@ class MLflowRetrainer:
         done = run.data.tags.get(_DONE)
         if done is not None:
             self.registry.release(trigger.id)
-            return RetrainingOutcome.from_json(done)
+            return _outcome(done)
         run_id = str(run.info.run_id)
         with self.registry.lease(trigger.id):
             outcome = self._act(trigger, run_id, patient=patient)
@@ -180,7 +139,9 @@ class MLflowRetrainer:
             client.set_terminated(run_id)
         return outcome
 
-    def _act(self, trigger: RetrainingTrigger, run_id: str, *, patient: bool) -> RetrainingOutcome:
+    def _act(
+        self, trigger: RetrainingTrigger, run_id: str, *, patient: bool
+    ) -> RecalibrationOutcome:
         registry = self.registry
         made = registry.versions(f"tags.`{ID_TAG}` = '{trigger.id}'")
         if made:
@@ -190,7 +151,7 @@ class MLflowRetrainer:
             self._remember(trigger)
             return self._promote(trigger, version, run_id)
         if patient and (too_soon := self._too_soon(trigger) or self._on_trial()):
-            return RetrainingOutcome(trigger.id, "refused", reasons=(too_soon,))
+            return RecalibrationOutcome(trigger.id, "refused", reasons=(too_soon,))
         state = self._state()
         champion = registry.current()
         base = registry.root(champion)
@@ -198,16 +159,16 @@ class MLflowRetrainer:
             self.reader.check_base(base)  # before minutes of fitting what could not be registered
             rows = self._rows(trigger, champion, state)
         except (NoBaseProbabilitiesError, UnfitBaseError) as error:
-            return RetrainingOutcome(trigger.id, "refused", reasons=(str(error),))
+            return RecalibrationOutcome(trigger.id, "refused", reasons=(str(error),))
         repair = self._find(rows, champion, state)
         self._log(run_id, repair)
         if not repair.passed:
             self._remember(trigger)
-            return RetrainingOutcome(trigger.id, "refused", reasons=repair.reasons)
+            return RecalibrationOutcome(trigger.id, "refused", reasons=repair.reasons)
         # Fitting takes a while. Whoever was too slow to see this lease has had time to show up.
         registry.confirm(trigger.id)
         if patient and (too_soon := self._too_soon(trigger)):
-            return RetrainingOutcome(trigger.id, "refused", reasons=(too_soon,))
+            return RecalibrationOutcome(trigger.id, "refused", reasons=(too_soon,))
         sample = self._sample(rows, state)
         window = (f"{rows.start:%Y-%m-%d %H:%M}", f"{rows.end:%Y-%m-%d %H:%M} UTC")
         version = registry.register(
@@ -241,7 +202,7 @@ class MLflowRetrainer:
 
     def _promote(
         self, trigger: RetrainingTrigger, version: ModelVersion, run_id: str
-    ) -> RetrainingOutcome:
+    ) -> RecalibrationOutcome:
         settings = self.config.settings.retraining
         number, promoted, on_trial = str(version.version), False, 0
         if settings.promotion == "gate":
@@ -250,7 +211,7 @@ class MLflowRetrainer:
         elif settings.promotion == "shadow":
             self._shadow.start(trigger, version, run_id)
             on_trial = settings.shadow_windows
-        return RetrainingOutcome(
+        return RecalibrationOutcome(
             trigger.id, "registered", number, promoted, shadow_windows=on_trial
         )
 
@@ -375,5 +336,11 @@ class MLflowRetrainer:
         self.registry.client.log_batch(run_id, metrics=metrics)
 
 
-def _gate_tag(outcome: RetrainingOutcome) -> str:
+def _outcome(text: str) -> RecalibrationOutcome:
+    """Read what was stored."""
+    data = json.loads(text)
+    return RecalibrationOutcome(**{**data, "reasons": tuple(data["reasons"])})
+
+
+def _gate_tag(outcome: RecalibrationOutcome) -> str:
     return "refused" if outcome.result == "refused" else "passed"

@@ -13,6 +13,7 @@ import logging
 import math
 import os
 import tempfile
+from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -25,14 +26,13 @@ from huc_monitor._common.safe_text import file_name, metric_key, plain
 from huc_monitor.errors import HUCError
 from huc_monitor.monitor.ports.tracker import in_order
 from huc_monitor.monitor.records import WindowRecord
-from huc_monitor.tree import LabelTree
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
 
     from mlflow.entities import Run
 
-    from huc_monitor.monitor.ports.tracker import MonitorInfo
+    from huc_monitor.monitor.ports import MonitorInfo
     from huc_monitor.monitor.records import AlertState
 
 log = logging.getLogger("huc_monitor")
@@ -73,30 +73,26 @@ class MLflowTracker:
     ) -> None:
         self._info = info
         self._client = Client(tracking_uri, registry_uri)
-        self._experiment = self._find_experiment(experiment or f"huc-monitor/{info.name}")
+        self._experiment_name = experiment or f"huc-monitor/{info.name}"
         self._run_id: str | None = None
         self._seen_state: str | None = None
         self._model_version: str | None = None
 
-    @staticmethod
-    def ping(
-        tracking_uri: str | None = None,
-        registry_uri: str | None = None,
-        experiment: str | None = None,  # noqa: ARG004 - the options of the tracker
-    ) -> str:
+    def ping(self) -> str:
         """Ask the tracking store for anything, impatiently; say where it answered."""
         impatient = {"MLFLOW_HTTP_REQUEST_TIMEOUT": "5", "MLFLOW_HTTP_REQUEST_MAX_RETRIES": "0"}
         added = [key for key in impatient if key not in os.environ]
         os.environ.update({key: impatient[key] for key in added})
         try:
-            client = Client(tracking_uri, registry_uri)
-            client.search_experiments(max_results=1)
+            self._client.search_experiments(max_results=1)
         finally:
             for key in added:
                 del os.environ[key]
-        return f"answers at {masked(client.tracking_uri)}"
+        return f"answers at {masked(self._client.tracking_uri)}"
 
     # Runs.
+
+    lock_path = None  # the store has none; a file on this machine keeps two checks apart
 
     @property
     def run_id(self) -> str:
@@ -115,7 +111,10 @@ class MLflowTracker:
             self._run_id = str(kept.info.run_id)
         return self._run_id
 
-    def _find_experiment(self, name: str) -> str:
+    @cached_property
+    def _experiment(self) -> str:
+        """Id of the experiment, made at the first use."""
+        name = self._experiment_name
         found = self._client.get_experiment_by_name(name)
         if found is not None:
             return str(found.experiment_id)
@@ -239,8 +238,7 @@ class MLflowTracker:
     def _pages(self, record: WindowRecord) -> dict[str, bytes]:
         if record.audit is None:
             return {}
-        content = (self._info.settings or {}).get("tree_content")
-        return report_files(record, None if content is None else LabelTree.from_dict(content))
+        return report_files(record, self._info.tree)
 
     def _log(self, run_id: str, record: WindowRecord, values: Mapping[str, float]) -> None:
         # A revision keeps its step and comes a moment later, so that it is the step's last word.

@@ -15,7 +15,7 @@ from huc_notify._signing import KEY
 if TYPE_CHECKING:
     from types import ModuleType
 
-    from huc_monitor.monitor.ports.notifier import Message
+    from huc_monitor.monitor.ports import Message, MonitorInfo
 
 _REFUSED: Final = re.compile(r"error=(4\d\d)\b")
 _TRY_AGAIN: Final = frozenset({"408", "409", "425", "429"})
@@ -39,13 +39,21 @@ class AppriseNotifier:
 
     Parameters
     ----------
+    info : MonitorInfo or None
+        The first argument of every plugin; messages name their monitor themselves.
     url : str
         It holds the service's tokens: neither they nor anything else of it is ever logged.
     min_level : {"note", "warning", "critical"}
         What the channel hears of, besides the end of alerts.
     """
 
-    def __init__(self, url: str, *, min_level: str = "note") -> None:
+    def __init__(
+        self,
+        info: MonitorInfo | None,  # noqa: ARG002 - as every plugin is called
+        url: str,
+        *,
+        min_level: str = "note",
+    ) -> None:
         self._apprise = _load()
         self._min_level = check_level(min_level)
         self._url = url

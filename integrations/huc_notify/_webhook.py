@@ -21,7 +21,7 @@ from huc_notify._levels import check_level, is_wanted
 from huc_notify._signing import KEY, check_secret, sign
 
 if TYPE_CHECKING:
-    from huc_monitor.monitor.ports.notifier import Message
+    from huc_monitor.monitor.ports import Message, MonitorInfo
 
 # A receiver that is busy, starting, or still at work on the same key.
 _TRY_AGAIN: Final = frozenset({408, 409, 425, 429, 500, 502, 503, 504})
@@ -39,6 +39,8 @@ class WebhookNotifier:
 
     Parameters
     ----------
+    info : MonitorInfo or None
+        The first argument of every plugin; messages name their monitor themselves.
     url : str
         http or https. Neither it nor the secret is ever logged.
     secret : str
@@ -53,6 +55,7 @@ class WebhookNotifier:
 
     def __init__(
         self,
+        info: MonitorInfo | None,  # noqa: ARG002 - as every plugin is called
         url: str,
         secret: str,
         *,

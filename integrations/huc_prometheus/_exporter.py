@@ -28,8 +28,8 @@ if TYPE_CHECKING:
     from threading import Thread
     from wsgiref.simple_server import WSGIServer
 
+    from huc_monitor.monitor.ports import MonitorInfo
     from huc_monitor.monitor.ports.exporter import Standing
-    from huc_monitor.monitor.ports.tracker import MonitorInfo
     from huc_prometheus._series import Family
 
 JOB = "huc_monitor"
@@ -83,27 +83,23 @@ class PrometheusExporter:
         self._serving = False
         self._server: tuple[WSGIServer, Thread] | None = None
 
-    @staticmethod
-    def ping(**options: Any) -> str:
-        """Look at what the options name, without changing anything; say what it is."""
-        from huc_monitor.monitor.ports.tracker import MonitorInfo
-
-        exporter = PrometheusExporter(MonitorInfo("ping", ""), **options)
-        found = []
-        if exporter._address is not None:
-            found.append("listens at {}:{} in watch".format(*exporter._address))
-        if exporter._folder is not None:
-            if not (exporter._folder.is_dir() and os.access(exporter._folder, os.W_OK)):
-                msg = f"`textfile` must be a folder that can be written; got {exporter._folder}."
-                raise InvalidInputError(msg)
-            found.append(f"writes to {exporter._folder}")
-        if exporter._gateway is not None:
-            ready = f"{exporter._gateway}/-/ready"
-            with urllib.request.urlopen(ready, timeout=5):  # noqa: S310 - the user's choice
-                found.append(f"pushes to {exporter._gateway}")
-        return ", ".join(found)
-
     # What a monitor calls.
+
+    def ping(self) -> str:
+        """Look at what the options name, without changing anything; say what it is."""
+        found = []
+        if self._address is not None:
+            found.append("listens at {}:{} in watch".format(*self._address))
+        if self._folder is not None:
+            if not (self._folder.is_dir() and os.access(self._folder, os.W_OK)):
+                msg = f"`textfile` must be a folder that can be written; got {self._folder}."
+                raise InvalidInputError(msg)
+            found.append(f"writes to {self._folder}")
+        if self._gateway is not None:
+            ready = f"{self._gateway}/-/ready"
+            with urllib.request.urlopen(ready, timeout=5):  # noqa: S310 - the user's choice
+                found.append(f"pushes to {self._gateway}")
+        return ", ".join(found)
 
     def export(self, standing: Standing) -> None:
         """Renew the series, and write them wherever they are read."""

@@ -18,8 +18,8 @@ from huc_monitor.errors import InvalidInputError
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
 
+    from huc_monitor.monitor.ports import MonitorInfo
     from huc_monitor.monitor.ports.exporter import Standing
-    from huc_monitor.monitor.ports.tracker import MonitorInfo
     from huc_monitor.monitor.records import WindowRecord
 
 LEVELS = {None: 0, "ok": 0, "warning": 1, "failed": 1, "critical": 2}

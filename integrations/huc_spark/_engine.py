@@ -11,6 +11,7 @@ if TYPE_CHECKING:
 
     from pyspark.sql import DataFrame
 
+    from huc_monitor.monitor.ports import MonitorInfo
     from huc_monitor.sources import Table
     from huc_spark._source import SparkSource
     from huc_spark._table import SparkTable
@@ -21,6 +22,8 @@ class SparkEngine:
 
     Parameters
     ----------
+    info : MonitorInfo, optional
+        The first argument of every plugin; not used.
     master : str, optional
         Where spark-submit or the environment does not say.
     options : dict of str to str, optional
@@ -31,6 +34,7 @@ class SparkEngine:
 
     def __init__(
         self,
+        info: MonitorInfo | None = None,  # noqa: ARG002 - as every plugin is called
         *,
         master: str | None = None,
         options: Mapping[str, str] | None = None,

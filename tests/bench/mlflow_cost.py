@@ -20,7 +20,7 @@ import pandas as pd
 from huc_mlflow._tracker import MLflowTracker
 
 import huc_monitor as hm
-from huc_monitor.monitor.ports.tracker import MonitorInfo
+from huc_monitor.monitor.ports import MonitorInfo
 from huc_monitor.monitor.records import WindowRecord
 
 INFO = MonitorInfo("triage", "0123456789abcdef", model="triage")

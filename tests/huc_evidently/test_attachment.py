@@ -115,7 +115,8 @@ def test_doctor_looks_at_the_attachment(tmp_path):
     config.write_text(config.read_text("utf-8").replace("name: evidently", "name: evidentia"))
     found = doctor(config)["attachment drift"]
     assert found["outcome"] == "wrong"
-    assert "choose one of: evidently" in found["fix"]
+    assert found["text"].endswith("Did you mean 'evidently'?")
+    assert found["fix"] == "correct attachments.drift in the file"
 
 
 @pytest.mark.slow

@@ -14,7 +14,7 @@ from support.forests import log_forest
 from support.forked import Processes
 from support.mlflow_servers import mlflow_server
 
-from huc_monitor.monitor.ports.tracker import MonitorInfo
+from huc_monitor.monitor.ports import MonitorInfo
 
 pytestmark = pytest.mark.slow
 

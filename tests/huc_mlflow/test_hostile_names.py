@@ -15,7 +15,7 @@ from huc_mlflow._tracker import MLflowTracker, node_metrics
 from support.hostile import NAMES, NODES, UTILITIES, assert_clean
 
 import huc_monitor as hm
-from huc_monitor.monitor.ports.tracker import MonitorInfo
+from huc_monitor.monitor.ports import MonitorInfo
 from huc_monitor.monitor.records import AlertState, WindowRecord
 
 DAY = datetime(2024, 3, 1, tzinfo=UTC)

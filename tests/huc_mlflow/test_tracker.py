@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import huc_monitor as hm
-from huc_monitor.monitor.ports.tracker import MonitorInfo, make_tracker
+from huc_monitor.monitor.ports import MonitorInfo, Tracker, make_plugin
 from huc_monitor.monitor.records import AlertState, WindowRecord
 
 INFO = MonitorInfo("triage", "0123456789abcdef", model="triage", settings={"window": "1d"})
@@ -262,7 +262,8 @@ def test_slugs_are_safe_and_differ_where_names_differ(one, other):
 
 
 def test_the_tracker_is_found_by_name(store):
-    found = make_tracker("mlflow", INFO, {"tracking_uri": f"sqlite:///{store}/mlflow.db"})
+    options = {"tracking_uri": f"sqlite:///{store}/mlflow.db"}
+    found = make_plugin("huc_monitor.trackers", "mlflow", Tracker, INFO, options, role="tracker")
     assert type(found).__name__ == "MLflowTracker"
 
 

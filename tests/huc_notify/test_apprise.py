@@ -18,7 +18,8 @@ from huc_notify import AppriseNotifier
 from support.receiver import Receiver, free_port
 
 from huc_monitor.errors import InvalidInputError
-from huc_monitor.monitor.ports.notifier import Message, NotSentError, RejectedError, make_notifier
+from huc_monitor.monitor.ports import Notifier, make_plugin
+from huc_monitor.monitor.ports.notifier import Message, NotSentError, RejectedError
 
 TOKEN = "hunter2Hunter2hunter2Hu9"  # noqa: S105 - of a test
 TEXT = "CRITICAL\nBranch *<script>alert(1)</script>* & <!channel> is overstated by 0.043."
@@ -45,7 +46,7 @@ def json_url(receiver, more=""):
 
 def test_a_message_arrives_with_title_text_level_and_key():
     with Receiver() as receiver:
-        AppriseNotifier(json_url(receiver)).send(message())
+        AppriseNotifier(None, json_url(receiver)).send(message())
     (got,) = receiver.got
     assert got.headers["Idempotency-Key"] == "5f0c"
     assert got.path == f"/{TOKEN}"
@@ -67,14 +68,14 @@ def test_a_message_arrives_with_title_text_level_and_key():
 )
 def test_levels_become_those_of_apprise(level, status, kind):
     with Receiver() as receiver:
-        AppriseNotifier(json_url(receiver)).send(message(level, status=status))
+        AppriseNotifier(None, json_url(receiver)).send(message(level, status=status))
     assert receiver.got[0].json["type"] == kind
 
 
 @pytest.mark.parametrize(("code", "error"), [(403, RejectedError), (503, NotSentError)])
 def test_a_failure_is_told_without_any_part_of_the_url(code, error, caplog):
     with Receiver(code) as receiver, pytest.raises(error, match=f"error={code}") as caught:
-        AppriseNotifier(json_url(receiver)).send(message())
+        AppriseNotifier(None, json_url(receiver)).send(message())
     assert type(caught.value) is error
     assert TOKEN not in str(caught.value)
     assert caught.value.__cause__ is None
@@ -83,7 +84,7 @@ def test_a_failure_is_told_without_any_part_of_the_url(code, error, caplog):
 
 def test_too_many_requests_is_no_refusal():
     with Receiver(429) as receiver, pytest.raises(NotSentError, match="error=429") as caught:
-        AppriseNotifier(json_url(receiver)).send(message())
+        AppriseNotifier(None, json_url(receiver)).send(message())
     assert not isinstance(caught.value, RejectedError)
 
 
@@ -91,13 +92,13 @@ def test_a_server_that_is_down_is_told_without_its_address():
     with Receiver() as receiver:
         url = json_url(receiver)
     with pytest.raises(NotSentError, match="onnection") as caught:
-        AppriseNotifier(url).send(message())
+        AppriseNotifier(None, url).send(message())
     assert "127.0.0.1" not in str(caught.value)
 
 
 def test_several_messages_follow_each_other_at_once():
     with Receiver() as receiver:
-        sender = AppriseNotifier(json_url(receiver))
+        sender = AppriseNotifier(None, json_url(receiver))
         for n in range(5):
             sender.send(message(key=f"k{n}"))
     assert [got.headers["Idempotency-Key"] for got in receiver.got] == [f"k{n}" for n in range(5)]
@@ -108,7 +109,7 @@ def test_slack_shows_names_as_text(monkeypatch):
     # The plugin knows one host; everything else about it is real.
     with Receiver() as receiver:
         monkeypatch.setattr(slack.NotifySlack, "webhook_url", f"{receiver.url}/services")
-        AppriseNotifier(f"slack://T1JJ3T3L2/A1BRTD4JD/{TOKEN}/#ops").send(message())
+        AppriseNotifier(None, f"slack://T1JJ3T3L2/A1BRTD4JD/{TOKEN}/#ops").send(message())
     (got,) = receiver.got
     assert got.path == f"/services/T1JJ3T3L2/A1BRTD4JD/{TOKEN}"
     (attachment,) = got.json["attachments"]
@@ -122,7 +123,7 @@ def test_the_address_of_a_slack_hook_is_understood_as_it_is_copied(monkeypatch):
     with Receiver() as receiver:
         monkeypatch.setattr(slack.NotifySlack, "webhook_url", f"{receiver.url}/services")
         hook = f"https://hooks.slack.com/services/T1JJ3T3L2/A1BRTD4JD/{TOKEN}"
-        AppriseNotifier(hook).send(message())
+        AppriseNotifier(None, hook).send(message())
     assert receiver.got[0].path.endswith(TOKEN)
 
 
@@ -142,7 +143,7 @@ def certificate(tmp_path_factory):
 def test_teams_gets_a_card(certificate):
     with Receiver(202, certificate=certificate) as receiver:
         host = f"127.0.0.1:{receiver.port}"
-        AppriseNotifier(f"workflow://{host}/WF1/{TOKEN}?verify=no").send(message())
+        AppriseNotifier(None, f"workflow://{host}/WF1/{TOKEN}?verify=no").send(message())
     (got,) = receiver.got
     assert got.path.startswith("/workflows/WF1/triggers/manual/paths/invoke?")
     assert TOKEN in got.path
@@ -155,7 +156,7 @@ def test_teams_gets_a_card(certificate):
 
 def test_a_certificate_that_nobody_vouches_for_is_refused(certificate):
     with Receiver(certificate=certificate) as receiver:
-        sender = AppriseNotifier(f"workflow://127.0.0.1:{receiver.port}/WF1/{TOKEN}")
+        sender = AppriseNotifier(None, f"workflow://127.0.0.1:{receiver.port}/WF1/{TOKEN}")
         with pytest.raises(NotSentError, match="onnection"):
             sender.send(message())
     assert receiver.got == []
@@ -165,7 +166,7 @@ def test_pagerduty_has_one_incident_per_monitor_that_ends_when_nothing_is_open(m
     with Receiver(202, 202, 202, 202) as receiver:
         lookup = {"us": f"{receiver.url}/v2/enqueue"}
         monkeypatch.setattr(pagerduty, "PAGERDUTY_API_LOOKUP", lookup)
-        pager = AppriseNotifier(f"pagerduty://{TOKEN}@{TOKEN}", min_level="critical")
+        pager = AppriseNotifier(None, f"pagerduty://{TOKEN}@{TOKEN}", min_level="critical")
         pager.send(message("critical", text="x" * 5000))
         pager.send(message("resolved", status="critical"))
         pager.send(message("warning", status="warning"))
@@ -181,7 +182,7 @@ def test_a_key_of_the_users_own_is_left_to_pagerduty(monkeypatch):
     with Receiver(202) as receiver:
         lookup = {"us": f"{receiver.url}/v2/enqueue"}
         monkeypatch.setattr(pagerduty, "PAGERDUTY_API_LOOKUP", lookup)
-        AppriseNotifier(f"pagerduty://{TOKEN}@{TOKEN}?dedup=mine").send(message())
+        AppriseNotifier(None, f"pagerduty://{TOKEN}@{TOKEN}?dedup=mine").send(message())
     assert receiver.got[0].json["dedup_key"] == "mine"
 
 
@@ -218,7 +219,7 @@ def mail_url(box, password=TOKEN):
 
 
 def test_mail_arrives_at_a_real_server_as_text(mail):
-    AppriseNotifier(mail_url(mail)).send(message())
+    AppriseNotifier(None, mail_url(mail)).send(message())
     (envelope,) = mail.got
     assert envelope.rcpt_tos == ["ops@example.org"]
     assert mail.logins == [("user", TOKEN)]
@@ -230,7 +231,7 @@ def test_mail_arrives_at_a_real_server_as_text(mail):
 
 
 def test_names_are_escaped_in_mail_that_is_a_page(mail):
-    AppriseNotifier(f"{mail_url(mail)}&format=html").send(message())
+    AppriseNotifier(None, f"{mail_url(mail)}&format=html").send(message())
     parsed = email.message_from_bytes(mail.got[0].content, policy=email.policy.default)
     page = parsed.get_body(("html",)).get_content()
     assert "<script>" not in page
@@ -239,7 +240,7 @@ def test_names_are_escaped_in_mail_that_is_a_page(mail):
 
 def test_a_wrong_password_is_told_without_it(mail):
     with pytest.raises(NotSentError) as caught:
-        AppriseNotifier(mail_url(mail, password=f"{TOKEN}x")).send(message())
+        AppriseNotifier(None, mail_url(mail, password=f"{TOKEN}x")).send(message())
     assert TOKEN not in str(caught.value)
     assert mail.got == []
 
@@ -247,7 +248,7 @@ def test_a_wrong_password_is_told_without_it(mail):
 @pytest.mark.parametrize("url", [f"nosuch://{TOKEN}", TOKEN, f"slack://{TOKEN}", "json://"])
 def test_an_url_that_is_none_is_refused_and_not_shown(url):
     with pytest.raises(InvalidInputError, match="`url` must be an apprise URL") as error:
-        AppriseNotifier(url)
+        AppriseNotifier(None, url)
     assert TOKEN not in str(error.value)
 
 
@@ -256,14 +257,15 @@ def test_an_error_of_a_plugin_is_told_by_its_kind(monkeypatch):
         raise ZeroDivisionError(TOKEN)
 
     with Receiver() as receiver:
-        sender = AppriseNotifier(json_url(receiver))
+        sender = AppriseNotifier(None, json_url(receiver))
         monkeypatch.setattr(apprise.Apprise, "notify", fail)
         with pytest.raises(NotSentError, match=r"^ZeroDivisionError$"):
             sender.send(message())
 
 
 def test_it_is_found_by_its_name_and_shows_nothing_of_itself():
-    made = make_notifier("apprise", {"url": f"json://127.0.0.1/{TOKEN}", "min_level": "warning"})
+    options = {"url": f"json://127.0.0.1/{TOKEN}", "min_level": "warning"}
+    made = make_plugin("huc_monitor.notifiers", "apprise", Notifier, None, options, role="channel")
     assert repr(made) == "AppriseNotifier(min_level='warning')"
 
 
@@ -271,8 +273,8 @@ def test_without_apprise_the_command_that_installs_it_is_shown():
     code = (
         "import sys; sys.modules['apprise'] = None\n"
         "from huc_notify import AppriseNotifier, WebhookNotifier\n"
-        "WebhookNotifier('https://host/', 'a secret of some length')\n"
-        "AppriseNotifier('json://host')"
+        "WebhookNotifier(None, 'https://host/', 'a secret of some length')\n"
+        "AppriseNotifier(None, 'json://host')"
     )
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False)
     assert done.returncode == 1

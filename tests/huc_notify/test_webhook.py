@@ -10,12 +10,12 @@ from huc_notify import WebhookNotifier, verify
 from support.receiver import Receiver, free_port
 
 from huc_monitor.errors import InvalidInputError, UnknownNameError
+from huc_monitor.monitor.ports import Notifier, make_plugin
 from huc_monitor.monitor.ports.notifier import (
     Message,
     NotSentError,
     RejectedError,
     deliver,
-    make_notifier,
 )
 
 SECRET = "correct horse battery staple"  # noqa: S105 - of a test
@@ -26,7 +26,7 @@ MESSAGE = Message(
 
 
 def notifier(receiver, **options):
-    return WebhookNotifier(f"{receiver.url}/hook?token={TOKEN}", SECRET, **options)
+    return WebhookNotifier(None, f"{receiver.url}/hook?token={TOKEN}", SECRET, **options)
 
 
 def keys(receiver):
@@ -101,7 +101,7 @@ def test_a_redirect_is_not_followed(code):
 
 
 def test_a_receiver_that_is_down_costs_no_more_than_the_budget():
-    sender = WebhookNotifier(f"http://127.0.0.1:{free_port()}/{TOKEN}", SECRET, budget=1.0)
+    sender = WebhookNotifier(None, f"http://127.0.0.1:{free_port()}/{TOKEN}", SECRET, budget=1.0)
     started = time.monotonic()
     with pytest.raises(NotSentError, match="could not be reached: ConnectionRefusedError") as error:
         sender.send(MESSAGE)
@@ -141,7 +141,7 @@ def test_a_receiver_that_answers_a_letter_at_a_time_does_not_hold_up_a_check():
 )
 def test_an_address_that_is_none_is_refused_and_not_shown(url):
     with pytest.raises(InvalidInputError, match="`url` must be an address like") as error:
-        WebhookNotifier(url, SECRET)
+        WebhookNotifier(None, url, SECRET)
     assert TOKEN not in str(error.value)
 
 
@@ -149,7 +149,7 @@ def test_an_address_that_is_none_is_refused_and_not_shown(url):
 @pytest.mark.parametrize("value", [0, -1, "5", True, float("nan")])
 def test_times_are_positive_numbers(name, value):
     with pytest.raises(InvalidInputError, match=f"`{name}` must be a number of seconds"):
-        WebhookNotifier("https://host/", SECRET, **{name: value})
+        WebhookNotifier(None, "https://host/", SECRET, **{name: value})
 
 
 def test_a_channel_may_want_critical_messages_only():
@@ -159,11 +159,11 @@ def test_a_channel_may_want_critical_messages_only():
             pager.send(Message(level, level, "", "", {}))
     assert keys(receiver) == ["resolved", "critical"]
     with pytest.raises(UnknownNameError, match="Did you mean 'critical'"):
-        WebhookNotifier("https://host/", SECRET, min_level="crit")
+        WebhookNotifier(None, "https://host/", SECRET, min_level="crit")
 
 
 def test_it_is_found_by_its_name_and_shows_nothing_of_itself():
     options = {"url": f"https://host/{TOKEN}", "secret": SECRET}
-    made = make_notifier("webhook", options)
+    made = make_plugin("huc_monitor.notifiers", "webhook", Notifier, None, options, role="channel")
     assert isinstance(made, WebhookNotifier)
     assert repr(made) == "WebhookNotifier(min_level='note')"

@@ -18,7 +18,7 @@ from support.watched import make
 
 from huc_monitor._common.safe_text import distinct
 from huc_monitor.errors import InvalidInputError
-from huc_monitor.monitor.ports.tracker import MemoryTracker, MonitorInfo
+from huc_monitor.monitor.ports import MemoryTracker, MonitorInfo
 
 INFO = MonitorInfo("intrusion", "5f", model="nids")
 
@@ -179,10 +179,10 @@ def test_settings_that_cannot_work_are_refused(options, message):
 
 
 def test_doctor_is_told_what_the_settings_lead_to(tmp_path):
-    found = PrometheusExporter.ping(listen=9464, textfile=tmp_path)
+    found = PrometheusExporter(INFO, listen=9464, textfile=tmp_path).ping()
     assert found == f"listens at 127.0.0.1:9464 in watch, writes to {tmp_path}"
     with pytest.raises(InvalidInputError, match="`textfile` must be a folder"):
-        PrometheusExporter.ping(textfile=tmp_path / "gone")
+        PrometheusExporter(INFO, textfile=tmp_path / "gone").ping()
 
 
 @pytest.mark.parametrize("what", ["rules", "dashboard"])

@@ -8,8 +8,8 @@ from huc_prometheus import PrometheusExporter
 from prometheus_client.parser import text_string_to_metric_families
 from support.hostile import NAMES, assert_clean
 
+from huc_monitor.monitor.ports import MonitorInfo
 from huc_monitor.monitor.ports.exporter import Standing
-from huc_monitor.monitor.ports.tracker import MonitorInfo
 from huc_monitor.monitor.records import WindowRecord
 
 DAY = datetime(2024, 3, 1, tzinfo=UTC)

@@ -25,7 +25,7 @@ from support.production_log import make_log, write_project
 
 import huc_monitor as hm
 from huc_monitor.monitor import Monitor
-from huc_monitor.monitor.ports.tracker import MonitorInfo
+from huc_monitor.monitor.ports import MonitorInfo
 from huc_monitor.sources import Columns, FrameTable, TableSource
 
 PROGRAMS = ("prometheus", "prometheus-pushgateway", "prometheus-node-exporter", "promtool")

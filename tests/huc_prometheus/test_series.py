@@ -17,8 +17,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from huc_monitor.errors import InvalidInputError
+from huc_monitor.monitor.ports import MonitorInfo
 from huc_monitor.monitor.ports.exporter import Standing
-from huc_monitor.monitor.ports.tracker import MonitorInfo
 from huc_monitor.monitor.records import AlertState, WindowRecord
 
 DAY = datetime(2024, 3, 1, tzinfo=UTC)

@@ -14,7 +14,7 @@ import yaml
 from huc_monitor._common.safe_text import metric_key
 from huc_monitor.cli import main
 from huc_monitor.config import load_config
-from huc_monitor.config.opening import open_monitor, open_retrainer, open_tracker
+from huc_monitor.config.opening import open_monitor, open_recalibration_host, open_tracker
 from huc_monitor.monitor.records import RetrainingTrigger
 from support.forests import FEATURES, make_rows
 
@@ -191,7 +191,7 @@ def a_trigger(world, **changes):
     """Open what acts on triggers, and make a trigger for the newest window."""
     config = load_config(world.config)
     tracker = open_tracker(config)
-    retrainer = open_retrainer(config, tracker)
+    retrainer = open_recalibration_host(config, tracker)
     last = retrainer._state().last
     plain = {"id": "0011223344556677", "reason": "test", "window_id": last.id}
     plain |= {"ordinal": last.ordinal, "window_end": last.end.isoformat(), **changes}

@@ -1,17 +1,10 @@
-"""Attachments: files that other tools make about a window that alerts. From entry points.
-
-Hosts register a factory in the group ``huc_monitor.attachments``; it is called as
-``factory(config, **options)``.
-"""
+"""Attachments: files that other tools make about a window that alerts."""
 
 from __future__ import annotations
 
 import logging
 import re
-from importlib.metadata import entry_points
-from typing import TYPE_CHECKING, Any, Protocol, runtime_checkable
-
-from huc_monitor.errors import UnknownNameError, did_you_mean
+from typing import TYPE_CHECKING, Protocol, runtime_checkable
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -19,9 +12,8 @@ if TYPE_CHECKING:
 
     from huc_monitor.monitor.records import WindowRecord
 
-__all__ = ["Attachment", "attach", "make_attachment"]
+__all__ = ["Attachment", "attach"]
 
-GROUP = "huc_monitor.attachments"
 # Steps in the life of an alert that people are told of; a resolved one needs no explanation.
 _TELLING = frozenset({"opened", "escalated", "repeated"})
 
@@ -38,15 +30,9 @@ class Attachment(Protocol):
         """Return files by name. `reference`: start and end of what windows are compared with."""
         ...
 
-
-def make_attachment(name: str, config: Any, options: Mapping[str, Any] | None = None) -> Attachment:
-    """Make the attachment that a package registered under `name`, with its own options."""
-    found = {entry.name: entry for entry in entry_points(group=GROUP)}
-    if name not in found:
-        msg = f"`attachment` must be an installed attachment; got {name!r}. "
-        raise UnknownNameError(msg + did_you_mean(name, sorted(found)))
-    attachment: Attachment = found[name].load()(config, **(options or {}))
-    return attachment
+    def ping(self) -> str:
+        """Say in a few words what it would do, or raise why it cannot; change nothing."""
+        ...
 
 
 def attach(

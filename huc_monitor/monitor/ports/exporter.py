@@ -1,27 +1,17 @@
-"""Exporters: how other systems read where a monitor stands. They come from entry points.
-
-Hosts register a factory in the group ``huc_monitor.exporters``; it is called as
-``factory(info, **options)``.
-"""
+"""Exporters: how other systems read where a monitor stands."""
 
 from __future__ import annotations
 
 import logging
 from dataclasses import dataclass
-from importlib.metadata import entry_points
-from typing import TYPE_CHECKING, Any, Protocol, runtime_checkable
-
-from huc_monitor.errors import UnknownNameError, did_you_mean
+from typing import TYPE_CHECKING, Protocol, runtime_checkable
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
 
-    from huc_monitor.monitor.ports.tracker import MonitorInfo
     from huc_monitor.monitor.records import AlertState, WindowRecord
 
-__all__ = ["Exporter", "Standing", "make_exporter", "serve"]
-
-GROUP = "huc_monitor.exporters"
+__all__ = ["Exporter", "Standing", "serve"]
 
 log = logging.getLogger("huc_monitor")
 
@@ -71,17 +61,9 @@ class Exporter(Protocol):
         """Stop answering."""
         ...
 
-
-def make_exporter(
-    name: str, info: MonitorInfo, options: Mapping[str, Any] | None = None
-) -> Exporter:
-    """Make the exporter that a package registered under `name`, with its own options."""
-    found = {entry.name: entry for entry in entry_points(group=GROUP)}
-    if name not in found:
-        msg = f"`exporter` must be an installed exporter; got {name!r}. "
-        raise UnknownNameError(msg + did_you_mean(name, sorted(found)))
-    exporter: Exporter = found[name].load()(info, **(options or {}))
-    return exporter
+    def ping(self) -> str:
+        """Say in a few words where it shows things, or raise why it cannot; change nothing."""
+        ...
 
 
 def serve(exporters: Mapping[str, Exporter]) -> None:

@@ -1,25 +1,23 @@
-"""Notifiers: how a message reaches people. They come from entry points, as trackers do."""
+"""Notifiers: how a message reaches people."""
 
 from __future__ import annotations
 
 import hashlib
 import logging
 from dataclasses import dataclass
-from importlib.metadata import entry_points
 from threading import Event, Thread
 from time import monotonic
 from typing import TYPE_CHECKING, Any, Final, Protocol, runtime_checkable
 
-from huc_monitor.errors import HUCError, UnknownNameError, did_you_mean
+from huc_monitor.errors import HUCError
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
-__all__ = ["Message", "NotSentError", "Notifier", "RejectedError", "deliver", "make_notifier"]
+__all__ = ["Message", "NotSentError", "Notifier", "RejectedError", "deliver"]
 
 log = logging.getLogger("huc_monitor")
 
-GROUP = "huc_monitor.notifiers"
 # A check waits this many seconds for its channels, whatever they do.
 LONGEST_DELIVERY: Final = 30.0
 
@@ -99,21 +97,6 @@ class Notifier(Protocol):
     def send(self, message: Message) -> None:
         """Deliver a message, or raise."""
         ...
-
-
-def make_notifier(name: str, options: Mapping[str, Any] | None = None) -> Notifier:
-    """Make the notifier that a package registered under `name`, with its own options."""
-    found = {entry.name: entry for entry in entry_points(group=GROUP)}
-    if name not in found:
-        remedy = (
-            did_you_mean(name, sorted(found))
-            if found
-            else "None is installed: pip install 'huc-monitor[notify]'"
-        )
-        msg = f"`notifier` must be an installed notifier; got {name!r}. {remedy}"
-        raise UnknownNameError(msg)
-    notifier: Notifier = found[name].load()(**(options or {}))
-    return notifier
 
 
 def deliver(

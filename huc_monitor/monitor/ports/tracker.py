@@ -1,53 +1,24 @@
-"""Trackers: where a monitor keeps its records and its state.
-
-Hosts register a factory in the entry point group ``huc_monitor.trackers``; it is called as
-``factory(info, **options)``. The library itself has one, ``files``: a folder.
-"""
+"""Trackers: where a monitor keeps its records and its state. The library's own is a folder."""
 
 from __future__ import annotations
 
 import json
-from dataclasses import dataclass
-from importlib.metadata import entry_points
-from pathlib import Path
 from typing import TYPE_CHECKING, Any, Protocol, runtime_checkable
 
-from huc_monitor._common.private_files import write_atomically
+from huc_monitor._common.private_files import is_writable, write_atomically
 from huc_monitor._common.safe_text import file_name
-from huc_monitor.errors import InvalidInputError, UnknownNameError, did_you_mean
+from huc_monitor.errors import InvalidInputError
 from huc_monitor.monitor.records import WindowRecord
 
 if TYPE_CHECKING:
     import os
     from collections.abc import Mapping, Sequence
+    from pathlib import Path
 
+    from huc_monitor.monitor.ports.info import MonitorInfo
     from huc_monitor.monitor.records import AlertState
 
-__all__ = ["FilesTracker", "MemoryTracker", "MonitorInfo", "Tracker", "make_tracker"]
-
-GROUP = "huc_monitor.trackers"
-
-
-@dataclass(frozen=True, slots=True)
-class MonitorInfo:
-    """Who is asking: what a tracker keeps apart.
-
-    Attributes
-    ----------
-    name : str
-        The monitor's name, chosen by the user.
-    identity : str
-        Hash of what its results depend on; a changed tree or utility is another monitor.
-    model : str or None
-        Name of the (registered) model.
-    settings : dict
-        The configuration as JSON-safe data without secrets, to show and to log.
-    """
-
-    name: str
-    identity: str
-    model: str | None = None
-    settings: Mapping[str, Any] | None = None
+__all__ = ["FilesTracker", "MemoryTracker", "Tracker"]
 
 
 @runtime_checkable
@@ -59,6 +30,11 @@ class Tracker(Protocol):
     again with a record it already has, always with the same content, and must then do nothing, or
     complete what is missing. Calls come from one process at a time: the monitor holds a lock.
     """
+
+    @property
+    def lock_path(self) -> Path | None:
+        """File to hold while writing here; None where one of the user's own state folder serves."""
+        ...
 
     def load_state(self) -> dict[str, Any] | None:
         """Return what was saved last, None at the beginning."""
@@ -84,27 +60,9 @@ class Tracker(Protocol):
         """Let go of connections."""
         ...
 
-
-def make_tracker(name: str, info: MonitorInfo, options: Mapping[str, Any] | None = None) -> Tracker:
-    """Make the tracker registered under `name`.
-
-    Parameters
-    ----------
-    name : str
-        "files", or one that an installed package provides.
-    info : MonitorInfo
-    options : dict, optional
-        The tracker's own settings.
-    """
-    if name == "files":
-        return FilesTracker(info, **(options or {}))
-    found = {entry.name: entry for entry in entry_points(group=GROUP)}
-    if name not in found:
-        remedy = did_you_mean(name, ["files", *sorted(found)])
-        msg = f"`tracker` must be an installed tracker; got {name!r}. {remedy}"
-        raise UnknownNameError(msg)
-    tracker: Tracker = found[name].load()(info, **(options or {}))
-    return tracker
+    def ping(self) -> str:
+        """Say in a few words where it keeps things, or raise why it cannot; change nothing."""
+        ...
 
 
 class FilesTracker:
@@ -117,21 +75,24 @@ class FilesTracker:
     Parameters
     ----------
     info : MonitorInfo
-    folder : path, default "huc-state"
-        Created when missing. Each identity has its own folder in it: a changed configuration
-        starts afresh and leaves the old records in place.
+    folder : path, optional
+        Created when missing; relative to the configuration file. The setting `state` when left
+        out. Each identity has its own folder in it: a changed configuration starts afresh and
+        leaves the old records in place.
 
     Examples
     --------
     >>> import tempfile
+    >>> from huc_monitor.monitor.ports import MonitorInfo
     >>> tracker = FilesTracker(MonitorInfo("triage", "5f"), folder=tempfile.mkdtemp())
     >>> tracker.save_state({"schema_version": 1})
     >>> tracker.load_state(), tracker.records()
     ({'schema_version': 1}, [])
     """
 
-    def __init__(self, info: MonitorInfo, folder: str | os.PathLike[str] = "huc-state") -> None:
-        self.folder = Path(folder) / folder_name(info)
+    def __init__(self, info: MonitorInfo, folder: str | os.PathLike[str] | None = None) -> None:
+        chosen = (info.settings or {}).get("state", "huc-state") if folder is None else folder
+        self.folder = info.folder / chosen / folder_name(info)
         self._info = info
 
     @property
@@ -183,9 +144,18 @@ class FilesTracker:
     def close(self) -> None:
         """Nothing to let go of."""
 
+    def ping(self) -> str:
+        """Say where the folder is; raise if nothing can be written there."""
+        if not is_writable(self.folder):
+            msg = f"`folder` must be one that can be written to; cannot write to {self.folder}."
+            raise InvalidInputError(msg)
+        return f"in {self.folder}"
+
 
 class MemoryTracker:
     """Keeps records and state as JSON text in memory: for tests, notebooks and dry runs."""
+
+    lock_path = None
 
     def __init__(self) -> None:
         self._state: str | None = None
@@ -217,6 +187,10 @@ class MemoryTracker:
     def close(self) -> None:
         """Nothing to let go of."""
 
+    def ping(self) -> str:
+        """Say where: nowhere that lasts."""
+        return "in memory"
+
 
 def in_order(records: Any) -> list[WindowRecord]:
     """Sort records by ordinal and revision, a pending one before the first revision."""
@@ -230,6 +204,7 @@ def folder_name(info: MonitorInfo) -> str:
 
     Examples
     --------
+    >>> from huc_monitor.monitor.ports import MonitorInfo
     >>> folder_name(MonitorInfo("nsl kdd/<prod>", "5f1c33aa90b2c1d0e4"))
     'nsl-kdd-prod-5f1c33aa90b2'
     """

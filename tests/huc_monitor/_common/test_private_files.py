@@ -18,7 +18,7 @@ from huc_monitor._common.private_files import (
     write_atomically,
 )
 from huc_monitor.monitor._lock import default_path, hold
-from huc_monitor.monitor.ports.tracker import FilesTracker, MonitorInfo
+from huc_monitor.monitor.ports import FilesTracker, MonitorInfo
 
 if TYPE_CHECKING:
     from pathlib import Path

@@ -14,7 +14,8 @@ import pandas as pd
 import pytest
 import yaml
 
-from huc_monitor.cli import app, doctor, main
+from huc_monitor.cli import app, main
+from huc_monitor.cli.doctor import installation
 
 LEAVES = ["lion", "lynx", "dog"]
 SETTINGS = {
@@ -85,7 +86,7 @@ def test_a_missing_extra_is_a_note_with_the_command_that_installs_it(capsys, mon
             raise PackageNotFoundError(name)
         return "1.0"
 
-    monkeypatch.setattr(doctor, "version", version)
+    monkeypatch.setattr(installation, "version", version)
     monkeypatch.chdir(Path(__file__).parent)
     assert main(["doctor"]) == 0
     out = capsys.readouterr().out
@@ -185,8 +186,9 @@ def test_a_tracker_or_channel_that_is_not_installed_is_wrong(capsys, project):
     path = project(tracker="mlflw", channels={"ops": "pigeon"}, alerts={"channels": ["ops"]})
     code, found = examine(capsys, "--config", path)
     assert code == 2
-    assert "files, mlflow" in found["state"]["fix"]
-    assert "huc-monitor[notify]" in found["channel ops"]["fix"]
+    assert found["state"]["text"].endswith("Did you mean 'mlflow'?")
+    assert found["channel ops"]["text"].endswith("Choose from 'apprise', 'webhook'.")
+    assert "channels.ops" in found["channel ops"]["fix"]
 
 
 def test_a_channel_whose_address_cannot_be_read_is_wrong_and_not_shown(capsys, project):

@@ -15,7 +15,7 @@ from huc_monitor.monitor import CheckInProgressError, Monitor
 from huc_monitor.monitor._lock import hold
 from huc_monitor.monitor.alerts import AlertPolicy
 from huc_monitor.monitor.drift import DriftPolicy
-from huc_monitor.monitor.ports.tracker import FilesTracker, MemoryTracker, MonitorInfo
+from huc_monitor.monitor.ports import FilesTracker, MemoryTracker, MonitorInfo
 from huc_monitor.monitor.retraining import RetrainingPolicy
 from huc_monitor.monitor.windows import TimeWindows
 from huc_monitor.sources import Columns, FrameTable, TableSource

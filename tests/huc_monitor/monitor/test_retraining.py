@@ -96,7 +96,7 @@ class Follower:
         return f"Trial: window {last.ordinal} was better."
 
 
-def a_monitor(retrain):
+def a_monitor(host):
     days = pd.date_range("2024-01-01", periods=400, freq="15min", tz="UTC")
     log = pd.DataFrame({"at": days, "a": 0.5, "b": 0.5, "y": ["a", "b"] * 200})
     tree = hm.LabelTree.flat(["a", "b"])
@@ -105,11 +105,11 @@ def a_monitor(retrain):
         windows=TimeWindows(length="1d"),
         tree=tree,
         utilities=[hm.TopK(1)],
-        hosts=hm.Hosts(retrain=retrain),
+        hosts=hm.Hosts(retrain=host, follow=host.follow),
     )
 
 
-def test_a_retrainer_goes_on_after_every_check_and_is_heard_in_the_next_message():
+def test_a_host_goes_on_after_every_check_and_is_heard_in_the_next_message():
     follower = Follower()
     monitor = a_monitor(follower)
     assert monitor.check("2024-01-02T00:00Z").message is None

@@ -6,13 +6,11 @@ import time
 
 import pytest
 
-from huc_monitor.errors import UnknownNameError
 from huc_monitor.monitor.ports.notifier import (
     Message,
     NotSentError,
     RejectedError,
     deliver,
-    make_notifier,
 )
 
 
@@ -119,11 +117,6 @@ def test_the_log_names_the_channel_and_the_reason_for_machines(caplog):
         deliver(unsent("1"), {"a": Channel(**{"1": NotSentError("answered 503")})})
     (record,) = caplog.records
     assert record.huc == {"event": "message_not_sent", "channel": "a", "reason": "answered 503"}
-
-
-def test_an_unknown_notifier_is_named():
-    with pytest.raises(UnknownNameError, match=r"`notifier` must be an installed.*'carrier'"):
-        make_notifier("carrier")
 
 
 def test_a_message_is_read_back_as_it_was():

@@ -7,13 +7,12 @@ from datetime import UTC, datetime, timedelta
 import pytest
 
 from huc_monitor._common.private_files import write_atomically
-from huc_monitor.errors import InvalidInputError, UnknownNameError
+from huc_monitor.errors import InvalidInputError
+from huc_monitor.monitor.ports import MonitorInfo
 from huc_monitor.monitor.ports.tracker import (
     FilesTracker,
     MemoryTracker,
-    MonitorInfo,
     Tracker,
-    make_tracker,
 )
 from huc_monitor.monitor.records import (
     AlertState,
@@ -192,11 +191,6 @@ def test_a_state_that_is_no_json_says_where_it_is(tmp_path):
     (tracker.folder / "state.json").write_text("{", "utf-8")
     with pytest.raises(InvalidInputError, match=r"`state` must be JSON; .*state\.json"):
         tracker.load_state()
-
-
-def test_an_unknown_tracker_is_refused_with_the_choices():
-    with pytest.raises(UnknownNameError, match=r"got 'flies'\. Did you mean 'files'"):
-        make_tracker("flies", INFO)
 
 
 def test_the_status_is_a_file_that_anything_can_poll(tmp_path):

@@ -1,0 +1,77 @@
+"""``huc-monitor doctor``: is everything there that a check needs, and if not, what to fix."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import asdict
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from huc_monitor._common.safe_text import line
+from huc_monitor.cli.doctor.findings import Finding, guarded, in_one_line
+from huc_monitor.cli.doctor.installation import look_at_installation
+from huc_monitor.cli.showing import print_json
+from huc_monitor.errors import HUCError
+
+FINE, ERROR = 0, 2
+
+
+def run(
+    *,
+    config: Annotated[
+        Path | None,
+        typer.Option(help="Configuration file to look at; huc.yaml if it is there."),
+    ] = None,
+    as_json: Annotated[
+        bool, typer.Option("--json", help="Print one JSON document instead.")
+    ] = False,
+) -> None:
+    """Look at the installation, and at a configuration with its log; say what to fix.
+
+    Audits nothing and records nothing. Exit code 2: a check would fail.
+
+    Example: huc-monitor doctor --config huc.yaml
+    """
+    findings = list(look_at_installation())
+    chosen = config or (Path("huc.yaml") if Path("huc.yaml").is_file() else None)
+    if chosen is not None:
+        findings += _project(chosen)
+    wrong = any(finding.outcome == "wrong" for finding in findings)
+    if as_json:
+        document = {
+            "status": "wrong" if wrong else "ok",
+            "findings": [asdict(finding) for finding in findings],
+        }
+        print_json(document)
+    else:
+        _show(findings, looked_at=chosen)
+    raise typer.Exit(ERROR if wrong else FINE)
+
+
+def _show(findings: list[Finding], *, looked_at: Path | None) -> None:
+    width = max(len(finding.check) for finding in findings)
+    for finding in findings:
+        typer.echo(f"{finding.outcome:<5}  {finding.check:<{width}}  {line(finding.text)}")
+        if finding.fix is not None:
+            typer.echo(f"{'':<5}  {'':<{width}}  -> {line(finding.fix)}")
+    if looked_at is None:
+        typer.echo("No huc.yaml here: --config FILE looks at one; huc-monitor init writes one.")
+
+
+def _project(path: Path) -> Iterator[Finding]:
+    from huc_monitor.cli.doctor.data import look_at_log
+    from huc_monitor.cli.doctor.plugins import look_at_plugins
+    from huc_monitor.config import load_config
+
+    try:
+        config = load_config(path)
+    except (HUCError, OSError) as error:
+        fix = "correct the file; see huc-monitor init"
+        yield Finding("config", "wrong", in_one_line(error), fix)
+        return
+    leaves, branches = config.tree.n_leaves, len(config.tree.branches)
+    yield Finding("config", "ok", f"{path}: {leaves} leaves, {branches} branches")
+    yield from guarded("log", lambda: look_at_log(config), "check source and columns in the file")
+    yield from look_at_plugins(config)

@@ -1,0 +1,44 @@
+"""What one look of the doctor shows."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from typing import Literal
+
+Outcome = Literal["ok", "note", "wrong"]
+
+
+@dataclass(frozen=True, slots=True)
+class Finding:
+    """What one look showed; `fix` says what to do about it."""
+
+    check: str
+    outcome: Outcome
+    text: str
+    fix: str | None = None
+
+
+def guarded(check: str, look: Callable[[], Iterator[Finding]], fix: str) -> Iterator[Finding]:
+    """Turn whatever a host, a database or a file system throws into a finding."""
+    try:
+        yield from look()
+    except Exception as error:  # noqa: BLE001 - a doctor must survive its patients
+        yield Finding(check, "wrong", in_one_line(error), fix)
+
+
+def in_one_line(error: BaseException) -> str:
+    """Return what an error says, without passwords."""
+    return without_password(" ".join(str(error).split())) or type(error).__name__
+
+
+def without_password(text: str) -> str:
+    """Take user and password out of any address.
+
+    Examples
+    --------
+    >>> without_password("mlflow answers at https://me:secret@host:5000/x")
+    'mlflow answers at https://...@host:5000/x'
+    """
+    return re.sub(r"//[^/@\s]*@", "//...@", text)

@@ -1,0 +1,76 @@
+"""Is every plugin that a configuration names installed, with the right options and methods."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from functools import partial
+from typing import TYPE_CHECKING
+
+from huc_monitor.cli.doctor.findings import Finding, guarded, without_password
+from huc_monitor.config.opening import (
+    open_attachment,
+    open_exporter,
+    open_notifier,
+    open_recalibration_host,
+    open_tracker,
+)
+
+if TYPE_CHECKING:
+    from huc_monitor.config import Config
+
+
+def look_at_plugins(config: Config) -> Iterator[Finding]:
+    """Make each plugin as a check does, and ask it whether it could work; nothing is sent."""
+    given = config.settings
+    yield from guarded("state", partial(_tracker, config), _tracker_fix(config))
+    for name in given.alerts.channels:
+        fix = f"correct channels.{name} in the file, or take it out of alerts.channels"
+        yield from guarded(f"channel {name}", partial(_channel, config, name), fix)
+    for name in given.attachments:
+        fix = f"correct attachments.{name} in the file"
+        yield from guarded(f"attachment {name}", partial(_attachment, config, name), fix)
+    for name in given.exporters:
+        fix = f"correct exporters.{name} in the file"
+        yield from guarded(f"exporter {name}", partial(_exporter, config, name), fix)
+    if config.recalibrates:
+        fix = f"repair or update the package that provides {given.tracker.name!r}"
+        yield from guarded("recalibration", partial(_recalibration, config), fix)
+
+
+def _tracker(config: Config) -> Iterator[Finding]:
+    yield _fine("state", config.settings.tracker.name, open_tracker(config).ping())
+
+
+def _tracker_fix(config: Config) -> str:
+    if config.settings.tracker.name == "mlflow":
+        return "start the server, or correct tracker.settings.tracking_uri or MLFLOW_TRACKING_URI"
+    return "correct tracker or state in the file"
+
+
+def _channel(config: Config, name: str) -> Iterator[Finding]:
+    open_notifier(config, name)
+    yield _fine(f"channel {name}", config.settings.channels[name].name)
+
+
+def _attachment(config: Config, name: str) -> Iterator[Finding]:
+    says = open_attachment(config, name).ping()
+    yield _fine(f"attachment {name}", config.settings.attachments[name].name, says)
+
+
+def _exporter(config: Config, name: str) -> Iterator[Finding]:
+    says = open_exporter(config, name).ping()
+    yield _fine(f"exporter {name}", config.settings.exporters[name].name, says)
+
+
+def _recalibration(config: Config) -> Iterator[Finding]:
+    tracker = config.settings.tracker.name
+    if open_recalibration_host(config, open_tracker(config)) is not None:
+        yield _fine("recalibration", tracker)
+        return
+    text = f"the tracker {tracker!r} keeps no model versions: nothing acts on a trigger"
+    fix = "write tracker: mlflow, or set retraining.enabled: false"
+    yield Finding("recalibration", "note", text, fix)
+
+
+def _fine(check: str, plugin: str, says: str = "") -> Finding:
+    return Finding(check, "ok", without_password(f"{plugin} {says}".rstrip()))

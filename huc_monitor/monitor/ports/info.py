@@ -1,0 +1,46 @@
+"""Whom a plugin is made for."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from huc_monitor.monitor.ports.tracker import Tracker
+    from huc_monitor.tree import LabelTree
+
+
+@dataclass(frozen=True, slots=True)
+class MonitorInfo:
+    """The monitor that a plugin is made for: the first argument of every factory.
+
+    Attributes
+    ----------
+    name : str
+        The monitor's name, chosen by the user.
+    identity : str
+        Hash of what its results depend on; a changed tree or utility is another monitor.
+    model : str or None
+        Name of the (registered) model.
+    settings : dict or None
+        The configuration as JSON-safe data without secrets, to show and to log.
+    tree : LabelTree or None
+    folder : Path
+        That of the configuration file: relative paths in options start there.
+    config : Config or None
+        What the monitor is made from, for plugins that read its log; None without a file.
+    tracker : Tracker or None
+        Given to recalibration hosts only.
+    """
+
+    name: str
+    identity: str
+    model: str | None = None
+    settings: Mapping[str, Any] | None = None
+    tree: LabelTree | None = None
+    folder: Path = Path()
+    config: Any = None
+    tracker: Tracker | None = None

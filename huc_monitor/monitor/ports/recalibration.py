@@ -1,0 +1,94 @@
+"""The recalibration host: fits recalibrators, and keeps the versions of the watched model."""
+
+from __future__ import annotations
+
+from dataclasses import asdict, dataclass
+from typing import TYPE_CHECKING, Any, Protocol, runtime_checkable
+
+if TYPE_CHECKING:
+    from huc_monitor.monitor.records import RetrainingTrigger
+    from huc_monitor.monitor.windows import Window
+    from huc_monitor.recalibration.shadow import ShadowTrial
+
+__all__ = ["Move", "RecalibrationHost", "RecalibrationOutcome"]
+
+
+@dataclass(frozen=True, slots=True)
+class RecalibrationOutcome:
+    """What became of one trigger.
+
+    Attributes
+    ----------
+    id : str
+        Of the recalibration: the trigger's.
+    result : {"registered", "refused"}
+    version : str or None
+        The new version in the registry.
+    promoted : bool
+    reasons : tuple of str
+        Why it was refused.
+    shadow_windows : int
+        For how many windows it is audited beside the champion first; 0 without such a trial.
+    """
+
+    id: str
+    result: str
+    version: str | None = None
+    promoted: bool = False
+    reasons: tuple[str, ...] = ()
+    shadow_windows: int = 0
+
+    def to_dict(self) -> dict[str, Any]:
+        """JSON-safe form."""
+        return {**asdict(self), "reasons": list(self.reasons)}
+
+
+@dataclass(frozen=True, slots=True)
+class Move:
+    """An alias that was moved: ``version`` is what it points at now, ``previous`` what before.
+
+    ``moved`` is False where it pointed there already.
+    """
+
+    model: str
+    alias: str
+    version: str
+    previous: str | None
+    moved: bool = True
+
+
+@runtime_checkable
+class RecalibrationHost(Protocol):
+    """Acts on triggers of a monitor, and on what people ask of the versions of its model."""
+
+    def __call__(self, trigger: RetrainingTrigger) -> None:
+        """Recalibrate, or record why not.
+
+        Raising means "not done": the trigger is kept, and handed over again at the next check. So
+        a trigger may come again, and is known by its id.
+        """
+        ...
+
+    def follow(self, last: Window) -> str | None:
+        """Go on with what takes several windows, such as a trial of a new version.
+
+        Called at the end of every check with the last window. Returns a sentence for the next
+        message, or None. After a crash the same window comes again.
+        """
+        ...
+
+    def trial(self) -> ShadowTrial | None:
+        """Return how the challenger's trial stands, None where none is on trial."""
+        ...
+
+    def recalibrate(self, reason: str) -> RecalibrationOutcome:
+        """Recalibrate now, because a person asks for it."""
+        ...
+
+    def promote(self, version: str | None) -> Move:
+        """Make a version champion: the challenger, or the one named."""
+        ...
+
+    def rollback(self) -> Move:
+        """Make the version champion again that the present champion replaced."""
+        ...
