@@ -5,15 +5,16 @@ A curve is a summary of rows, small enough to keep with a window's record; the r
 
 from __future__ import annotations
 
-from dataclasses import asdict, dataclass
-from typing import TYPE_CHECKING, Any
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, ClassVar
 
 import numpy as np
 
+from huc_monitor._common.forms import Form
 from huc_monitor.errors import InvalidInputError, UnknownNameError, did_you_mean
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
+    from collections.abc import Sequence
 
     from huc_monitor.audit.decomposition import UtilityRows
     from huc_monitor.audit.result import Candidate
@@ -28,7 +29,7 @@ _COLUMNS = ("predicted", "realised", "by_node", "realised_error", "by_node_error
 
 
 @dataclass(frozen=True, slots=True)
-class ReliabilityCurve:
+class ReliabilityCurve(Form):
     """Mean realised utility by predicted utility, for one candidate.
 
     Attributes
@@ -66,28 +67,13 @@ class ReliabilityCurve:
     score: tuple[float, ...]
     running: tuple[float, ...]
 
-    def to_dict(self) -> dict[str, Any]:
-        """Return JSON-safe data with a schema version."""
-        plain = {key: list(v) if isinstance(v, tuple) else v for key, v in asdict(self).items()}
-        return {"schema_version": SCHEMA_VERSION, **plain}
+    schema: ClassVar[int | None] = SCHEMA_VERSION
 
-    @classmethod
-    def from_dict(cls, data: Mapping[str, Any]) -> ReliabilityCurve:
-        """Rebuild a curve from :meth:`to_dict`."""
-        if data.get("schema_version") != SCHEMA_VERSION:
-            msg = (
-                f"`schema_version` must be {SCHEMA_VERSION}; got {data.get('schema_version')!r}. "
-                "Read the curve with the version of huc-monitor that wrote it."
-            )
+    def __post_init__(self) -> None:
+        lengths = {len(getattr(self, name)) for name in _COLUMNS}
+        if len(lengths) != 1 or len(self.score) != len(self.running):
+            msg = "`ReliabilityCurve` must have columns of equal length; got different ones."
             raise InvalidInputError(msg)
-        names = [str(data[key]) for key in ("utility", "subgroup", "node")]
-        columns = [tuple(map(float, data[key])) for key in (*_COLUMNS, "score", "running")]
-        if len({len(column) for column in columns[:-2]}) != 1 or len(columns[-1]) != len(
-            columns[-2]
-        ):
-            msg = "`data` must hold columns of equal length; it does not look like a curve."
-            raise InvalidInputError(msg)
-        return cls(names[0], names[1], names[2], *columns)
 
     def __repr__(self) -> str:
         return (

@@ -357,7 +357,7 @@ class AuditResult:
             )
             raise InvalidInputError(msg)
         keys = ("n", "method", "confidence_level", "n_draws", "interiorized", "tree")
-        missing = [key for key in (*keys, "candidates", "totals") if key not in data]
+        missing = [key for key in ("candidates", "totals", *keys) if key not in data]
         if missing:
             msg = f"`data` must be AuditResult.to_dict(); {missing[0]!r} is missing."
             raise InvalidInputError(msg)

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from huc_monitor._common.forms import Form
 from huc_monitor.audit import audit_rows
 from huc_monitor.audit.curves import reliability_curve
 from huc_monitor.audit.result import Candidate
@@ -24,6 +25,7 @@ from huc_monitor.monitor.hints import (
 )
 from huc_monitor.monitor.records import AlertTransition
 from huc_monitor.monitor.tolerance import accepted
+from huc_monitor.utilities.program import Floats
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -38,27 +40,17 @@ if TYPE_CHECKING:
     from huc_monitor.monitor.records import AlertState, DriftFinding
     from huc_monitor.monitor.windows import Window
     from huc_monitor.subgroups import Subgroups
-    from huc_monitor.utilities.program import Floats
 
 Triple = tuple[str, str, str]
 _MOST_HINTED = 20
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class Reference:
+class Reference(Form):
     """The frozen window that others are compared with."""
 
     moments: Floats
     drift: DriftReference
-
-    def to_dict(self) -> dict[str, Any]:
-        """JSON-safe form."""
-        return {"moments": self.moments.tolist(), "drift": self.drift.to_dict()}
-
-    @classmethod
-    def from_dict(cls, data: Mapping[str, Any]) -> Reference:
-        """Read what `to_dict` wrote."""
-        return cls(np.array(data["moments"]), DriftReference.from_dict(data["drift"]))
 
 
 @dataclass(slots=True, eq=False)

@@ -5,9 +5,10 @@ from __future__ import annotations
 import json
 from dataclasses import dataclass, field
 from datetime import datetime
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, ClassVar
 
-from huc_monitor.errors import InvalidInputError, UnknownNameError
+from huc_monitor._common.forms import Form, read_form, write_form
+from huc_monitor.errors import UnknownNameError
 from huc_monitor.monitor.records import AlertState, AlertTransition, DriftFinding, RetrainingTrigger
 from huc_monitor.monitor.windows import Window
 from huc_monitor.sources import RowCounts
@@ -20,7 +21,7 @@ Triple = tuple[str, str, str]
 
 
 @dataclass(slots=True)
-class Visited:
+class Visited(Form):
     """A window that was dealt with and may be asked for late labels.
 
     ``counts`` is what was there, and ``as_of`` when. ``fed_from`` and ``fed_until``: the e-detector
@@ -38,41 +39,22 @@ class Visited:
     failed: str | None = None
 
     def to_dict(self) -> dict[str, Any]:
-        """JSON-safe form."""
-        latest = self.counts.latest_label
-        return {
-            "window": self.window.to_dict(),
-            "revision": self.revision,
-            "as_of": self.as_of.isoformat(),
-            "n_predictions": self.counts.n_predictions,
-            "n_labelled": self.counts.n_labelled,
-            "latest_label": None if latest is None else latest.isoformat(),
-            "fed_from": self.fed_from.isoformat(),
-            "fed_until": None if self.fed_until is None else self.fed_until.isoformat(),
-            **({} if self.failed is None else {"failed": self.failed}),
-        }
+        """JSON-safe form; the counts stand among the other fields."""
+        plain = write_form(self)
+        counts: dict[str, Any] = plain.pop("counts")
+        after = {name: plain.pop(name) for name in ("fed_from", "fed_until", "failed")}
+        if self.failed is None:
+            del after["failed"]
+        return plain | counts | after
 
     @classmethod
     def from_dict(cls, data: Mapping[str, Any]) -> Visited:
         """Read what `to_dict` wrote."""
-        counts = RowCounts(data["n_predictions"], data["n_labelled"], _time(data["latest_label"]))
-        return cls(
-            Window.from_dict(data["window"]),
-            int(data["revision"]),
-            datetime.fromisoformat(data["as_of"]),
-            counts,
-            datetime.fromisoformat(data["fed_from"]),
-            _time(data["fed_until"]),
-            data.get("failed"),
-        )
-
-
-def _time(text: str | None) -> datetime | None:
-    return None if text is None else datetime.fromisoformat(text)
+        return read_form(cls, {**data, "counts": data})
 
 
 @dataclass(slots=True)
-class MonitorState:
+class MonitorState(Form):
     """Everything the next window depends on besides the data. Plain data throughout.
 
     From `transitions` on it is an outbox: what was decided, and must still reach a tracker, a
@@ -102,6 +84,8 @@ class MonitorState:
     trigger: RetrainingTrigger | None = None
     newest: str | None = None
     exported: dict[str, str | None] = field(default_factory=dict)
+
+    schema: ClassVar[int | None] = SCHEMA_VERSION
 
     @property
     def open_alerts(self) -> tuple[AlertState, ...]:
@@ -136,80 +120,22 @@ class MonitorState:
         raise UnknownNameError(msg)
 
     def to_dict(self) -> dict[str, Any]:
-        """JSON-safe form."""
-        return {
-            "schema_version": SCHEMA_VERSION,
-            "identity": self.identity,
-            "last": None if self.last is None else self.last.to_dict(),
-            "last_judged": self.last_judged,
-            "model_version": self.model_version,
-            "subgroups": self.subgroups,
-            "reference": self.reference,
-            # The version that serves most rows stands apart, as older states have it.
-            "detector": self.detectors.get(self.model_version or ""),
-            "detectors": self._other_detectors(),
-            "alerts": [alert.to_dict() for alert in self.alerts.values()],
-            "visited": [item.to_dict() for item in self.visited],
-            "early_drift": self.early_drift,
-            "drift_told": self.drift_told,
-            "last_trigger": None if self.last_trigger is None else self.last_trigger.to_dict(),
-            "published": self.published,
-            "transitions": [step.to_dict() for step in self.transitions],
-            "drift": [item.to_dict() for item in self.drift],
-            "notes": list(self.notes),
-            "until": None if self.until is None else self.until.isoformat(),
-            "record": self.record,
-            "messages": self.messages,
-            "trigger": None if self.trigger is None else self.trigger.to_dict(),
-            "newest": self.newest,
-            "exported": dict(self.exported),
-        }
-
-    def _other_detectors(self) -> dict[str, dict[str, Any]]:
-        current = self.model_version or ""
-        return {name: kept for name, kept in self.detectors.items() if name != current}
+        """JSON-safe form; alerts know their candidates, so that a list of them is enough."""
+        plain = write_form(self)
+        detectors: dict[str, Any] = plain.pop("detectors")
+        # The version that serves most rows stands apart, as older states have it.
+        plain["detector"] = detectors.pop(self.model_version or "", None)
+        return plain | {"detectors": detectors, "alerts": list(plain["alerts"].values())}
 
     @classmethod
     def from_dict(cls, data: Mapping[str, Any]) -> MonitorState:
         """Read what `to_dict` wrote."""
-        if data.get("schema_version") != SCHEMA_VERSION:
-            msg = (
-                f"`state` must have schema_version {SCHEMA_VERSION}; got "
-                f"{data.get('schema_version')!r}. Use the version of huc-monitor that wrote it, or "
-                "newer."
-            )
-            raise InvalidInputError(msg)
+        state = read_form(cls, {**data, "alerts": {}})
         alerts = [AlertState.from_dict(item) for item in data["alerts"]]
-        trigger, last_trigger = data["trigger"], data["last_trigger"]
-        detectors = dict(data.get("detectors", {}))
+        state.alerts = {alert.candidate: alert for alert in alerts}
         if data["detector"] is not None:
-            detectors[data["model_version"] or ""] = data["detector"]
-        return cls(
-            identity=data["identity"],
-            last=None if data["last"] is None else Window.from_dict(data["last"]),
-            last_judged=data["last_judged"],
-            model_version=data["model_version"],
-            subgroups=data["subgroups"],
-            reference=data["reference"],
-            detectors=detectors,
-            alerts={alert.candidate: alert for alert in alerts},
-            visited=[Visited.from_dict(item) for item in data["visited"]],
-            early_drift=dict(data["early_drift"]),
-            drift_told=dict(data["drift_told"]),
-            last_trigger=None
-            if last_trigger is None
-            else RetrainingTrigger.from_dict(last_trigger),
-            published=data["published"],
-            transitions=[AlertTransition.from_dict(item) for item in data["transitions"]],
-            drift=[DriftFinding.from_dict(item) for item in data["drift"]],
-            notes=list(data["notes"]),
-            until=_time(data["until"]),
-            record=data["record"],
-            messages=list(data["messages"]),
-            trigger=None if trigger is None else RetrainingTrigger.from_dict(trigger),
-            newest=data.get("newest"),
-            exported=dict(data.get("exported", {})),
-        )
+            state.detectors[state.model_version or ""] = data["detector"]
+        return state
 
     def to_json(self) -> str:
         """One text, equal for equal states."""

@@ -26,24 +26,26 @@ The bounds
 from __future__ import annotations
 
 import math
+from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Annotated, Any, Self
+from typing import TYPE_CHECKING, Annotated, Any, ClassVar
 
 import numpy as np
 from pydantic import Field
 
+from huc_monitor._common.forms import Form
 from huc_monitor._common.settings import Number, Section
 from huc_monitor.audit.options import ConfidenceLevel  # noqa: TC001 - read by pydantic
-from huc_monitor.errors import InvalidInputError
 from huc_monitor.monitor.records import DriftFinding
+from huc_monitor.utilities.program import Floats
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping, Sequence
+    from collections.abc import Iterator, Sequence
 
     from huc_monitor.audit.decomposition import UtilityRows
     from huc_monitor.subgroups import Subgroups
     from huc_monitor.tree import LabelTree
-    from huc_monitor.utilities.program import Floats, Ints
+    from huc_monitor.utilities.program import Ints
 
 __all__ = ["DriftPolicy", "DriftReference", "compare", "summarise"]
 
@@ -75,7 +77,7 @@ class DriftPolicy(Section):
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class DriftReference:
+class DriftReference(Form):
     """What is kept of a sample of predictions to compare others with.
 
     Attributes
@@ -93,31 +95,7 @@ class DriftReference:
     mix: Mapping[str, float]
     label_share: Floats | None = None
 
-    def to_dict(self) -> dict[str, Any]:
-        """JSON-safe form."""
-        return {
-            "schema_version": SCHEMA_VERSION,
-            "n": self.n,
-            "leaf_mass": self.leaf_mass.tolist(),
-            "scores": {name: [x.tolist(), f.tolist()] for name, (x, f) in self.scores.items()},
-            "mix": dict(self.mix),
-            "label_share": None if self.label_share is None else self.label_share.tolist(),
-        }
-
-    @classmethod
-    def from_dict(cls, data: Mapping[str, Any]) -> Self:
-        """Read what `to_dict` wrote."""
-        if data.get("schema_version") != SCHEMA_VERSION:
-            msg = f"`data['schema_version']` must be {SCHEMA_VERSION}; got {data!r:.80}."
-            raise InvalidInputError(msg)
-        share = data["label_share"]
-        return cls(
-            n=int(data["n"]),
-            leaf_mass=np.array(data["leaf_mass"]),
-            scores={name: (np.array(x), np.array(f)) for name, (x, f) in data["scores"].items()},
-            mix=dict(data["mix"]),
-            label_share=None if share is None else np.array(share),
-        )
+    schema: ClassVar[int | None] = SCHEMA_VERSION
 
 
 def summarise(

@@ -8,14 +8,14 @@ and repeated writes the same records; only `timings` differ, and they do not cou
 
 from __future__ import annotations
 
-import dataclasses
 import json
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from datetime import datetime
-from typing import TYPE_CHECKING, Any, ClassVar, Literal, Self, TypeAlias, TypeVar
+from typing import TYPE_CHECKING, Any, ClassVar, Literal, TypeAlias
 
-from huc_monitor.errors import InvalidInputError
+from huc_monitor._common.forms import Form
+from huc_monitor.audit.result import AuditResult
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -34,56 +34,11 @@ Level: TypeAlias = Literal["warning", "critical"]
 Status: TypeAlias = Literal["audited", "empty", "thin", "failed", "pending"]
 TransitionKind: TypeAlias = Literal["opened", "escalated", "eased", "repeated", "resolved"]
 DriftKind: TypeAlias = Literal["branch", "scores", "subgroup"]
-_PLAIN_ALREADY = frozenset({"audit", "curve", "frequencies"})
 STATUSES = ("audited", "empty", "thin", "failed", "pending")
 
 
-class _Plain:
-    """Reading and writing of a frozen dataclass as JSON-safe data."""
-
-    __slots__ = ()
-    _read: ClassVar[Mapping[str, Callable[[Any], Any]]] = {}
-
-    def to_dict(self) -> dict[str, Any]:
-        """Write JSON-safe data; `from_dict` reads it back."""
-        return {item.name: _plain(getattr(self, item.name)) for item in _fields(self)}
-
-    @classmethod
-    def from_dict(cls, data: Mapping[str, Any]) -> Self:
-        """Read what `to_dict` wrote; fields it does not know are left out."""
-        return _from_fields(cls, data)
-
-
-_AnyPlain = TypeVar("_AnyPlain", bound=_Plain)
-
-
-def _from_fields(cls: type[_AnyPlain], data: Mapping[str, Any]) -> _AnyPlain:
-    known = {item.name for item in _fields(cls)}
-    read = cls._read
-    values = {
-        name: read[name](value) if name in read and value is not None else value
-        for name, value in data.items()
-        if name in known
-    }
-    return cls(**values)
-
-
-def _fields(heir: Any) -> tuple[dataclasses.Field[Any], ...]:
-    return dataclasses.fields(heir)  # every heir is a dataclass
-
-
-def _plain(value: Any) -> Any:
-    if isinstance(value, _Plain):
-        return value.to_dict()
-    if isinstance(value, datetime):
-        return value.isoformat()
-    if isinstance(value, Mapping):
-        return {str(name): _plain(item) for name, item in value.items()}
-    return [_plain(item) for item in value] if isinstance(value, tuple | list) else value
-
-
 @dataclass(frozen=True, slots=True, kw_only=True)
-class AlertTransition(_Plain):
+class AlertTransition(Form):
     """A step in the life of one alert, and everything a message about it needs.
 
     Attributes
@@ -148,14 +103,6 @@ class AlertTransition(_Plain):
     window_end: datetime
     settings: tuple[str, ...] = ()
 
-    _read: ClassVar[Mapping[str, Callable[[Any], Any]]] = {
-        "reasons": tuple,
-        "hints": tuple,
-        "settings": tuple,
-        "first_seen": datetime.fromisoformat,
-        "window_end": datetime.fromisoformat,
-    }
-
     @property
     def candidate(self) -> tuple[str, str, str]:
         """(utility, subgroup, node)."""
@@ -163,7 +110,7 @@ class AlertTransition(_Plain):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class AlertState(_Plain):
+class AlertState(Form):
     """An alert as it stands between two windows. Level None: resolved, remembered for cool-down.
 
     Attributes
@@ -217,13 +164,6 @@ class AlertState(_Plain):
     exceeded_tolerance: float | None = None
     reasons: tuple[str, ...] = ()
 
-    _read: ClassVar[Mapping[str, Callable[[Any], Any]]] = {
-        "reasons": tuple,
-        "first_seen": datetime.fromisoformat,
-        "last_seen": datetime.fromisoformat,
-        "announced_at": datetime.fromisoformat,
-    }
-
     @property
     def candidate(self) -> tuple[str, str, str]:
         """(utility, subgroup, node)."""
@@ -231,7 +171,7 @@ class AlertState(_Plain):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class DriftFinding(_Plain):
+class DriftFinding(Form):
     """How far one thing that needs no labels has moved from the reference. Not a miscalibration.
 
     Attributes
@@ -261,7 +201,7 @@ class DriftFinding(_Plain):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class RetrainingTrigger(_Plain):
+class RetrainingTrigger(Form):
     """A policy's request to recalibrate, with its reason. The id makes acting on it idempotent."""
 
     id: str
@@ -271,18 +211,9 @@ class RetrainingTrigger(_Plain):
     window_end: datetime
     candidates: tuple[tuple[str, str, str], ...] = ()
 
-    _read: ClassVar[Mapping[str, Callable[[Any], Any]]] = {
-        "window_end": datetime.fromisoformat,
-        "candidates": lambda triples: tuple(tuple(triple) for triple in triples),
-    }
-
-
-def _many(kind: type[_Plain]) -> Callable[[Any], tuple[Any, ...]]:
-    return lambda items: tuple(kind.from_dict(item) for item in items)
-
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class WindowRecord(_Plain):
+class WindowRecord(Form):
     """Everything a monitor found in one window.
 
     Attributes
@@ -375,19 +306,12 @@ class WindowRecord(_Plain):
     retraining: RetrainingTrigger | None = None
     timings: Mapping[str, float] = field(default_factory=dict, compare=False)
 
-    _read: ClassVar[Mapping[str, Callable[[Any], Any]]] = {
-        "start": datetime.fromisoformat,
-        "end": datetime.fromisoformat,
-        "due_at": datetime.fromisoformat,
-        "latest_label": datetime.fromisoformat,
-        "tolerances": tuple,
-        "levels": tuple,
-        "alerts": _many(AlertState),
-        "transitions": _many(AlertTransition),
-        "drift": _many(DriftFinding),
-        "notes": tuple,
-        "retraining": RetrainingTrigger.from_dict,
-    }
+    schema: ClassVar[int | None] = SCHEMA_VERSION
+
+    @property
+    def result(self) -> AuditResult | None:
+        """The audit as an object; made anew each time, so keep what you use more than once."""
+        return None if self.audit is None else AuditResult.from_dict(self.audit)
 
     @property
     def key(self) -> str:
@@ -417,36 +341,11 @@ class WindowRecord(_Plain):
         """Return a row per candidate: the audit's columns, with ``tolerance`` and ``level``."""
         import pandas as pd
 
-        frame = pd.DataFrame([] if self.audit is None else list(self.audit["candidates"]))
-        if not frame.empty:
-            frame["tolerance"] = self.tolerances
-            frame["level"] = pd.Series(list(self.levels), dtype=object)
-        return frame
-
-    def to_dict(self) -> dict[str, Any]:
-        """JSON-safe data with a schema version."""
-        fields = {item.name: getattr(self, item.name) for item in _fields(self)}
-        # What is large is plain already; a walk through it would take longer than to write it.
-        return {
-            "schema_version": SCHEMA_VERSION,
-            **{
-                name: value if name in _PLAIN_ALREADY else _plain(value)
-                for name, value in fields.items()
-            },
-        }
-
-    @classmethod
-    def from_dict(cls, data: Mapping[str, Any]) -> WindowRecord:
-        """Read what `to_dict` wrote."""
-        if data.get("schema_version") != SCHEMA_VERSION:
-            msg = (
-                f"`data['schema_version']` must be {SCHEMA_VERSION}; got "
-                f"{data.get('schema_version')!r}. Read records with the version that wrote them, "
-                "or newer."
-            )
-            raise InvalidInputError(msg)
-        values = {name: value for name, value in data.items() if name != "schema_version"}
-        return _from_fields(cls, values)
+        result = self.result
+        if result is None or not result.candidates.n:
+            return pd.DataFrame()
+        levels = pd.Series(list(self.levels), dtype=object)
+        return result.to_frame().assign(tolerance=self.tolerances, level=levels)
 
     def to_json(self) -> str:
         """One line of JSON."""

@@ -24,16 +24,17 @@ import json
 import math
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
-from typing import TYPE_CHECKING, Annotated, Any, Literal, Protocol, TypeAlias
+from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Literal, Protocol, TypeAlias
 
 from pydantic import BeforeValidator, Field, ValidationInfo, model_validator
 
+from huc_monitor._common.forms import Form
 from huc_monitor._common.settings import Section, Share, SpanText, Whole, Zone, renamed
 from huc_monitor._common.times import EPOCH, MONDAY, Span, from_wall, get_zone, to_utc
 from huc_monitor.errors import InvalidInputError
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping
+    from collections.abc import Iterator
     from zoneinfo import ZoneInfo
 
     from huc_monitor.sources import RowCounts, TimeRange
@@ -54,7 +55,7 @@ Readiness: TypeAlias = Literal["ready", "empty", "few labels", "low coverage"]
 
 
 @dataclass(frozen=True, slots=True)
-class Window:
+class Window(Form):
     """One range of predictions audited together.
 
     Attributes
@@ -76,19 +77,7 @@ class Window:
     due_at: datetime
     id: str
 
-    def to_dict(self) -> dict[str, Any]:
-        """Write the window as JSON-safe data."""
-        times = {name: getattr(self, name).isoformat() for name in ("start", "end", "due_at")}
-        return {"schema_version": 1, "ordinal": self.ordinal, **times, "id": self.id}
-
-    @classmethod
-    def from_dict(cls, data: Mapping[str, Any]) -> Window:
-        """Read what `to_dict` wrote."""
-        if data.get("schema_version") != 1:
-            msg = f"`data['schema_version']` must be 1; got {data.get('schema_version')!r}."
-            raise InvalidInputError(msg)
-        start, end, due = (to_utc(data[name], argument=name) for name in ("start", "end", "due_at"))
-        return cls(int(data["ordinal"]), start, end, due, str(data["id"]))
+    schema: ClassVar[int | None] = 1
 
 
 class Rows(Protocol):

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from huc_monitor._common.forms import Form
 from huc_monitor.audit import audit
 from huc_monitor.audit.inputs import check_labels, check_predictions, check_utilities
 from huc_monitor.errors import InvalidInputError, UnknownNameError
@@ -39,7 +40,7 @@ _FEWEST_ROWS = 100
 
 
 @dataclass(frozen=True, slots=True)
-class Figures:
+class Figures(Form):
     """How one set of probabilities does on some rows; bounds are those of HUC."""
 
     n: int
@@ -49,10 +50,6 @@ class Figures:
     uc: float
     log_loss: float
     accuracy: float
-
-    def to_dict(self) -> dict[str, Any]:
-        """JSON-safe form."""
-        return {name: getattr(self, name) for name in self.__slots__}
 
 
 @dataclass(frozen=True, slots=True, eq=False)

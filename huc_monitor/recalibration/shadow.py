@@ -9,13 +9,12 @@ from __future__ import annotations
 import dataclasses
 import json
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, Literal, TypeAlias
+from typing import TYPE_CHECKING, Literal, TypeAlias
 
+from huc_monitor._common.forms import Form
 from huc_monitor.recalibration.choosing import Figures
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
-
     from huc_monitor.recalibration.choosing import Gate
 
 __all__ = ["ShadowTrial", "ShadowWindow"]
@@ -58,7 +57,7 @@ class ShadowWindow:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class ShadowTrial:
+class ShadowTrial(Form):
     """A challenger beside the champion for some windows, and what was decided.
 
     **The rule.** After `n_windows` audited windows the challenger passes if its HUC was lower than
@@ -157,28 +156,9 @@ class ShadowTrial:
             text += f", mean HUC {challenger.huc:.4f} for {champion.huc:.4f}"
         return text + (f" ({'; '.join(self.reasons)})" if self.reasons else "")
 
-    def to_dict(self) -> dict[str, Any]:
-        """JSON-safe form."""
-        return dataclasses.asdict(self)
-
     def to_json(self) -> str:
         """One line of JSON, short enough for a tag of a run."""
         return json.dumps(self.to_dict(), allow_nan=False, separators=(",", ":"))
-
-    @classmethod
-    def from_dict(cls, data: Mapping[str, Any]) -> ShadowTrial:
-        """Read what `to_dict` wrote."""
-        windows = tuple(
-            ShadowWindow(
-                ordinal=item["ordinal"],
-                n=item["n"],
-                huc=tuple(item["huc"]),
-                log_loss=tuple(item["log_loss"]),
-                accuracy=tuple(item["accuracy"]),
-            )
-            for item in data["windows"]
-        )
-        return cls(**{**data, "windows": windows, "reasons": tuple(data["reasons"])})
 
     @classmethod
     def from_json(cls, text: str) -> ShadowTrial:

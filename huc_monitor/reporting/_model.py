@@ -14,18 +14,18 @@ from typing import TYPE_CHECKING, Any, Final, Literal
 import numpy as np
 import pandas as pd
 
-from huc_monitor.audit.result import AuditResult
-from huc_monitor.errors import InvalidInputError
-
 if TYPE_CHECKING:
     from huc_monitor.audit.curves import ReliabilityCurve
+    from huc_monitor.audit.result import AuditResult
     from huc_monitor.tree import LabelTree
 
 Status = Literal["sure", "possible", "within"]
 GLYPH: Final[dict[str, str]] = {"sure": "◆", "possible": "◇", "within": ""}
 CONFIDENCE: Final = "Confidence, all bounds together"
-_KEYS: Final = ("node", "subgroup", "utility")
-_NUMBERS: Final = (
+_COLUMNS: Final = (
+    "node",
+    "subgroup",
+    "utility",
     "moment",
     "lower",
     "upper",
@@ -36,6 +36,7 @@ _NUMBERS: Final = (
     "on_worst_interval",
     "moment_in_units",
     "n_in_subgroup",
+    "units",
 )
 Tolerance = float | Sequence[float] | None
 _ENDLESS: Final = 1e6  # a moment against a tolerance of zero
@@ -73,7 +74,6 @@ class WindowView:
     name: str
     n: float
     candidates: pd.DataFrame
-    totals: pd.DataFrame
     huc: float | None
     huc_lower: float | None
     huc_upper: float | None
@@ -163,64 +163,51 @@ class Report:
 
 
 def view(
-    audit: AuditResult | Mapping[str, Any],
+    result: AuditResult,
     *,
     name: str = "this audit",
     tolerance: Tolerance = None,
     levels: Sequence[str | None] = (),
     **more: Any,
 ) -> WindowView:
-    """Bring an audit, or its ``to_dict()``, into the report's shape.
+    """Bring an audit into the report's shape.
 
     `tolerance` is one number, or one for each row of the audit's candidates. `levels`, if there
     are any, are what a monitor said of each candidate.
     """
-    plain = audit.to_dict() if isinstance(audit, AuditResult) else audit
-    for key in ("candidates", "totals", "n", "huc", "uc"):
-        if key not in plain:
-            msg = f"`audit` must be an AuditResult or its to_dict(); {key!r} is missing."
-            raise InvalidInputError(msg)
-    frame = _frame(plain["candidates"], [*_KEYS, *_NUMBERS, "units"])
-    _compare(frame, tolerance, plain["huc"] / 4.5, levels)
-    totals = _frame(
-        plain["totals"], ["utility", "subgroup", "moment", "interval_low", "interval_high"]
+    columns = {name: getattr(result.candidates, name) for name in _COLUMNS}
+    # Names as they are: pandas' own strings cannot hold all of them.
+    frame = pd.DataFrame(
+        {
+            name: pd.Series(values, dtype=object if isinstance(values, list) else np.float64)
+            for name, values in columns.items()
+        }
     )
+    _compare(frame, tolerance, result.huc / 4.5, levels)
     return WindowView(
         name=name,
-        n=float(plain["n"]),
+        n=result.n,
         candidates=frame,
-        totals=totals,
-        huc=float(plain["huc"]),
-        huc_lower=_number(plain.get("huc_lower")),
-        huc_upper=_number(plain.get("huc_upper")),
-        uc=float(plain["uc"]),
-        facts=method_facts(plain),
+        huc=result.huc,
+        huc_lower=_number(result.huc_lower),
+        huc_upper=_number(result.huc_upper),
+        uc=result.uc,
+        facts=method_facts(result),
         **more,
     )
 
 
-def method_facts(plain: Mapping[str, Any]) -> dict[str, str]:
+def method_facts(result: AuditResult) -> dict[str, str]:
     """Return how the bounds were made, in words."""
-    level = plain.get("confidence_level")
     found = {
-        "Labelled rows": f"{plain['n']:,.0f}",
-        "Bounds": str(plain.get("method") or "none"),
-        CONFIDENCE: "" if level is None else f"{level:.4g}",
-        "Bootstrap draws": "" if not plain.get("n_draws") else f"{plain['n_draws']:,}",
-        "Zero probabilities": "mixed with 1e-10 uniform" if plain.get("interiorized") else "",
-        "Tree fingerprint": str(plain.get("tree") or ""),
+        "Labelled rows": f"{result.n:,.0f}",
+        "Bounds": result.method or "none",
+        CONFIDENCE: f"{result.confidence_level:.4g}",
+        "Bootstrap draws": f"{result.n_draws:,}" if result.n_draws else "",
+        "Zero probabilities": "mixed with 1e-10 uniform" if result.interiorized else "",
+        "Tree fingerprint": result.fingerprint,
     }
     return {key: value for key, value in found.items() if value}
-
-
-def _frame(records: Any, columns: list[str]) -> pd.DataFrame:
-    """Gather records by column: names as they are, which pandas' own strings cannot always hold."""
-    content: dict[str, Any] = {}
-    for column in columns:
-        values = [record.get(column) for record in records]
-        kind = np.float64 if column in _NUMBERS else object
-        content[column] = pd.Series(np.array(values, dtype=kind), dtype=kind)
-    return pd.DataFrame(content)
 
 
 def _compare(

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 from collections.abc import Iterable, Mapping
 from typing import TYPE_CHECKING, Any, TypeAlias
 
@@ -33,10 +34,13 @@ def read(
     max_windows: int = 60,
 ) -> Report:
     """Bring whatever was given into the shape of a report."""
-    if isinstance(source, AuditResult):
-        return _of_audit(source, source.tree if tree is None else tree, tolerance, title, curve)
     if isinstance(source, Mapping):
-        return _of_audit(source, tree, tolerance, title, curve)
+        source = AuditResult.from_dict(source)
+    if isinstance(source, AuditResult):
+        if tree is None and source.plan is not None:
+            tree = source.tree
+        window = view(source, tolerance=tolerance, curve=curve)
+        return Report(title or "Utility audit", (window,), tree)
     records = [source] if isinstance(source, WindowRecord) else list(source)
     for record in records:
         if not isinstance(record, WindowRecord):
@@ -46,17 +50,6 @@ def read(
             )
             raise InvalidInputError(msg)
     return _of_records(records, tree, tolerance, title, curve, max_windows)
-
-
-def _of_audit(
-    audit: AuditResult | Mapping[str, Any],
-    tree: LabelTree | None,
-    tolerance: Tolerance,
-    title: str | None,
-    curve: ReliabilityCurve | None,
-) -> Report:
-    window = view(audit, name="this audit", tolerance=tolerance, curve=curve)
-    return Report(title or "Utility audit", (window,), tree)
 
 
 def _of_records(
@@ -72,7 +65,7 @@ def _of_records(
     by_day = all(f"{time:%H:%M:%S}" == "00:00:00" for r in shown for time in (r.start, r.end))
     windows = [_window(record, tolerance, by_day=by_day) for record in shown]
     if curve is not None and windows:
-        windows[-1] = _with_curve(windows[-1], curve)
+        windows[-1] = dataclasses.replace(windows[-1], curve=curve)
     last = shown[-1] if shown else None
     name = last.monitor if last else "monitor"
     return Report(
@@ -100,16 +93,14 @@ def _newest(records: Sequence[WindowRecord]) -> list[WindowRecord]:
 def _window(record: WindowRecord, tolerance: Tolerance, *, by_day: bool) -> WindowView:
     name = _span(record, by_day=by_day)
     tick = f"{record.start:%m-%d}" if by_day else f"{record.start:%m-%d %H:%M}"
-    audit = record.audit
-    if audit is None:
+    result = record.result
+    if result is None:
         reason = record.reason or record.status
-        return WindowView(
-            name, 0.0, _no_rows(), _no_rows(), None, None, None, None, tick=tick, reason=reason
-        )
+        return WindowView(name, 0.0, _no_rows(), None, None, None, None, tick=tick, reason=reason)
     limits = tolerance if tolerance is not None else (record.tolerances or None)
     curve = record.curve
     return view(
-        audit,
+        result,
         name=name,
         tolerance=limits,
         levels=record.levels if tolerance is None else (),
@@ -146,12 +137,6 @@ def _shares(record: WindowRecord) -> dict[str, Any]:
             "observed": [share["observed"] for share in children.values()],
         }
     return shares
-
-
-def _with_curve(window: WindowView, curve: ReliabilityCurve) -> WindowView:
-    from dataclasses import replace
-
-    return replace(window, curve=curve)
 
 
 def _alerts(records: Sequence[WindowRecord]) -> list[AlertView]:

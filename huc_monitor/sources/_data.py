@@ -4,17 +4,18 @@ from __future__ import annotations
 
 import dataclasses
 from dataclasses import dataclass
+from datetime import datetime
 from itertools import pairwise
 from typing import TYPE_CHECKING, Any, Protocol, Self, runtime_checkable
 
 import numpy as np
 import pandas as pd
 
+from huc_monitor._common.forms import Form
 from huc_monitor.errors import InvalidInputError
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
-    from datetime import datetime
 
     from numpy.typing import NDArray
 
@@ -46,7 +47,7 @@ class TimeRange:
 
 
 @dataclass(frozen=True, slots=True)
-class RowCounts:
+class RowCounts(Form):
     """How many rows a window has, and how many of them have a label: cheap to ask again later.
 
     Attributes

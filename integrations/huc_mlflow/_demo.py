@@ -62,7 +62,7 @@ class Phase:
 
     def mean(self, name: str) -> float:
         """Mean of a figure over the audited windows, in euros."""
-        values = [record.audit[name] for record in self.check if record.audit is not None]
+        values = [getattr(found, name) for record in self.check if (found := record.result)]
         return float(np.mean(values)) * UTILITY.scale
 
 
@@ -303,11 +303,11 @@ def calibration_error(p: Any, codes: Any, n_bins: int = 15) -> float:
 
 
 def _aggregates(when: str, phase: Phase) -> str:
-    rows = [row for record in phase.check if record.audit for row in record.audit["candidates"]]
-    worst = max(rows, key=lambda row: abs(row["moment"]))
+    audits = [found for record in phase.check if (found := record.result)]
+    worst = max((found.worst for found in audits), key=lambda one: abs(one.moment))
     return (
         f"{when}, served by version {phase.served_by}: accuracy {phase.accuracy:.1%}, calibration "
         f"error {phase.calibration_error:.3f}, cost of the whole tree off by "
         f"{phase.mean('uc'):.2f} EUR a ticket (UC); by branch, off by up to "
-        f"{phase.mean('huc'):.2f} EUR (HUC), at {worst['node']!r}."
+        f"{phase.mean('huc'):.2f} EUR (HUC), at {worst.node!r}."
     )

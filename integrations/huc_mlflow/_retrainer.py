@@ -128,7 +128,7 @@ class MLflowRetrainer:
         done = run.data.tags.get(_DONE)
         if done is not None:
             self.registry.release(trigger.id)
-            return _outcome(done)
+            return RecalibrationOutcome.from_dict(json.loads(done))
         run_id = str(run.info.run_id)
         with self.registry.lease(trigger.id):
             outcome = self._act(trigger, run_id, patient=patient)
@@ -334,12 +334,6 @@ class MLflowRetrainer:
             if value is not None and np.isfinite(value)
         ]
         self.registry.client.log_batch(run_id, metrics=metrics)
-
-
-def _outcome(text: str) -> RecalibrationOutcome:
-    """Read what was stored."""
-    data = json.loads(text)
-    return RecalibrationOutcome(**{**data, "reasons": tuple(data["reasons"])})
 
 
 def _gate_tag(outcome: RecalibrationOutcome) -> str:

@@ -345,19 +345,22 @@ def node_metrics(record: WindowRecord) -> dict[str, float]:
         "monitor/coverage": float(record.coverage),
         "monitor/n_quarantined": float(record.n_quarantined),
     }
-    if record.audit is None:
+    result = record.result
+    if result is None:
         return {key: float(value) for key, value in found.items() if value is not None}
-    found |= {f"monitor/{name}": record.audit[name] for name in ("huc", "uc")}
-    found |= {f"monitor/{name}": record.audit[name] for name in ("huc_lower", "huc_upper")}
+    figures = ("huc", "uc", "huc_lower", "huc_upper")
+    found |= {f"monitor/{name}": getattr(result, name) for name in figures}
     if record.detector is not None:
         found["monitor/e_detector"] = record.detector.get("value")
-    for row, tolerance in zip(record.audit["candidates"], record.tolerances, strict=True):
-        place = "/".join(metric_key(row[part]) for part in ("utility", "subgroup", "node"))
-        found[f"huc/{place}"] = row["moment"]
-        found[f"huc_lower/{place}"] = row["lower"]
-        found[f"huc_upper/{place}"] = row["upper"]
-        size = None if row["moment"] is None else abs(row["moment"])
-        found[f"huc_ratio/{place}"] = size / tolerance if size is not None and tolerance else None
+    table = result.candidates
+    lower, upper = table.lower, table.upper
+    for row, tolerance in enumerate(record.tolerances):
+        names = table.utility[row], table.subgroup[row], table.node[row]
+        place, moment = "/".join(map(metric_key, names)), table.moment[row]
+        found[f"huc/{place}"] = moment
+        found[f"huc_lower/{place}"] = lower[row]
+        found[f"huc_upper/{place}"] = upper[row]
+        found[f"huc_ratio/{place}"] = abs(moment) / tolerance if tolerance else None
     finite = {
         key: float(value)
         for key, value in found.items()

@@ -12,11 +12,13 @@ import time
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
+import numpy as np
+
 from huc_monitor._common.safe_text import distinct
 from huc_monitor.errors import InvalidInputError
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping, Sequence
+    from collections.abc import Mapping, Sequence
 
     from huc_monitor.monitor.ports import MonitorInfo
     from huc_monitor.monitor.ports.exporter import Standing
@@ -163,37 +165,30 @@ def _add_audit(
     standing: Standing,
     room: int,
 ) -> None:
-    audit: Any = record.audit
-    families.add("huc_largest_moment", audit["huc"])
-    families.add("huc_largest_moment_lower", audit["huc_lower"])
-    families.add("huc_largest_moment_upper", audit["huc_upper"])
-    families.add("huc_summed_moment", audit["uc"])
-    levels = {alert.candidate: LEVELS[alert.level] for alert in standing.alerts}
-    rows = []
-    for row, tolerance in zip(audit["candidates"], record.tolerances, strict=True):
-        names = (row["utility"], row["subgroup"], row["node"])
-        rows.append((levels.get(names, 0), _ratio(abs(row["moment"]), tolerance), row, tolerance))
-    families.add("huc_candidates", len(rows))
+    result: Any = record.result
+    families.add("huc_largest_moment", result.huc)
+    families.add("huc_largest_moment_lower", result.huc_lower)
+    families.add("huc_largest_moment_upper", result.huc_upper)
+    families.add("huc_summed_moment", result.uc)
+    alerts = {alert.candidate: LEVELS[alert.level] for alert in standing.alerts}
+    table = result.candidates
+    names = list(zip(table.utility, table.subgroup, table.node, strict=True))
+    size, tolerance = np.abs(table.moment), np.array(record.tolerances, dtype=np.float64)
+    level = np.array([alerts.get(one, 0) for one in names], dtype=np.int64)
+    ratio = np.array([_ratio(*one) for one in zip(size, tolerance, strict=True)], dtype=np.float64)
+    families.add("huc_candidates", table.n)
     # Open alerts first, then by how far they exceed their tolerance.
-    rows.sort(key=lambda item: (-item[0], -item[1], -abs(item[2]["moment"])))
-    for level, _, row, tolerance in rows[:room]:
-        names = (row["utility"], row["subgroup"], row["node"])
-        candidates.add("huc_moment", row["moment"], *names)
-        candidates.add("huc_moment_lower", row["lower"], *names)
-        candidates.add("huc_moment_upper", row["upper"], *names)
-        candidates.add("huc_moment_tolerance", tolerance, *names)
-        candidates.add("huc_moment_alert", level, *names)
-    _add_rest(families, rows[room:])
-
-
-def _add_rest(families: _Families, rows: Iterable[tuple[int, float, Any, float]]) -> None:
-    rest = list(rows)
-    lowers = [row["lower"] for _, _, row, _ in rest if row["lower"] is not None]
-    families.add("huc_rest_candidates", len(rest))
-    sizes = (abs(row["moment"]) for _, _, row, _ in rest)
-    families.add("huc_rest_largest_moment", max(sizes, default=0.0))
-    families.add("huc_rest_largest_moment_lower", max(lowers, default=0.0))
-    families.add("huc_rest_largest_ratio", max((ratio for _, ratio, _, _ in rest), default=0.0))
+    order = np.lexsort((-size, -ratio, -level))
+    columns = {"": table.moment, "_lower": table.lower, "_upper": table.upper}
+    columns |= {"_tolerance": tolerance, "_alert": level}
+    for row in order[:room]:
+        for suffix, values in columns.items():
+            candidates.add(f"huc_moment{suffix}", values[row], *names[row])
+    rest = order[room:]
+    families.add("huc_rest_candidates", rest.size)
+    families.add("huc_rest_largest_moment", size[rest].max(initial=0.0))
+    families.add("huc_rest_largest_moment_lower", np.nan_to_num(table.lower[rest]).max(initial=0.0))
+    families.add("huc_rest_largest_ratio", ratio[rest].max(initial=0.0))
 
 
 def _ratio(size: float, tolerance: float) -> float:

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import json
 import os
+import sys
 import tempfile
 import time
 import warnings
@@ -22,6 +23,8 @@ from huc_mlflow._tracker import MLflowTracker
 import huc_monitor as hm
 from huc_monitor.monitor.ports import MonitorInfo
 from huc_monitor.monitor.records import WindowRecord
+
+sys.path.insert(0, str(Path(__file__).parents[1]))
 
 INFO = MonitorInfo("triage", "0123456789abcdef", model="triage")
 DAY = datetime(2024, 3, 1, tzinfo=UTC)
@@ -54,14 +57,12 @@ def seconds(*functions, times, clock=time.perf_counter):
 
 def a_wide_record(ordinal, n_nodes=125):
     """A window with four metrics for each of so many nodes."""
+    from support.report_cases import audit_dict, candidate
+
     rng = np.random.default_rng(ordinal)
-    rows = [
-        {"utility": "top1", "subgroup": "all", "node": f"node {k}", "moment": float(m)}
-        | {"lower": 0.0, "upper": abs(float(m)) + 0.1}
-        for k, m in enumerate(rng.normal(scale=0.02, size=n_nodes))
-    ]
+    moments = rng.normal(scale=0.02, size=n_nodes)
+    rows = [candidate(node=f"node {k}", moment=float(m), radius=0.1) for k, m in enumerate(moments)]
     start = DAY + timedelta(days=ordinal - 1)
-    figures = {"huc": 0.1, "huc_lower": 0.0, "huc_upper": 0.2, "uc": 0.1, "n": 1000}
     return WindowRecord(
         monitor=INFO.name,
         identity=INFO.identity,
@@ -71,7 +72,7 @@ def a_wide_record(ordinal, n_nodes=125):
         end=start + timedelta(days=1),
         due_at=start + timedelta(days=1),
         status="audited",
-        audit={**figures, "candidates": rows},
+        audit=audit_dict(rows, TREE),
         tolerances=(0.02,) * n_nodes,
         levels=(None,) * n_nodes,
     )

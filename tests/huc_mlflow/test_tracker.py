@@ -221,13 +221,14 @@ def test_values_that_are_not_finite_are_counted_and_never_logged(store):
     record = a_record(1)
     broken = record.to_dict()
     for row in broken["audit"]["candidates"]:
-        row["lower"] = None
+        row["radius"] = None
     mine = tracker(store)
     mine.record(WindowRecord.from_dict(broken))
     logged = mine._client.get_run(mine.run_id).data.metrics
     assert all(math.isfinite(value) for value in logged.values())
     assert not any(key.startswith("huc_lower/") for key in logged)
-    assert logged["monitor/undefined"] == len(broken["audit"]["candidates"])
+    # Both bounds of every candidate, and those of HUC.
+    assert logged["monitor/undefined"] == 2 * len(broken["audit"]["candidates"]) + 2
 
 
 def test_the_alert_status_is_a_tag_of_the_model_version(store):

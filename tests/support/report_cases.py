@@ -85,6 +85,7 @@ def audit_dict(candidates: list[dict[str, Any]], tree: hm.LabelTree) -> dict[str
                 "moment": 0.001,
                 "interval_low": 0.1,
                 "interval_high": 0.9,
+                "n_in_interval": 800.0,
             }
             for u, c in pairs
         ],

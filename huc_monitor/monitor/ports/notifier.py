@@ -4,15 +4,17 @@ from __future__ import annotations
 
 import hashlib
 import logging
+from collections.abc import Mapping
 from dataclasses import dataclass
 from threading import Event, Thread
 from time import monotonic
 from typing import TYPE_CHECKING, Any, Final, Protocol, runtime_checkable
 
+from huc_monitor._common.forms import Form
 from huc_monitor.errors import HUCError
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
+    from collections.abc import Sequence
 
 __all__ = ["Message", "NotSentError", "Notifier", "RejectedError", "deliver"]
 
@@ -23,7 +25,7 @@ LONGEST_DELIVERY: Final = 30.0
 
 
 @dataclass(frozen=True, slots=True)
-class Message:
+class Message(Form):
     """One grouped message of a check.
 
     Attributes
@@ -46,21 +48,6 @@ class Message:
     title: str
     text: str
     data: Mapping[str, Any]
-
-    def to_dict(self) -> dict[str, Any]:
-        """JSON-safe form."""
-        return {
-            "key": self.key,
-            "level": self.level,
-            "title": self.title,
-            "text": self.text,
-            "data": dict(self.data),
-        }
-
-    @classmethod
-    def from_dict(cls, data: Mapping[str, Any]) -> Message:
-        """Read what `to_dict` wrote."""
-        return cls(data["key"], data["level"], data["title"], data["text"], data["data"])
 
 
 class NotSentError(HUCError):

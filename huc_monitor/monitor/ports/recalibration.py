@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
-from dataclasses import asdict, dataclass
-from typing import TYPE_CHECKING, Any, Protocol, runtime_checkable
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Protocol, runtime_checkable
+
+from huc_monitor._common.forms import Form
 
 if TYPE_CHECKING:
     from huc_monitor.monitor.records import RetrainingTrigger
@@ -14,7 +16,7 @@ __all__ = ["Move", "RecalibrationHost", "RecalibrationOutcome"]
 
 
 @dataclass(frozen=True, slots=True)
-class RecalibrationOutcome:
+class RecalibrationOutcome(Form):
     """What became of one trigger.
 
     Attributes
@@ -37,10 +39,6 @@ class RecalibrationOutcome:
     promoted: bool = False
     reasons: tuple[str, ...] = ()
     shadow_windows: int = 0
-
-    def to_dict(self) -> dict[str, Any]:
-        """JSON-safe form."""
-        return {**asdict(self), "reasons": list(self.reasons)}
 
 
 @dataclass(frozen=True, slots=True)

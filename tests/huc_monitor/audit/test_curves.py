@@ -89,7 +89,9 @@ def test_a_curve_survives_json():
 
 
 def test_a_curve_of_another_version_is_refused():
-    with pytest.raises(hm.InvalidInputError, match="`schema_version` must be 1; got 2"):
+    with pytest.raises(
+        hm.InvalidInputError, match="`ReliabilityCurve` must have schema_version 1; got 2"
+    ):
         ReliabilityCurve.from_dict({"schema_version": 2})
 
 

@@ -251,7 +251,7 @@ def test_the_id_depends_on_the_identity_and_the_range_and_on_nothing_else():
 def test_a_window_survives_json():
     window = listed(TimeWindows(length="1d", label_lag="2h"), days("2024-01-01", "2024-01-02"))[0]
     assert Window.from_dict(json.loads(json.dumps(window.to_dict()))) == window
-    with pytest.raises(hm.InvalidInputError, match=r"`data\['schema_version'\]` must be 1; got 7"):
+    with pytest.raises(hm.InvalidInputError, match="`Window` must have schema_version 1; got 7"):
         Window.from_dict({**window.to_dict(), "schema_version": 7})
 
 

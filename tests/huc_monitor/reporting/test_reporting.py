@@ -322,7 +322,7 @@ def test_what_is_no_audit_and_no_record_is_refused(tmp_path):
     with pytest.raises(hm.InvalidInputError, match="must be an AuditResult, its to_dict"):
         write_report([3], tmp_path / "report.html")
     with pytest.raises(hm.InvalidInputError, match="'candidates' is missing"):
-        write_report({"n": 3}, tmp_path / "report.html")
+        write_report({"schema_version": 1, "n": 3}, tmp_path / "report.html")
     assert not list(tmp_path.iterdir())
 
 

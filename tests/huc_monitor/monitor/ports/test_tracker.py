@@ -5,6 +5,7 @@ import os
 from datetime import UTC, datetime, timedelta
 
 import pytest
+from support.report_cases import audit_dict, candidate, small_tree
 
 from huc_monitor._common.private_files import write_atomically
 from huc_monitor.errors import InvalidInputError
@@ -80,7 +81,7 @@ def a_record(ordinal=1, **changes) -> WindowRecord:
         "due_at": start + timedelta(days=2),
         "status": "audited",
         "latest_label": DAY,
-        "audit": {"huc": 0.1, "candidates": [{"node": "x", "moment": 0.1}]},
+        "audit": audit_dict([candidate(node="x", moment=0.1)], small_tree()),
         "tolerances": (0.02,),
         "levels": ("critical",),
         "alerts": (alert,),
@@ -109,7 +110,7 @@ def test_timings_do_not_count_in_a_comparison():
 
 def test_a_record_of_another_schema_is_refused():
     data = a_record().to_dict() | {"schema_version": 2}
-    with pytest.raises(InvalidInputError, match=r"schema_version'\]` must be 1; got 2"):
+    with pytest.raises(InvalidInputError, match="`WindowRecord` must have schema_version 1; got 2"):
         WindowRecord.from_dict(data)
 
 
