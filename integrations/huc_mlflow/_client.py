@@ -6,19 +6,26 @@ leave here as `TrackingError`, in words that say what to do, with everything sec
 
 from __future__ import annotations
 
+import math
 import os
 import re
+import time
 from contextlib import contextmanager
 from functools import wraps
 from typing import TYPE_CHECKING, Any
 
+import mlflow
 from mlflow import MlflowClient
 from mlflow.exceptions import MlflowException
+from requests.exceptions import RequestException
+from sqlalchemy import create_engine
+from sqlalchemy.exc import OperationalError
 
-from huc_monitor.errors import HUCError
+from huc_monitor._common.safe_text import line
+from huc_monitor.errors import HUCError, InvalidInputError
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
+    from collections.abc import Iterator
 
 # Name and password in an address, as in a tracking URI.
 _CREDENTIALS = re.compile(r"://[^/@\s\"']+@")
@@ -29,16 +36,29 @@ _QUIET = {
     "MLFLOW_SUPPRESS_PRINTING_URL_TO_STDOUT": "true",
 }
 _LONGEST = 500
+DEADLINE = 30.0  # seconds for one call, repetitions included
+_FIRST_PAUSE, _LONGEST_PAUSE = 0.5, 4.0
+_TIMEOUT, _RETRIES = "MLFLOW_HTTP_REQUEST_TIMEOUT", "MLFLOW_HTTP_REQUEST_MAX_RETRIES"
+_TRY_AGAIN = frozenset({"408", "429", "500", "502", "503", "504"})
+_HTTP_ERROR = re.compile(r"(?:too many |error code |^)([45]\d\d)(?: error responses| |\b)")
+_NO_ANSWER = re.compile(
+    r"Max retries exceeded|Connection (?:refused|aborted|reset)|RemoteDisconnected|timed out|"
+    r"IncompleteRead|NameResolution"
+)
+_DATABASES = ("postgresql", "mysql")  # the dialects that know connect_timeout
 
 
 class TrackingError(HUCError, MlflowException):
     """The tracking server or the registry refused, failed, or does not answer."""
 
-    def __init__(self, message: str, error_code: str = "INTERNAL_ERROR") -> None:
+    def __init__(
+        self, message: str, error_code: str = "INTERNAL_ERROR", *, is_passing: bool = False
+    ) -> None:
         Exception.__init__(self, message)
         self.message = message
         self.error_code = error_code
         self.json_kwargs: dict[str, Any] = {}
+        self.is_passing = is_passing
 
 
 def masked(text: str) -> str:
@@ -58,23 +78,42 @@ def masked(text: str) -> str:
 
 
 @contextmanager
-def discreetly(address: str) -> Iterator[None]:
-    """Turn MLflow's errors into ours, and what it prints off, inside the block."""
-    before = {name: os.environ.get(name) for name in _QUIET}
-    os.environ.update(_QUIET)
+def discreetly(address: str, *, seconds: float | None = None) -> Iterator[None]:
+    """Turn MLflow's errors into ours, and what it prints off, inside the block.
+
+    With `seconds`, each request is made once and waits no longer: who calls tries again.
+    """
+    # A block of several requests is repeated by MLflow itself, for seconds and not for minutes.
+    wanted = {**_QUIET, _RETRIES: os.environ.get(_RETRIES) or "3"}
+    if seconds is not None:
+        limit = float(os.environ.get(_TIMEOUT) or seconds)
+        wanted |= {_RETRIES: "0", _TIMEOUT: str(max(1, math.ceil(min(seconds, limit))))}
+    before = {name: os.environ.get(name) for name in wanted}
+    os.environ.update(wanted)
     try:
         yield
     except TrackingError:
         raise
-    except MlflowException as error:
-        code = str(getattr(error, "error_code", ""))
-        raise TrackingError(_explain(str(error), code, masked(address)), code) from None
+    except (MlflowException, RequestException) as error:
+        code = str(getattr(error, "error_code", "INTERNAL_ERROR"))
+        text = str(error)
+        raise TrackingError(
+            _explain(text, code, masked(address)), code, is_passing=_is_passing(text, code)
+        ) from None
     finally:
         for name, value in before.items():
             if value is None:
                 os.environ.pop(name, None)
             else:
                 os.environ[name] = value
+
+
+def _is_passing(text: str, code: str) -> bool:
+    """Tell whether the same request may succeed a moment later."""
+    found = _HTTP_ERROR.search(text)
+    if found is not None:
+        return found[1] in _TRY_AGAIN
+    return code == "TEMPORARILY_UNAVAILABLE" or _NO_ANSWER.search(text) is not None
 
 
 def _explain(text: str, code: str, address: str) -> str:
@@ -89,34 +128,100 @@ def _explain(text: str, code: str, address: str) -> str:
             f"The tracking server at {address} does not allow this (403). Ask for permission to "
             "edit the experiment and the registered model."
         )
-    if "Max retries exceeded" in text or "Connection refused" in text:
+    found = _HTTP_ERROR.search(text)
+    if found is not None and found[1] in _TRY_AGAIN:
         return (
-            f"The tracking server at {address} does not answer. Check the address and that it is "
-            "running: huc-monitor doctor."
+            f"The tracking server at {address} runs but answers with an error (HTTP {found[1]}). "
+            "Look at its log: the database or the artifact store behind it may be down."
+        )
+    if code == "TEMPORARILY_UNAVAILABLE":
+        return f"The database at {address} does not answer. Check that it is running."
+    if re.search(r"Read timed out|ReadTimeout", text):
+        return (
+            f"The tracking server at {address} accepts connections but does not answer in time. "
+            "It may be overloaded, or the database behind it may be down: look at its log."
+        )
+    if _NO_ANSWER.search(text):
+        return (
+            f"The tracking server at {address} does not answer: {_no_connection(text)}. Check the "
+            "address and that it is running: huc-monitor doctor."
         )
     said = masked(" ".join(text.split()))
     return said if len(said) <= _LONGEST else f"{said[:_LONGEST]}..."
 
 
-class Client:
-    """`MlflowClient` with `discreetly` around every call."""
+def _no_connection(text: str) -> str:
+    if "Connection refused" in text:
+        return "connection refused"
+    if re.search(r"NameResolution|Name or service|getaddrinfo|nodename", text):
+        return "its name is unknown"
+    return "no connection in time" if "timed out" in text else "the connection broke off"
 
-    def __init__(self, tracking_uri: str | None = None, registry_uri: str | None = None) -> None:
-        self._client = MlflowClient(tracking_uri, registry_uri)
+
+class Client:
+    """`MlflowClient` with `discreetly` around every call, and a deadline for each.
+
+    MLflow itself repeats a request for about four minutes. Here it is made once, and repeated
+    until `deadline` seconds have passed if what went wrong may pass.
+    """
+
+    def __init__(
+        self,
+        tracking_uri: str | None = None,
+        registry_uri: str | None = None,
+        deadline: float = DEADLINE,
+    ) -> None:
+        if isinstance(deadline, bool) or not isinstance(deadline, int | float) or deadline <= 0:
+            msg = f"`deadline` must be a number of seconds above 0; got {deadline!r}."
+            raise InvalidInputError(msg)
+        self._deadline = float(deadline)
+        self._uris = (tracking_uri, registry_uri)
+        self._client: MlflowClient | None = None
 
     @property
     def tracking_uri(self) -> str:
         """Where it speaks to; may hold a password."""
-        return str(self._client.tracking_uri)
+        return str(self._uris[0] or mlflow.get_tracking_uri())
+
+    def hurried(self, seconds: float) -> Client:
+        """Return a client for the same servers that gives up sooner."""
+        return Client(*self._uris, min(seconds, self._deadline))
 
     def __getattr__(self, name: str) -> Any:
-        found = getattr(self._client, name)
-        return self._wrapped(found) if callable(found) else found
-
-    def _wrapped(self, call: Callable[..., Any]) -> Callable[..., Any]:
-        @wraps(call)
+        @wraps(getattr(MlflowClient, name))
         def discreet(*args: Any, **kwargs: Any) -> Any:
-            with discreetly(self.tracking_uri):
-                return call(*args, **kwargs)
+            until, pause = time.monotonic() + self._deadline, _FIRST_PAUSE
+            while True:
+                try:
+                    left = until - time.monotonic()
+                    with discreetly(self.tracking_uri, seconds=left):
+                        return getattr(self._reached(left), name)(*args, **kwargs)
+                except TrackingError as error:
+                    if not error.is_passing or time.monotonic() + pause >= until:
+                        raise
+                time.sleep(pause)
+                pause = min(2 * pause, _LONGEST_PAUSE)
 
         return discreet
+
+    def _reached(self, seconds: float) -> MlflowClient:
+        """Try a database by ourselves before MLflow does, which would not give up for minutes."""
+        if self._client is not None:
+            return self._client
+        if self.tracking_uri.startswith(_DATABASES):
+            engine = create_engine(
+                self.tracking_uri, connect_args={"connect_timeout": max(1, math.ceil(seconds))}
+            )
+            try:
+                engine.connect().close()
+            except OperationalError as error:
+                why = masked(line(error.orig))
+                msg = (
+                    f"The database at {masked(self.tracking_uri)} does not answer: {why}. Check "
+                    "the address and that it is running."
+                )
+                raise TrackingError(msg, "TEMPORARILY_UNAVAILABLE", is_passing=True) from None
+            finally:
+                engine.dispose()
+        self._client = MlflowClient(*self._uris)
+        return self._client

@@ -19,7 +19,7 @@ import mlflow
 from mlflow.exceptions import MlflowException
 from mlflow.protos.databricks_pb2 import RESOURCE_DOES_NOT_EXIST, ErrorCode
 
-from huc_mlflow._client import Client, discreetly
+from huc_mlflow._client import DEADLINE, Client, discreetly
 from huc_mlflow._flavor import log_model
 from huc_monitor.errors import HUCError, InvalidInputError, UnknownNameError
 from huc_monitor.monitor.ports import Move
@@ -55,13 +55,20 @@ class Registry:
         Its name in the registry.
     tracking_uri, registry_uri : str, optional
         MLflow's own settings when left out.
+    deadline : float, default 30
+        Seconds after which a call that gets no answer is given up.
     """
 
     def __init__(
-        self, model: str, *, tracking_uri: str | None = None, registry_uri: str | None = None
+        self,
+        model: str,
+        *,
+        tracking_uri: str | None = None,
+        registry_uri: str | None = None,
+        deadline: float = DEADLINE,
     ) -> None:
         self.model = model
-        self.client = Client(tracking_uri, registry_uri)
+        self.client = Client(tracking_uri, registry_uri, deadline)
         self._uris = (tracking_uri, registry_uri)
 
     @contextmanager

@@ -12,6 +12,7 @@ import numpy as np
 
 from huc_mlflow._bases import UnfitBaseError
 from huc_mlflow._card import Sample, model_card
+from huc_mlflow._client import DEADLINE
 from huc_mlflow._registry import BASE_TAG, ID_TAG, Registry
 from huc_mlflow._rows import NoBaseProbabilitiesError, RowReader, Rows
 from huc_mlflow._shadow import Shadow
@@ -71,6 +72,7 @@ class MLflowRetrainer:
             config.settings.model.name,
             tracking_uri=options.get("tracking_uri"),
             registry_uri=options.get("registry_uri"),
+            deadline=options.get("deadline", DEADLINE),
         )
         self.reader = RowReader(config, self.registry)
         self.gate = config.settings.retraining.gate

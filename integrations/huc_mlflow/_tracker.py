@@ -11,7 +11,6 @@ import hashlib
 import json
 import logging
 import math
-import os
 import tempfile
 from functools import cached_property
 from pathlib import Path
@@ -20,7 +19,7 @@ from typing import TYPE_CHECKING, Any
 from mlflow.entities import Dataset, DatasetInput, Metric, RunTag
 from mlflow.exceptions import MlflowException
 
-from huc_mlflow._client import Client, masked
+from huc_mlflow._client import DEADLINE, Client, masked
 from huc_mlflow._pages import report_files
 from huc_monitor._common.safe_text import file_name, metric_key, plain
 from huc_monitor.errors import HUCError
@@ -43,6 +42,7 @@ _MOST_TAG_CHARACTERS = 5_000
 _STATE_SLOTS = ("state/a.json", "state/b.json")
 _VERSION = "huc.model_version"
 _PAGE = 1_000
+_IMPATIENT = 5.0
 
 
 class MLflowTracker:
@@ -62,6 +62,8 @@ class MLflowTracker:
     registry_uri : str, optional
     experiment : str, optional
         ``huc-monitor/<monitor's name>`` when left out; created when missing.
+    deadline : float, default 30
+        Seconds after which a call to a server or database that does not answer is given up.
     """
 
     def __init__(
@@ -70,9 +72,10 @@ class MLflowTracker:
         tracking_uri: str | None = None,
         registry_uri: str | None = None,
         experiment: str | None = None,
+        deadline: float = DEADLINE,
     ) -> None:
         self._info = info
-        self._client = Client(tracking_uri, registry_uri)
+        self._client = Client(tracking_uri, registry_uri, deadline)
         self._experiment_name = experiment or f"huc-monitor/{info.name}"
         self._run_id: str | None = None
         self._seen_state: str | None = None
@@ -80,14 +83,7 @@ class MLflowTracker:
 
     def ping(self) -> str:
         """Ask the tracking store for anything, impatiently; say where it answered."""
-        impatient = {"MLFLOW_HTTP_REQUEST_TIMEOUT": "5", "MLFLOW_HTTP_REQUEST_MAX_RETRIES": "0"}
-        added = [key for key in impatient if key not in os.environ]
-        os.environ.update({key: impatient[key] for key in added})
-        try:
-            self._client.search_experiments(max_results=1)
-        finally:
-            for key in added:
-                del os.environ[key]
+        self._client.hurried(_IMPATIENT).search_experiments(max_results=1)
         return f"answers at {masked(self._client.tracking_uri)}"
 
     # Runs.
