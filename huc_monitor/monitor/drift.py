@@ -18,9 +18,19 @@ The bounds
       1/2 sum_c |mean z_c|. One row changes it by at most 1/n, so it exceeds its mean by more than
       sqrt(x / 2n) with probability below exp(-x) (McDiarmid), and its mean is at most
       1/2 sqrt(k / n): the vectors z lie in a set of diameter sqrt(2), so their variance is at
-      most 1 (Cauchy-Schwarz). The reference's error in q adds the same with its own n.
+      most 1 (Cauchy-Schwarz).
+    * the reference knows q only as well as it knows v. With a the reference's mass of v, its error
+      in q is 1/2 sum_c |mean z_c| / a over the reference's rows, where z has mean 0, and moves the
+      distance by that times the window's mass of v (at most by that mass itself). For n reference
+      rows, let A >= a be an upper bound of the true mass: sqrt(A) = sqrt(x / 2n) +
+      sqrt(a + x / 2n) (Chernoff). Given v, what the children get has tilted variance at most 1, so
+      z has variance at most A, and any signed half sum of it at most A / 4. So 1/2 sum_c |mean z_c|
+      has mean m <= 1/2 sqrt(k A / n), and exceeds it by more than sqrt(x (A / 2 + 4 m) / n) +
+      x / 3n with probability below exp(-x) (Bousquet). At the root, whose mass is 1, the term is
+      that of the window with the reference's n.
 
-    `lower` is the distance less both samples' terms.
+    `lower` is the distance less both samples' terms. A branch without any mass in the reference has
+    no split to be compared with: it is said to have no reference.
 """
 
 from __future__ import annotations
@@ -52,6 +62,7 @@ __all__ = ["DriftPolicy", "DriftReference", "compare", "summarise"]
 SCHEMA_VERSION = 1
 _N_QUANTILES = 200
 _SHOWN = 5
+ABSENT = "no reference for this branch"
 
 
 class DriftPolicy(Section):
@@ -187,10 +198,19 @@ class _Sample:
             names, slices = children(tree, v)
             old = np.array([before[one].sum() for one in slices])
             new = np.array([mass[one].sum() for one in slices])
-            share = old / old.sum() if old.sum() > 0 else np.full(old.size, 1.0 / old.size)
+            if not old.sum() > 0:
+                yield DriftFinding(
+                    kind="branch", name=node, distance=0.0, lower=0.0, drifted=False, note=ABSENT
+                )
+                continue
+            share = old / old.sum()
             moved = new - share * new.sum()
             distance = 0.5 * float(np.abs(moved).sum())
-            radius = self._both(0.5 * math.sqrt(old.size) + self.root)
+            per_root = 0.5 * math.sqrt(old.size) + self.root
+            radius = self._both(per_root)
+            if v > 0:  # branch 0 is the root
+                known = self._reference_error(float(old.sum()), old.size) / old.sum()
+                radius = per_root / math.sqrt(self.n) + float(new.sum()) * min(1.0, known)
             now = new / new.sum() if new.sum() > 0 else share
             shown = np.argsort(-np.abs(moved), kind="stable")[:_SHOWN]
             yield _finding(
@@ -202,6 +222,13 @@ class _Sample:
                 {names[c]: float(share[c]) for c in shown},
                 {names[c]: float(now[c]) for c in shown},
             )
+
+    def _reference_error(self, mass: float, n_children: int) -> float:
+        """Return how far the reference's split of a branch may be off, times its mass."""
+        n, x = self.reference.n, 2.0 * self.root**2
+        most = (math.sqrt(x / (2 * n)) + math.sqrt(mass + x / (2 * n))) ** 2
+        mean = 0.5 * math.sqrt(n_children * most / n)
+        return mean + math.sqrt(x * (most / 2 + 4 * mean) / n) + x / (3 * n)
 
     def score_distributions(
         self, rows: Sequence[UtilityRows], least: float

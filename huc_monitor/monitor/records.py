@@ -189,6 +189,8 @@ class DriftFinding(Form):
         True when `lower` exceeds what was asked to be ignored.
     before, after : dict of str to float
         What is compared: shares per child, mean and quartiles of scores, the share.
+    note : str or None
+        Why nothing was compared, such as for a branch that the reference does not have.
     """
 
     kind: DriftKind
@@ -198,6 +200,7 @@ class DriftFinding(Form):
     drifted: bool
     before: Mapping[str, float] = field(default_factory=dict)
     after: Mapping[str, float] = field(default_factory=dict)
+    note: str | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

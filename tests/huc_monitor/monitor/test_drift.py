@@ -7,6 +7,7 @@ from scipy import stats
 import huc_monitor as hm
 from huc_monitor.errors import InvalidInputError
 from huc_monitor.monitor.drift import DriftPolicy, DriftReference, compare, label_shift, summarise
+from huc_monitor.monitor.records import DriftFinding
 
 TREE = hm.LabelTree.from_nested({"cat": ["lion", "lynx"], "dog": ["pug", "husky"]})
 UTILITIES = [hm.LevelCorrectness(level=1), hm.TopK(1)]
@@ -101,3 +102,66 @@ def test_the_leaves_whose_labels_moved_are_named_only_if_they_surely_moved():
 def test_the_least_distance_is_a_share():
     with pytest.raises(InvalidInputError, match="`min_distance` must be less than 1; got 1"):
         DriftPolicy(min_distance=1.0)
+
+
+def rare(n, mass, split, rng):
+    """Rows of which a share `mass` is all cat, the others all dog; a share `split` of cats lion."""
+    cat = rng.random(n) < mass
+    lion = rng.random(n) < split
+    p = np.zeros((n, 4))
+    p[cat & lion, 0] = p[cat & ~lion, 1] = 1.0
+    p[~cat, 2] = p[~cat, 3] = 0.5
+    rows = hm.decompose(p, np.zeros(n, int), tree=TREE, utilities=UTILITIES)
+    return p, rows, hm.Subgroups.whole().weights(None, n)
+
+
+@pytest.mark.parametrize(
+    ("n_before", "before", "n_after", "after", "split"),
+    [
+        (2_000, 0.002, 5_000, 0.4, 0.5),
+        (2_000, 0.01, 5_000, 0.6, 0.3),
+        (500, 0.05, 5_000, 0.9, 0.5),
+        (20_000, 0.0005, 20_000, 0.2, 0.5),
+    ],
+)
+def test_drift_of_a_branch_that_was_rare_is_overstated_in_one_of_twenty_samples(
+    n_before, before, n_after, after, split
+):
+    groups, n_runs, wrong = hm.Subgroups.whole(), 100, 0
+    for seed in range(n_runs):
+        rng = np.random.default_rng(seed)
+        old = rare(n_before, before, split, rng)
+        found = drifted(old, rare(n_after, after, split, rng), groups)
+        wrong += found["branch", "cat"].lower > 0  # the split of cats is the same: no distance
+    limit = 0.05
+    assert wrong / n_runs <= limit + 3 * np.sqrt(limit * (1 - limit) / n_runs)
+
+
+def test_drift_of_a_branch_that_was_uncommon_is_still_found():
+    rng = np.random.default_rng(0)
+    groups = hm.Subgroups.whole()
+    old, new = rare(20_000, 0.05, 0.5, rng), rare(20_000, 0.3, 0.95, rng)
+    item = drifted(old, new, groups)["branch", "cat"]
+    assert item.drifted
+    assert 0.05 < item.lower < 0.3 * 0.45
+
+
+def test_a_branch_that_the_reference_does_not_have_is_compared_with_nothing():
+    rng = np.random.default_rng(0)
+    groups = hm.Subgroups.whole()
+    found = drifted(rare(2_000, 0.0, 0.5, rng), rare(2_000, 0.4, 0.9, rng), groups)
+    item = found["branch", "cat"]
+    assert (item.drifted, item.lower, item.note) == (False, 0.0, "no reference for this branch")
+    assert found["branch", "root"].drifted, "that it is there at all is drift of its parent"
+    assert DriftFinding.from_dict(item.to_dict()) == item
+
+
+def test_the_root_has_the_radius_of_two_samples_of_its_size():
+    rng = np.random.default_rng(0)
+    before, groups = sample(900, rng, alpha=(9, 9, 1, 1))
+    after, _ = sample(400, rng, alpha=(1, 1, 9, 9))
+    item = drifted(before, after, groups, confidence_level=0.9)["branch", "root"]
+    n_statistics = 3 + 2 + 2  # branches, utilities, subgroups
+    root = np.sqrt(np.log(4 * n_statistics / 0.1) / 2)
+    radius = (0.5 * np.sqrt(2) + root) * (1 / 30 + 1 / 20)
+    assert item.distance - item.lower == pytest.approx(radius, rel=1e-12)
