@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from huc_monitor.errors import InvalidInputError
 
@@ -25,7 +25,7 @@ class Predictions:
     """The labelled rows of a log; ``n_unlabelled`` rows without a label were left out."""
 
     probabilities: pd.DataFrame
-    labels: pd.Series[str] | pd.Series[int]
+    labels: pd.Series[Any]
     features: pd.DataFrame
     n_unlabelled: int
 
@@ -41,7 +41,7 @@ def read_predictions(
     """Read the columns an audit needs, and no others.
 
     `prefix` comes before the leaf in the name of a probability column; it is found out when left
-    out. An integer label is a leaf's name where leaves have such names, otherwise its code.
+    out.
     """
     if not path.exists():
         msg = f"`predictions` must be an existing file; got '{path}'."
@@ -66,7 +66,7 @@ def read_predictions(
     probabilities.columns = list(tree.leaves)
     return Predictions(
         probabilities=probabilities.reset_index(drop=True),
-        labels=_as_names(frame[label].reset_index(drop=True), tree),
+        labels=frame[label].reset_index(drop=True),
         features=frame[list(features)].reset_index(drop=True),
         n_unlabelled=int((~labelled).sum()),
     )
@@ -144,21 +144,6 @@ def _shared_prefix(tree: LabelTree, columns: Collection[str]) -> str | None:
         if prefix != column and all(prefix + leaf in columns for leaf in tree.leaves):
             return prefix
     return None
-
-
-def _as_names(
-    labels: pd.Series[str] | pd.Series[int], tree: LabelTree
-) -> pd.Series[str] | pd.Series[int]:
-    import pandas as pd
-
-    if pd.api.types.is_float_dtype(labels.dtype) and (labels % 1 == 0).all():
-        labels = labels.astype("int64")  # integers that shared a column with missing values
-    if pd.api.types.is_integer_dtype(labels.dtype):
-        names = labels.astype(str)
-        if names.isin(tree.leaves).all():
-            return names
-        return labels.astype("int64")
-    return labels
 
 
 def _listed(names: Sequence[str]) -> str:

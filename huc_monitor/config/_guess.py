@@ -10,7 +10,7 @@ import numpy as np
 import pandas as pd
 
 from huc_monitor.errors import InvalidInputError, UnknownNameError, did_you_mean
-from huc_monitor.sources._rows import LEAF, LabelReader, ProbabilityColumns
+from huc_monitor.sources._rows import LEAF, ProbabilityColumns
 from huc_monitor.sources._table import as_matrix, as_numbers
 
 if TYPE_CHECKING:
@@ -19,6 +19,7 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from huc_monitor.tree import LabelTree
+    from huc_monitor.tree.labels import LabelEncoder
 
 _TIME: Final = ("time", "timestamp", "ts", "at", "when", "datetime", "date", "created", "predicted")
 _LABEL: Final = ("label", "y", "true", "truth", "target", "actual", "outcome", "observed", "class")
@@ -112,7 +113,7 @@ def guess_log(sample: Sample, tree: LabelTree, named: Mapping[str, str] | None =
         _VERSION,
         lambda name: name not in guess.used and sample.frame[name].nunique(dropna=True) <= 50,
     )
-    _subgroups(guess, sample, LabelReader(tree, tree.leaves))
+    _subgroups(guess, sample, tree.label_encoder())
     return guess
 
 
@@ -223,7 +224,7 @@ def find_label(
 
     Names that sound like labels go first; by any other name, it must be the only one.
     """
-    reader = LabelReader(tree, tree.leaves)
+    encoder = tree.label_encoder()
     top = None if matrix is None else matrix.argmax(axis=1)
 
     def holds_labels(name: str) -> bool:
@@ -233,7 +234,7 @@ def find_label(
             return False
         if not isinstance(values[known].iloc[0], str) and not _scored(name, _LABEL):
             return False  # a number by any other name is no label
-        codes = reader.read(values[known].astype(object))
+        codes = encoder.find(values[known].astype(object))
         if (codes >= 0).mean() < 0.95 or len(np.unique(codes)) < 2:
             return False
         return top is None or tree.n_leaves < 3 or bool((codes != top[known]).mean() > 1e-3)
@@ -258,9 +259,9 @@ def _class_order(
         place = [order.index(leaf) for leaf in tree.leaves]
         matrices[name] = matrix[:, place]
         if guess.label is not None:
-            reader = LabelReader(tree, order)
+            encoder = tree.label_encoder(order)
             values = sample.frame[guess.label]
-            codes = reader.read(values.astype(object))
+            codes = encoder.find(values.astype(object))
             hit = matrices[name].argmax(axis=1) == codes
             scores[name] = float(hit[codes >= 0].mean()) if (codes >= 0).any() else 0.0
     best = max(scores, key=lambda name: scores[name]) if scores else "the tree's"
@@ -341,7 +342,7 @@ def _may_be_id(sample: Sample, name: str, used: set[str], share: float = 0.99) -
     return bool(values.notna().all()) and _distinct(values) >= share * len(values)
 
 
-def _subgroups(guess: Guess, sample: Sample, reader: LabelReader) -> None:
+def _subgroups(guess: Guess, sample: Sample, encoder: LabelEncoder) -> None:
     n = len(sample.frame)
     for name in sample.types:
         values = sample.frame[name]
@@ -351,7 +352,7 @@ def _subgroups(guess: Guess, sample: Sample, reader: LabelReader) -> None:
             continue
         distinct = _distinct(values)
         texts = values.dropna()
-        if isinstance(texts.iloc[0], str) and (reader.read(texts.astype(object)) >= 0).all():
+        if isinstance(texts.iloc[0], str) and (encoder.find(texts.astype(object)) >= 0).all():
             continue  # the model's answer, or another label: not a property of the case
         if 2 <= distinct <= _MAX_GROUPS and distinct < n / 20:
             guess.groups.append(name)

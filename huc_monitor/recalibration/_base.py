@@ -23,6 +23,7 @@ from huc_monitor.recalibration._window import Window, make_window
 from huc_monitor.recalibration.runtime.stage import mix
 from huc_monitor.subgroups import Subgroups
 from huc_monitor.tree import LabelTree
+from huc_monitor.tree.labels import LeafCodes
 from huc_monitor.utilities import Utility
 
 if TYPE_CHECKING:
@@ -253,13 +254,11 @@ class Boost(Parametrised):
                 out: Floats = mix(np.asarray(rows.matrix, dtype=np.float64), self.interior)
                 return out
 
-            # By name: where leaves are called "3" or "7", a whole number could mean either.
-            names = np.array(self.tree.leaves, dtype=object)
-            validation = None if held_out is None else (mixed(held_out[0]), names[held_out[1]])
+            validation = None if held_out is None else (mixed(held_out[0]), LeafCodes(held_out[1]))
             scaling = fit_scaling(
                 self.initial,
                 mixed(predictions),
-                names[codes],
+                LeafCodes(codes),
                 tree=self.tree,
                 weights=repeats,
                 validation=validation,

@@ -19,6 +19,7 @@ from huc_monitor.recalibration._boost import HUCBoost
 from huc_monitor.recalibration._contract import scaling_class
 from huc_monitor.recalibration.gate import Gate
 from huc_monitor.subgroups import Subgroups
+from huc_monitor.tree.labels import LeafCodes
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -217,9 +218,9 @@ class _Task:
         first, second = (round(share * n) for share in _PARTS)
         return slice(0, first), slice(first, second), slice(second, n)
 
-    def rows(self, part: slice) -> tuple[Floats, Ints, Any]:
+    def rows(self, part: slice) -> tuple[Floats, LeafCodes, Any]:
         features = None if self.features is None else self.features.iloc[part]
-        return self.probabilities[part], self.codes[part], features
+        return self.probabilities[part], LeafCodes(self.codes[part]), features
 
     def fit(self, name: str, fit: slice, choose: slice) -> Any:
         """Fit one candidate on the older rows; regularisation and prefix by the choosing rows."""
@@ -275,7 +276,7 @@ class _Task:
 
 def measure(
     probabilities: Floats,
-    codes: Ints,
+    labels: Any,
     *,
     tree: LabelTree,
     bounds: str | None = None,
@@ -283,7 +284,8 @@ def measure(
 ) -> tuple[Figures, AuditResult]:
     """Measure HUC, log loss and accuracy of one set of probabilities; `options` as in `audit`."""
     probabilities = check_predictions(probabilities, tree=tree).positive()
-    result = audit(probabilities, codes, tree=tree, bounds=bounds, **options)
+    codes = check_labels(labels, len(probabilities), tree=tree)
+    result = audit(probabilities, LeafCodes(codes), tree=tree, bounds=bounds, **options)
     figures = Figures(
         n=codes.size,
         huc=result.huc,

@@ -90,7 +90,7 @@ class Reading:
             label, when = self._label_columns(frame)
             rows = np.flatnonzero(label.notna().to_numpy())
             self.n_labelled += len(rows)
-            kept["code"] = source.reader.read(label)
+            kept["code"] = source.encoder.find(label)
             if self.labels is not None and self.labels.conflicting.any():
                 place = self.labels.find(frame[str(given.id)])
                 kept.loc[(place >= 0) & self.labels.conflicting[place], "code"] = _IN_CONFLICT

@@ -7,7 +7,6 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Final
 
 import numpy as np
-import pandas as pd
 
 from huc_monitor._common.times import from_column
 from huc_monitor.errors import InvalidInputError
@@ -133,50 +132,6 @@ def why_bad(row: NDArray[np.float64], names: Sequence[str], length: int | None) 
         if not np.isfinite(value) or value < 0:
             return f"{BAD_PROBABILITIES}: {value:g} for {name!r}"
     return f"{BAD_PROBABILITIES}: they sum to {row.sum():.6g}"
-
-
-@dataclass(frozen=True, slots=True, eq=False)
-class LabelReader:
-    """Turns labels into leaf codes, -1 where there is no such leaf.
-
-    Text is a leaf's name. A whole number is a leaf's name if any leaf of the tree is called by a
-    number, otherwise a position in `order` (the classes of the list column, or the leaves). Which
-    of the two never depends on the data of a window.
-    """
-
-    tree: LabelTree
-    order: tuple[str, ...]
-    _codes: dict[str, int] = field(init=False)
-    _numeric: bool = field(init=False)
-
-    def __post_init__(self) -> None:
-        codes = {leaf: i for i, leaf in enumerate(self.tree.leaves)}
-        object.__setattr__(self, "_codes", codes)
-        object.__setattr__(self, "_numeric", any(leaf.isdecimal() for leaf in codes))
-
-    def read(self, values: pd.Series[Any]) -> NDArray[np.int64]:
-        """Return the code of every label, looking up each distinct one once."""
-        rows, distinct = pd.factorize(values.astype(object))
-        found = np.array([*(self._code(value) for value in distinct), -1], dtype=np.int64)
-        return found[rows]
-
-    def _code(self, value: Any) -> int:
-        if isinstance(value, str):
-            # "3" is how text files write the number 3.
-            if value in self._codes or not value.isdecimal() or self._numeric:
-                return self._codes.get(value, -1)
-            value = int(value)
-        if isinstance(value, bool | np.bool_):
-            return -1
-        try:
-            whole = int(value)
-        except (TypeError, ValueError, OverflowError):
-            return -1
-        if whole != value:
-            return -1
-        if self._numeric:
-            return self._codes.get(str(whole), -1)
-        return self._codes[self.order[whole]] if 0 <= whole < len(self.order) else -1
 
 
 @dataclass(slots=True, eq=False)

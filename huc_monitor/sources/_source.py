@@ -13,7 +13,7 @@ from huc_monitor.sources._data import PredictionData, RowCounts, TimeRange, Wind
 from huc_monitor.sources._duck import DuckTable
 from huc_monitor.sources._labels import latest_labels
 from huc_monitor.sources._reading import Reading
-from huc_monitor.sources._rows import SUM_TOLERANCE, LabelReader, ProbabilityColumns
+from huc_monitor.sources._rows import SUM_TOLERANCE, ProbabilityColumns
 from huc_monitor.sources._table import ColumnKind, Table, TimeColumn, require_columns
 
 if TYPE_CHECKING:
@@ -24,6 +24,7 @@ if TYPE_CHECKING:
     from huc_monitor.sources._partition import ScanProfile
     from huc_monitor.sources._spec import Columns, LabelTable
     from huc_monitor.tree import LabelTree
+    from huc_monitor.tree.labels import LabelEncoder
 
 
 @dataclass(frozen=True, slots=True, eq=False, repr=False)
@@ -79,7 +80,7 @@ class TableSource:
     sum_tolerance: float = field(default=SUM_TOLERANCE, kw_only=True)
     probabilities: ProbabilityColumns = field(init=False)
     time: TimeColumn = field(init=False)
-    reader: LabelReader = field(init=False)
+    encoder: LabelEncoder = field(init=False)
 
     def __post_init__(self) -> None:
         given, labels = self.columns, self.labels
@@ -99,11 +100,10 @@ class TableSource:
             list_column=given.list_column,
             classes=given.classes,
         )
-        order = tuple(given.classes) if given.list_column and given.classes else self.tree.leaves
         own = {
             "probabilities": probabilities,
             "time": TimeColumn(given.time, given.time_zone, given.time_unit),
-            "reader": LabelReader(self.tree, order),
+            "encoder": self.tree.label_encoder(given.classes if given.list_column else None),
         }
         for name, value in own.items():
             object.__setattr__(self, name, value)

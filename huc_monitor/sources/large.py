@@ -26,6 +26,7 @@ from huc_monitor.errors import InvalidInputError
 from huc_monitor.sources import RowCounts, SampledTable, Streaming, Table, TableSource
 from huc_monitor.sources._labels import latest_labels
 from huc_monitor.sources._repeats import repeated_ids
+from huc_monitor.tree.labels import LeafCodes
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Sequence
@@ -398,7 +399,7 @@ class LargeSource(TableSource):
         def read() -> Iterator[Rows]:
             stream = Streaming(self, start, end, as_of, None, with_labels=True)
             for probabilities, labels, features in stream.pieces(repeated):
-                yield Rows(probabilities, labels, features)
+                yield Rows(probabilities, LeafCodes(labels), features)
 
         return _audit_pieces(check, read, self.memory_limit)
 

@@ -18,7 +18,7 @@ import numpy as np
 
 from huc_monitor.errors import InvalidInputError, UnknownNameError, did_you_mean
 from huc_monitor.tree import _building, _files, _text
-from huc_monitor.tree import labels as label_codes
+from huc_monitor.tree.labels import LabelEncoder
 from huc_monitor.tree.shape import IntArray, Shape, TreeArrays
 
 if TYPE_CHECKING:
@@ -311,15 +311,20 @@ class LabelTree:
         Parameters
         ----------
         labels : array-like of str or int, shape (n,)
-            Leaf names, or integer codes in the order of :attr:`leaves`: a list, array, pandas
-            Series or Categorical.
+            Leaf names, or codes in the order of :attr:`leaves`: a list, array, pandas Series or
+            Categorical. Where any leaf is called by a number, whole numbers are names and never
+            codes. `LeafCodes` are codes by declaration.
 
         Examples
         --------
         >>> LabelTree.flat(["cat", "dog"]).encode(["dog", "cat"])
         array([1, 0])
         """
-        return label_codes.encode(labels, self._leaf_index)
+        return self.label_encoder().encode(labels)
+
+    def label_encoder(self, order: Sequence[str] | None = None) -> LabelEncoder:
+        """Return what turns labels into leaf codes; `order` are the classes that codes count."""
+        return LabelEncoder(self.leaves, self.leaves if order is None else tuple(order))
 
     def render(self, *, max_depth: int | None = None) -> str:
         """Return the tree as text, one node per line; below `max_depth` only leaves are counted.

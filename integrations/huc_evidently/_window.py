@@ -69,7 +69,7 @@ class Question:
         probabilities = rows[[self.column(leaf) for leaf in leaves]].to_numpy(dtype=np.float64)
         return audit(
             probabilities,
-            _labels(rows[self.target]),
+            rows[self.target],
             tree=self.tree,
             utilities=list(self.utilities),
             subgroups=self.subgroups,
@@ -148,20 +148,6 @@ def node_labels(nodes: Sequence[str]) -> dict[str, str]:
             label = f"node {label}"
         labels[node] = label
     return labels
-
-
-def _labels(column: pd.Series[Any]) -> list[str]:
-    """Return labels as names of leaves.
-
-    Examples
-    --------
-    >>> import pandas as pd
-    >>> _labels(pd.Series([3.0, 1.0]))  # whole numbers become floats where one was missing
-    ['3', '1']
-    """
-    if column.dtype.kind == "f" and bool((column % 1 == 0).all()):
-        column = column.astype("int64")
-    return [str(label) for label in column]
 
 
 def _is_number(text: str) -> bool:

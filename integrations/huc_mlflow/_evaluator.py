@@ -93,7 +93,7 @@ class HUCEvaluator(ModelEvaluator):
         probabilities = _probabilities(model, predictions, dataset, tree, classes)
         result = audit(
             probabilities,
-            [str(label) for label in dataset.labels_data],
+            dataset.labels_data,
             tree=tree,
             utilities=settings["utilities"],
             subgroups=_subgroups(settings["subgroups"], frame),

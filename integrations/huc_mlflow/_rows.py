@@ -28,6 +28,7 @@ from huc_mlflow._registry import BASE_TAG, ID_TAG, PREVIOUS_TAG
 from huc_monitor.errors import InvalidInputError
 from huc_monitor.recalibration.runtime.base import Base
 from huc_monitor.recalibration.runtime.stage import Stage, choose_engine
+from huc_monitor.tree.labels import LeafCodes
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -63,7 +64,7 @@ class Rows:
         """Take rows of the log, with other probabilities if given."""
         return cls(
             data.probabilities if probabilities is None else probabilities,
-            data.labels,
+            LeafCodes(data.labels),
             data.features,
             data.start,
             data.end,

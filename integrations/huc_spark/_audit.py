@@ -244,6 +244,7 @@ def _columns(
         "list_column": probabilities if is_list else None,
         "classes": None if classes is None else list(classes),
         "labels": labels,
+        "coded": False,
         "weights": weights,
         "row_id": row_id if check.n_draws else None,
     }

@@ -12,7 +12,7 @@ from huc_monitor._common.times import from_column, to_utc
 from huc_monitor.errors import InvalidInputError
 from huc_monitor.sources import RowCounts, TableSource
 from huc_monitor.sources._labels import label_time
-from huc_monitor.sources._rows import LabelReader, ProbabilityColumns, check_rows
+from huc_monitor.sources._rows import ProbabilityColumns, check_rows
 from huc_monitor.sources.large import LargeSource
 from huc_monitor.tree import LabelTree
 from huc_spark._audit import SparkAudit
@@ -87,6 +87,7 @@ class SparkSource(LargeSource):
             "list_column": _P,
             "classes": None,
             "labels": _Y,
+            "coded": True,
             "weights": None,
             "row_id": _ROW if check.n_draws else None,
         }
@@ -226,13 +227,12 @@ def _keep_usable(
         where = ProbabilityColumns.of(
             known, template=template, list_column=list_column, classes=classes
         )
-        order = classes if list_column and classes else known.leaves
-        reader = LabelReader(known, order)
+        encoder = known.label_encoder(classes if list_column else None)
         for table in tables(batches, _ROWS_AT_A_TIME):
             batch = table.combine_chunks().to_batches()[0]
             matrix, _ = where.read(as_chunk(batch, where.kinds))
             matrix = np.ascontiguousarray(matrix)
-            codes = reader.read(_labels(batch.column(_LABEL)))
+            codes = encoder.find(_labels(batch.column(_LABEL)))
             usable = np.flatnonzero(check_rows(matrix, tolerance) & (codes >= 0))
             flat = pa.array(matrix[usable].ravel())
             ends = pa.array(np.arange(usable.size + 1, dtype=np.int32) * matrix.shape[1])

@@ -27,6 +27,7 @@ from huc_monitor.sources._rows import ProbabilityColumns
 from huc_monitor.sources._table import Chunk
 from huc_monitor.subgroups import Subgroups
 from huc_monitor.tree import LabelTree
+from huc_monitor.tree.labels import LeafCodes
 from huc_monitor.utilities import CustomUtility, Utility
 
 if TYPE_CHECKING:
@@ -161,11 +162,18 @@ class Worker:
             raise InvalidInputError(msg)
         return self.audit.check(
             matrix,
-            labels.to_pandas().to_numpy(),
+            LeafCodes(self._codes(labels)),
             features,
             weights if given["weights"] else None,
             ids,
         )
+
+    def _codes(self, labels: pa.Array) -> Ints:
+        if self.columns["coded"]:
+            codes: Ints = labels.to_numpy()
+            return codes
+        order = self.columns["classes"] if self.columns["list_column"] else None
+        return self.audit.tree.label_encoder(order).encode(labels.to_pandas())
 
 
 class _Rows:

@@ -10,6 +10,7 @@ from hypothesis import strategies as st
 
 from huc_monitor.errors import InvalidInputError
 from huc_monitor.tree import LabelTree
+from huc_monitor.tree.labels import LeafCodes
 
 TREE = LabelTree.from_nested({"survived": ["none", "coma", "limited"], "died": None})
 
@@ -65,12 +66,10 @@ def test_an_unknown_name_is_shown_with_its_row_and_a_close_match(container):
         (np.array([2**63], dtype=np.uint64), r"codes from 0 to 3; got 9223372036854775808"),
         ([True, False], r"names or integer codes; got True of type bool \(row 0\). Use labels.as"),
         (np.array([True]), r"integer codes; got np.True_ of type bool \(row 0\)"),
-        ([1, True], r"integer codes; got True of type bool \(row 1\). Use a string in every row"),
-        (["none", 1], r"integer codes; got 1 of type int \(row 1\). Use a string in every row"),
-        (
-            [0.0, 1.0],
-            r"got 0.0 of type float \(row 0\). Use labels.astype\(int\) if they are whole",
-        ),
+        ([1, True], r"integer codes; got True of type bool \(row 1\). Use labels.astype\(int\)"),
+        ([0.0, 1.5], r"got 1.5 of type float \(row 1\). Use a string in every row"),
+        (["none", "9"], r"leaf names of the tree; got '9' \(row 1\)"),
+        (["none", "01"], r"leaf names of the tree; got '01' \(row 1\)"),
         ([b"none"], r"got b'none' of type bytes \(row 0\). Decode them"),
         ([dt.date(2024, 1, 1)], r"got datetime.date\(2024, 1, 1\) of type date \(row 0\)"),
         (["survived"], r"leaf names of the tree; got 'survived' \(row 0\)"),
@@ -93,13 +92,20 @@ def test_no_labels_give_no_codes():
     assert TREE.encode([]).tolist() == []
 
 
-def test_integers_are_refused_where_they_could_mean_names():
+def test_integers_are_names_where_any_leaf_is_called_by_a_number():
     tree = LabelTree.from_nested({"even": [0, 2], "odd": [1, 3]})
-    with pytest.raises(
-        InvalidInputError, match=r"got integers, and leaf '1' has code 2. Use labels"
-    ):
-        tree.encode([0, 1, 2, 3])
-    assert tree.encode(["0", "1", "2", "3"]).tolist() == [0, 2, 1, 3]
+    for labels in ([0, 1, 2, 3], ["0", "1", "2", "3"], [0.0, 1.0, 2.0, 3.0]):
+        assert tree.encode(labels).tolist() == [0, 2, 1, 3]
+    message = r"names where leaves are called by numbers; got 4 \(row 0\). Use numpy.array\(tree"
+    with pytest.raises(InvalidInputError, match=message):
+        tree.encode([4])
+
+
+def test_codes_by_declaration_are_codes_whatever_leaves_are_called():
+    tree = LabelTree.from_nested({"even": [0, 2], "odd": [1, 3]})
+    assert tree.encode(LeafCodes(np.array([0, 1, 2, 3]))).tolist() == [0, 1, 2, 3]
+    with pytest.raises(InvalidInputError, match=r"got 4 \(row 1\)"):
+        tree.encode(LeafCodes(np.array([0, 4])))
 
 
 def test_integers_are_fine_where_names_and_codes_agree():
