@@ -105,7 +105,7 @@ def _splat(builder: Any, scalar: Any) -> Any:
     return builder.shuffle_vector(one, ir.Constant(vector, ir.Undefined), mask)
 
 
-class _Rows:
+class _LaneRows:
     """Rows of lanes of an array (n, 16) or (16,), read and written whole."""
 
     def __init__(self, context: Any, builder: Any, kind: Any, value: Any) -> None:
@@ -141,7 +141,7 @@ def _intrinsic(emit: Any, returns: Any = types.void) -> Any:
     def typing(typing_context: Any, *kinds: Any) -> Any:  # noqa: ARG001
         def generate(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
             given = [
-                _Rows(context, builder, kind, value) if isinstance(kind, types.Array) else value
+                _LaneRows(context, builder, kind, value) if isinstance(kind, types.Array) else value
                 for kind, value in zip(signature.args, arguments, strict=True)
             ]
             found = emit(builder, *given)

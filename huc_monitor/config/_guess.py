@@ -30,7 +30,7 @@ _MAX_GROUPS: Final = 12
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class Sample:
+class TableSample:
     """Some rows of a table, and the types of its columns in the words of the backend."""
 
     name: str
@@ -92,7 +92,9 @@ class Guess:
         return {name for name in (*names, *given.get("all", ())) if name}
 
 
-def guess_log(sample: Sample, tree: LabelTree, named: Mapping[str, str] | None = None) -> Guess:
+def guess_log(
+    sample: TableSample, tree: LabelTree, named: Mapping[str, str] | None = None
+) -> Guess:
     """Guess everything about a log; what cannot be found is an error that lists what is there.
 
     `named` are columns that the user named: "time", "label" and "id".
@@ -117,7 +119,7 @@ def guess_log(sample: Sample, tree: LabelTree, named: Mapping[str, str] | None =
     return guess
 
 
-def _probabilities(guess: Guess, sample: Sample, tree: LabelTree) -> NDArray[np.float64]:
+def _probabilities(guess: Guess, sample: TableSample, tree: LabelTree) -> NDArray[np.float64]:
     """Find the probability columns; returns the sample's matrix in the order of the tree."""
     for found in _patterns(sample.types, tree):
         try:
@@ -191,7 +193,9 @@ def _plain(name: str) -> str:
     return re.sub(r"[\W_]+", "", name.lower())
 
 
-def _lists(sample: Sample, name: str, width: int) -> tuple[NDArray[np.float64], NDArray[np.int64]]:
+def _lists(
+    sample: TableSample, name: str, width: int
+) -> tuple[NDArray[np.float64], NDArray[np.int64]]:
     values = sample.frame[name].dropna()
     first = values.iloc[0] if len(values) else None
     text = isinstance(first, str) and first.lstrip().startswith("[")
@@ -218,7 +222,7 @@ def _note_sum(guess: Guess, off: float) -> None:
 
 
 def find_label(
-    sample: Sample, tree: LabelTree, guess: Guess, matrix: NDArray[np.float64] | None
+    sample: TableSample, tree: LabelTree, guess: Guess, matrix: NDArray[np.float64] | None
 ) -> str | None:
     """Return the column whose values are leaves, but not the model's own answer.
 
@@ -250,7 +254,7 @@ def find_label(
 
 
 def _class_order(
-    guess: Guess, sample: Sample, tree: LabelTree, matrix: NDArray[np.float64]
+    guess: Guess, sample: TableSample, tree: LabelTree, matrix: NDArray[np.float64]
 ) -> NDArray[np.float64]:
     """Choose the order of a list: the tree's, or the alphabet's, whichever fits the labels."""
     orders = {"the tree's": tree.leaves, "alphabetical": tuple(sorted(tree.leaves))}
@@ -277,7 +281,7 @@ def _class_order(
     return matrices[best]
 
 
-def find_time(sample: Sample, guess: Guess) -> str:
+def find_time(sample: TableSample, guess: Guess) -> str:
     """Return the column of times: by type, then by name; sets the unit of numbers."""
     typed = [n for n, kind in sample.types.items() if _is_time(kind, sample.frame[n])]
     typed = [name for name in typed if name not in guess.used]
@@ -322,18 +326,18 @@ def _epoch_unit(values: pd.Series[Any]) -> str | None:
     return None
 
 
-def find_id(sample: Sample, used: set[str]) -> str | None:
+def find_id(sample: TableSample, used: set[str]) -> str | None:
     """Return a column called an id whose values are all different."""
     return _best(sample.types, _ID, lambda name: _may_be_id(sample, name, used))
 
 
-def possible_ids(sample: Sample, used: set[str], share: float = 0.99) -> list[str]:
+def possible_ids(sample: TableSample, used: set[str], share: float = 0.99) -> list[str]:
     """Return the columns with so large a share of distinct values, those called an id first."""
     names = [name for name in sample.types if _may_be_id(sample, name, used, share)]
     return sorted(names, key=lambda name: -_scored(name, _ID))
 
 
-def _may_be_id(sample: Sample, name: str, used: set[str], share: float = 0.99) -> bool:
+def _may_be_id(sample: TableSample, name: str, used: set[str], share: float = 0.99) -> bool:
     values = sample.frame[name]
     if name in used or pd.api.types.is_float_dtype(values.dtype):
         return False
@@ -342,7 +346,7 @@ def _may_be_id(sample: Sample, name: str, used: set[str], share: float = 0.99) -
     return bool(values.notna().all()) and _distinct(values) >= share * len(values)
 
 
-def _subgroups(guess: Guess, sample: Sample, encoder: LabelEncoder) -> None:
+def _subgroups(guess: Guess, sample: TableSample, encoder: LabelEncoder) -> None:
     n = len(sample.frame)
     for name in sample.types:
         values = sample.frame[name]

@@ -22,7 +22,7 @@ from huc_monitor.config._inspect import (
     open_place,
     take_sample,
 )
-from huc_monitor.config._write import Found, write
+from huc_monitor.config._write import FileContents, write
 from huc_monitor.errors import InvalidInputError
 from huc_monitor.monitor.windows import TimeWindows
 from huc_monitor.sources import DuckTable, LabelTable
@@ -119,7 +119,7 @@ def init_config(
         partition = find_partition(place.table, guess.time)
         guess.groups = [name for name in guess.groups if name not in (partition or {})]
     length, n_labels = _window_length(volume)
-    found = Found(
+    found = FileContents(
         model=model or _model_name(str(log), table),
         tree=_relative_tree(tree, home),
         log=place,
@@ -194,7 +194,7 @@ def _relative_tree(tree: str | Path, folder: Path) -> str:
         return path.as_posix()
 
 
-def _with_tolerance(found: Found, folder: Path) -> str:
+def _with_tolerance(found: FileContents, folder: Path) -> str:
     """Write the file, audit its reference window by it, and put the tolerance in."""
     config = parse_config(write(found, tolerance=0.1, patient=0.1, why=[]), folder=folder)
     pilot = _pilot(config, found)
@@ -240,7 +240,7 @@ class _Pilot:
     finding: str
 
 
-def _pilot(config: Config, found: Found) -> _Pilot:
+def _pilot(config: Config, found: FileContents) -> _Pilot:
     from huc_monitor.audit import audit
     from huc_monitor.tree.labels import LeafCodes
 

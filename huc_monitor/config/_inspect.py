@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 import numpy as np
 
-from huc_monitor.config._guess import Guess, Sample, find_label, possible_ids
+from huc_monitor.config._guess import Guess, TableSample, find_label, possible_ids
 from huc_monitor.errors import InvalidInputError
 from huc_monitor.sources import DuckTable, LabelTable, SQLTable, Table, TimeRange
 from huc_monitor.sources._labels import latest_labels
@@ -101,11 +101,11 @@ def _relative(given: str, folder: Path) -> str:
         return path.as_posix()
 
 
-def take_sample(place: Place) -> Sample:
+def take_sample(place: Place) -> TableSample:
     """Read some rows of every column."""
     table = place.table
     types = table.columns()
-    return Sample(table.name, types, head(table, SAMPLE_ROWS))
+    return TableSample(table.name, types, head(table, SAMPLE_ROWS))
 
 
 def head(table: Table, n_rows: int) -> pd.DataFrame:
@@ -148,9 +148,9 @@ def _late_coverage(
 
 def guess_labels(
     place: Place,
-    sample: Sample,
+    sample: TableSample,
     guess: Guess,
-    log: Sample,
+    log: TableSample,
     tree: LabelTree,
     named: Mapping[str, str],
 ) -> dict[str, Any]:
@@ -181,7 +181,12 @@ def guess_labels(
 
 
 def _meeting(
-    place: Place, label: str, log: Sample, mine: list[str], sample: Sample, theirs: list[str]
+    place: Place,
+    label: str,
+    log: TableSample,
+    mine: list[str],
+    sample: TableSample,
+    theirs: list[str],
 ) -> tuple[str, str]:
     """Return the columns of the log and of the labels that share most values."""
     best: tuple[float, str, str] | None = None

@@ -27,7 +27,7 @@ _MAX_GROUPS: Final = 3
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class Found:
+class FileContents:
     """Everything that goes into the file."""
 
     model: str
@@ -44,7 +44,7 @@ class Found:
     levels: int
 
 
-def write(found: Found, *, tolerance: float, patient: float, why: Sequence[str]) -> str:
+def write(found: FileContents, *, tolerance: float, patient: float, why: Sequence[str]) -> str:
     """Return the text of the file; `why` are the reasons for the tolerance.
 
     `patient` is the tolerance of the e-detector.
@@ -56,7 +56,7 @@ def write(found: Found, *, tolerance: float, patient: float, why: Sequence[str])
     return "\n\n".join(sections) + "\n"
 
 
-def _head(found: Found) -> str:
+def _head(found: FileContents) -> str:
     volume = found.volume
     return (
         "# yaml-language-server: $schema=huc.schema.json\n"
@@ -71,7 +71,7 @@ def _head(found: Found) -> str:
     )
 
 
-def _source(found: Found) -> str:
+def _source(found: FileContents) -> str:
     lines = ["source:", "  log:"]
     lines += [f"    {key}: {_scalar(value)}" for key, value in found.log.settings.items()]
     if found.partition:
@@ -91,7 +91,7 @@ def _source(found: Found) -> str:
     return "\n".join(lines)
 
 
-def _columns(found: Found) -> str:
+def _columns(found: FileContents) -> str:
     guess = found.guess
     lines = ["columns:", f"  time: {_scalar(guess.time)}"]
     if "time" in guess.notes:
@@ -118,7 +118,7 @@ def _columns(found: Found) -> str:
     return "\n".join(lines)
 
 
-def _what(found: Found) -> str:
+def _what(found: FileContents) -> str:
     guess = found.guess
     lines = [
         "# What a prediction is worth: here, being right at a level of the tree.",
@@ -145,7 +145,7 @@ def _what(found: Found) -> str:
     return "\n".join(lines)
 
 
-def _windows(found: Found) -> str:
+def _windows(found: FileContents) -> str:
     lines = ["windows:"]
     if found.length is not None:
         lines.append(f"  length: {found.length}  # about {found.n_labels:,} labels each")

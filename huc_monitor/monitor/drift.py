@@ -173,7 +173,7 @@ def compare(
         return ()
     n_statistics = tree.arrays.n_branches + len(rows) + len(subgroups) - 1
     x = math.log(4.0 * n_statistics / (1.0 - policy.confidence_level))
-    sample = _Sample(reference, n, math.sqrt(x / 2.0))
+    sample = _Comparison(reference, n, math.sqrt(x / 2.0))
     found = [
         *sample.branches(probabilities.mean(axis=0), tree, policy.min_distance),
         *sample.score_distributions(rows, policy.min_distance),
@@ -183,7 +183,7 @@ def compare(
 
 
 @dataclass(frozen=True, slots=True)
-class _Sample:
+class _Comparison:
     reference: DriftReference
     n: int
     root: float

@@ -80,7 +80,7 @@ class Window(Form):
     schema: ClassVar[int | None] = 1
 
 
-class Rows(Protocol):
+class RowTimes(Protocol):
     """The part of a prediction source that cutting windows needs."""
 
     def time_range(self) -> TimeRange | None: ...
@@ -242,7 +242,7 @@ class TimeWindows(_Requirements):
             place += 1
         return place
 
-    def ranges(self, rows: Rows, after: datetime | None) -> Iterator[tuple[datetime, datetime]]:
+    def ranges(self, rows: RowTimes, after: datetime | None) -> Iterator[tuple[datetime, datetime]]:
         """Yield the windows that begin after `after`, up to the one of the last prediction."""
         extent = rows.time_range()
         if extent is None:
@@ -305,7 +305,7 @@ class CountWindows(_Requirements):
         """The stride; the number of rows where none is set."""
         return self.n_rows if self.stride is None else self.stride
 
-    def ranges(self, rows: Rows, after: datetime | None) -> Iterator[tuple[datetime, datetime]]:
+    def ranges(self, rows: RowTimes, after: datetime | None) -> Iterator[tuple[datetime, datetime]]:
         """Yield the complete windows that begin after `after`."""
         start: datetime | None
         if after is None:
@@ -328,7 +328,7 @@ WindowSpec: TypeAlias = TimeWindows | CountWindows
 
 def due_windows(
     spec: WindowSpec,
-    rows: Rows,
+    rows: RowTimes,
     *,
     now: datetime,
     identity: str,
@@ -375,7 +375,7 @@ def due_windows(
 
 def pending_windows(
     spec: WindowSpec,
-    rows: Rows,
+    rows: RowTimes,
     *,
     now: datetime,
     identity: str,
@@ -434,7 +434,7 @@ def next_revision(revision: int, audited: RowCounts, found: RowCounts) -> int | 
 
 
 def _windows(
-    spec: WindowSpec, rows: Rows, identity: str, last: Window | None, now: datetime
+    spec: WindowSpec, rows: RowTimes, identity: str, last: Window | None, now: datetime
 ) -> Iterator[Window]:
     """Yield every window that has ended by now, numbered and named."""
     ordinal = 0 if last is None else last.ordinal

@@ -19,7 +19,7 @@ from huc_monitor.recalibration._pack import CompiledTree, CompiledUtility
 from huc_monitor.recalibration._replay import Replayer, check_interior
 from huc_monitor.recalibration._settings import check_choice, check_count, check_number
 from huc_monitor.recalibration._updates import Update
-from huc_monitor.recalibration._window import Window, make_window
+from huc_monitor.recalibration._window import BoostWindow, make_window
 from huc_monitor.recalibration.runtime.stage import mix
 from huc_monitor.subgroups import Subgroups
 from huc_monitor.tree import LabelTree
@@ -66,7 +66,7 @@ class Boost(Parametrised):
     _auto: ClassVar[str] = "uc"
 
     @abstractmethod
-    def _path(self, window: Window) -> Iterator[tuple[int, Pick]]:
+    def _path(self, window: BoostWindow) -> Iterator[tuple[int, Pick]]:
         """Yield violations until none is left; each is corrected before the next is asked for."""
 
     def _check(self) -> None:
@@ -117,7 +117,7 @@ class Boost(Parametrised):
         chosen = [CompiledUtility.of(u, self.tree) for u in check_utilities(self.utilities)]
         start = self._replayer([])
 
-        def window(rows: Predictions, y: Any, x: Any, times: Any, *, squares: bool) -> Window:
+        def window(rows: Predictions, y: Any, x: Any, times: Any, *, squares: bool) -> BoostWindow:
             groups = self._groups.weights(x, rows.n)
             matrix, mix = start.start(rows)
             return make_window(
@@ -129,7 +129,7 @@ class Boost(Parametrised):
         self._boost(train, held)
         return self
 
-    def _boost(self, train: Window, held: Window | None) -> None:
+    def _boost(self, train: BoostWindow, held: BoostWindow | None) -> None:
         fixed = None if self.step == "adaptive" else float(self.step)
         recorder = Recorder(self.tolerance, fixed)
         recorder.start(train, held)
@@ -149,7 +149,12 @@ class Boost(Parametrised):
         self._ready = self._replayer(self.updates_)
 
     def _apply(
-        self, pick: Pick, number: int, train: Window, held: Window | None, recorder: Recorder
+        self,
+        pick: Pick,
+        number: int,
+        train: BoostWindow,
+        held: BoostWindow | None,
+        recorder: Recorder,
     ) -> Update:
         found = pick.found
         rows, h = train.directions(found)
@@ -185,7 +190,7 @@ class Boost(Parametrised):
         )
         return update
 
-    def _n_kept(self, recorder: Recorder, held: Window | None) -> int:
+    def _n_kept(self, recorder: Recorder, held: BoostWindow | None) -> int:
         """Length of the best prefix on validation rows; the shortest of equals."""
         lines = recorder.lines
         if held is None or self._measure == "last":
@@ -198,7 +203,7 @@ class Boost(Parametrised):
         ]
         return ends[int(np.argmin([lines[t][f"validation_{self._measure}"] for t in ends]))]
 
-    def _is_stale(self, recorder: Recorder, held: Window | None) -> bool:
+    def _is_stale(self, recorder: Recorder, held: BoostWindow | None) -> bool:
         if self.early_stopping is None or held is None:
             return False
         return len(recorder.lines) - 1 - self._n_kept(recorder, held) >= self.early_stopping

@@ -14,7 +14,7 @@ if TYPE_CHECKING:
 
     from huc_monitor.recalibration._contract import Scaling
     from huc_monitor.recalibration._rules import Pick, Rule
-    from huc_monitor.recalibration._window import Window
+    from huc_monitor.recalibration._window import BoostWindow
     from huc_monitor.subgroups import Subgroups
     from huc_monitor.tree import LabelTree
     from huc_monitor.utilities import Utility
@@ -161,7 +161,7 @@ class HUCBoost(Boost):
         check_count("max_passes", self.max_passes)
         check_confidence_level(self.confidence_level)
 
-    def _path(self, window: Window) -> Iterator[tuple[int, Pick]]:
+    def _path(self, window: BoostWindow) -> Iterator[tuple[int, Pick]]:
         rule: Rule = PlainRule(self.tolerance)
         if self._weighs_evidence:
             rule = evidence_rule(
@@ -217,7 +217,7 @@ class UCBoost(Boost):
         self.rng = rng
         self.progress = progress
 
-    def _path(self, window: Window) -> Iterator[tuple[int, Pick]]:
+    def _path(self, window: BoostWindow) -> Iterator[tuple[int, Pick]]:
         return by_size(window, PlainRule(self.tolerance), -1)
 
 

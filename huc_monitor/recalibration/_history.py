@@ -12,7 +12,7 @@ import pandas as pd
 if TYPE_CHECKING:
     from huc_monitor.recalibration._rules import Pick
     from huc_monitor.recalibration._updates import Update
-    from huc_monitor.recalibration._window import Window
+    from huc_monitor.recalibration._window import BoostWindow
     from huc_monitor.utilities.program import Floats, Ints
 
 # Rounding of a mean of logarithms and of sixteen-digit products.
@@ -83,7 +83,7 @@ class Recorder:
     worst_rise: float = -math.inf
     locality: float = 0.0
 
-    def start(self, train: Window, validation: Window | None) -> None:
+    def start(self, train: BoostWindow, validation: BoostWindow | None) -> None:
         """Record the state before the first update."""
         self.lines.append({"update": 0, "pass": 0, **_state(train, validation)})
 
@@ -95,8 +95,8 @@ class Recorder:
         number: int,
         n_rows: int,
         curvature: float,
-        train: Window,
-        validation: Window | None,
+        train: BoostWindow,
+        validation: BoostWindow | None,
     ) -> None:
         """Record an update that has just been applied."""
         state = _state(train, validation)
@@ -117,7 +117,7 @@ class Recorder:
             }
         )
 
-    def note_locality(self, before: Floats, after: Floats, window: Window, node: int) -> None:
+    def note_locality(self, before: Floats, after: Floats, window: BoostWindow, node: int) -> None:
         """Compare leaf probabilities of a few rows before and after an update at a branch."""
         tables = window.tree.tables
         start, stop = int(tables.start[node]), int(tables.stop[node])
@@ -173,7 +173,7 @@ def sample_of(rows: Ints) -> Ints:
     return rows[:: max(1, rows.size // _SAMPLE)]
 
 
-def _state(train: Window, validation: Window | None) -> dict[str, float]:
+def _state(train: BoostWindow, validation: BoostWindow | None) -> dict[str, float]:
     state = {"huc": train.huc, "uc": train.uc, "log_loss": train.log_loss}
     if validation is not None:
         state |= {

@@ -19,7 +19,7 @@ _BETA_BOUNDS = (1e-3, 1e3)
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class Sample:
+class LossRows:
     """Log probabilities, labels, and the share of the mean that each row has."""
 
     logs: Floats
@@ -27,16 +27,16 @@ class Sample:
     share: Floats
 
     @classmethod
-    def of(cls, logs: Floats, labels: Ints, weights: Floats | None) -> Sample:
+    def of(cls, logs: Floats, labels: Ints, weights: Floats | None) -> LossRows:
         """Normalise weights to shares; a row of weight 2 counts like two rows."""
         n = labels.size
         share = np.full(n, 1.0 / n) if weights is None else weights / weights.sum()
         return cls(logs, labels, share)
 
-    def take(self, rows: Ints | np.ndarray[tuple[int], np.dtype[np.bool_]]) -> Sample:
+    def take(self, rows: Ints | np.ndarray[tuple[int], np.dtype[np.bool_]]) -> LossRows:
         """Part of the rows, their shares made to sum to one again."""
         share = self.share[rows]
-        return Sample(self.logs[rows], self.labels[rows], share / share.sum())
+        return LossRows(self.logs[rows], self.labels[rows], share / share.sum())
 
 
 class LogitMap(ABC):
@@ -143,7 +143,7 @@ class DirichletMap(LogitMap):
 
 
 def objective(
-    theta: Floats, logit_map: LogitMap, sample: Sample, strength: float
+    theta: Floats, logit_map: LogitMap, sample: LossRows, strength: float
 ) -> tuple[float, Floats]:
     """Penalised log loss (eq:global-calibration-fit-v16) and its gradient."""
     loss, in_logits = _loss_and_gradient(logit_map.logits(theta, sample.logs), sample)
@@ -152,7 +152,7 @@ def objective(
     return loss + penalty, logit_map.pull(in_logits, sample.logs) + strength * away
 
 
-def row_losses(theta: Floats, logit_map: LogitMap, sample: Sample) -> Floats:
+def row_losses(theta: Floats, logit_map: LogitMap, sample: LossRows) -> Floats:
     """Negative log likelihood of every row."""
     logits = logit_map.logits(theta, sample.logs)
     logits -= logits.max(axis=1, keepdims=True)
@@ -160,7 +160,7 @@ def row_losses(theta: Floats, logit_map: LogitMap, sample: Sample) -> Floats:
     return np.asarray(np.log(np.exp(logits).sum(axis=1)) - chosen)
 
 
-def _loss_and_gradient(logits: Floats, sample: Sample) -> tuple[float, Floats]:
+def _loss_and_gradient(logits: Floats, sample: LossRows) -> tuple[float, Floats]:
     rows = np.arange(sample.labels.size)
     logits -= logits.max(axis=1, keepdims=True)
     chosen = logits[rows, sample.labels]
@@ -173,7 +173,7 @@ def _loss_and_gradient(logits: Floats, sample: Sample) -> tuple[float, Floats]:
 
 
 def fit_map(
-    logit_map: LogitMap, sample: Sample, strength: float, start: Floats | None = None
+    logit_map: LogitMap, sample: LossRows, strength: float, start: Floats | None = None
 ) -> Floats:
     """Parameters of least penalised log loss: L-BFGS with the analytic gradient."""
     from scipy.optimize import minimize
@@ -210,7 +210,7 @@ class Choice:
         return float(self.share @ self.losses)
 
 
-def choose_strength(logit_map: LogitMap, sample: Sample, held_out: Sample | None) -> Choice:
+def choose_strength(logit_map: LogitMap, sample: LossRows, held_out: LossRows | None) -> Choice:
     """Strength of least log loss on held-out rows, or over folds; the strongest of equals.
 
     A map without a penalty has only strength zero to try.
@@ -236,7 +236,7 @@ def choose_strength(logit_map: LogitMap, sample: Sample, held_out: Sample | None
     return Choice(float(strengths[best]), rows[best], share)
 
 
-def _losses(logit_map: LogitMap, sample: Sample, held_out: Sample, strengths: Floats) -> Floats:
+def _losses(logit_map: LogitMap, sample: LossRows, held_out: LossRows, strengths: Floats) -> Floats:
     """Loss of every strength (rows) on every held-out row; fits start from the next stronger one.
 
     Weak penalties are slow to fit. Where the loss is well above the best so far, the weaker ones
@@ -255,7 +255,7 @@ def _losses(logit_map: LogitMap, sample: Sample, held_out: Sample, strengths: Fl
     return losses
 
 
-def _folds(sample: Sample) -> Ints:
+def _folds(sample: LossRows) -> Ints:
     """Folds that share every class evenly, without a seed.
 
     Equal rows are in one fold, so that a row of weight 2 counts like two rows here as well, and

@@ -22,7 +22,7 @@ from huc_monitor.audit.scan import second_moments
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from huc_monitor.recalibration._window import Found, Window
+    from huc_monitor.recalibration._window import BoostCandidate, BoostWindow
     from huc_monitor.utilities.program import Floats
 
 # The bootstrap's quantile hardly depends on n, so a part of a large window is enough for it.
@@ -33,7 +33,7 @@ _GATE_ROWS = 4_000
 class Pick:
     """A violation to correct: the candidate, its radius, and the share of the full step."""
 
-    found: Found
+    found: BoostCandidate
     radius: float
     share: float
 
@@ -45,14 +45,14 @@ class Rule(ABC):
         self.tolerance = tolerance
 
     @abstractmethod
-    def pick(self, window: Window, node: int | None) -> Pick | None:
+    def pick(self, window: BoostWindow, node: int | None) -> Pick | None:
         """Return the violation to correct, or None when there is none."""
 
 
 class PlainRule(Rule):
     """The paper's: the largest moment, if above the tolerance, by the full step."""
 
-    def pick(self, window: Window, node: int | None) -> Pick | None:
+    def pick(self, window: BoostWindow, node: int | None) -> Pick | None:
         """Return the largest moment above the tolerance; the first in order on a tie."""
         utility, subgroup, v = _largest(window.sizes, node)
         if not window.sizes[utility, subgroup, v] > self.tolerance:
@@ -73,7 +73,7 @@ class EvidenceRule(Rule):
         self._floors = floors
         self._shrinkage = shrinkage
 
-    def pick(self, window: Window, node: int | None) -> Pick | None:
+    def pick(self, window: BoostWindow, node: int | None) -> Pick | None:
         """Return the candidate whose lower bound is largest."""
         radii = self.quantile * np.sqrt((window.second + self._floors) / window.total)
         lower = window.sizes - radii
@@ -95,7 +95,7 @@ def _largest(table: Floats, node: int | None) -> tuple[int, int, int]:
 
 
 def evidence_rule(
-    window: Window,
+    window: BoostWindow,
     *,
     tolerance: float,
     confidence_level: float,
@@ -134,7 +134,7 @@ def evidence_rule(
     return EvidenceRule(tolerance, quantile, floors, shrinkage)
 
 
-def by_passes(window: Window, rule: Rule, max_passes: int) -> Iterator[tuple[int, Pick]]:
+def by_passes(window: BoostWindow, rule: Rule, max_passes: int) -> Iterator[tuple[int, Pick]]:
     """Visit the branches top down, at most one update each, until a pass finds no violation.
 
     The protocol of the experiments; the caller applies each update before asking for the next.
@@ -150,7 +150,7 @@ def by_passes(window: Window, rule: Rule, max_passes: int) -> Iterator[tuple[int
             return
 
 
-def by_size(window: Window, rule: Rule, node: int | None) -> Iterator[tuple[int, Pick]]:
+def by_size(window: BoostWindow, rule: Rule, node: int | None) -> Iterator[tuple[int, Pick]]:
     """Correct the largest violation of all, again and again."""
     while (pick := rule.pick(window, node)) is not None:
         yield 1, pick

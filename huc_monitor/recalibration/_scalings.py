@@ -18,7 +18,7 @@ from huc_monitor.recalibration._log_loss import (
     Choice,
     DirichletMap,
     LogitMap,
-    Sample,
+    LossRows,
     TemperatureMap,
     VectorMap,
     choose_strength,
@@ -163,12 +163,12 @@ class _LogLossScaling(Parametrised, Scaling):
             tuple(data["leaves"]), theta, data["regularization"], width=data["perturbation_width"]
         )
 
-    def _sample(self, probabilities: Any, labels: Any, tree: LabelTree, weights: Any) -> Sample:
+    def _sample(self, probabilities: Any, labels: Any, tree: LabelTree, weights: Any) -> LossRows:
         matrix = check_predictions(probabilities, tree=tree).matrix
         logs = np.log(np.maximum(np.asarray(matrix, dtype=np.float64), self.q_min))
         codes = check_labels(labels, matrix.shape[0], tree=tree)
         repeats = check_weights(weights, matrix.shape[0])
-        return Sample.of(logs, codes, repeats)
+        return LossRows.of(logs, codes, repeats)
 
     def _set(
         self,

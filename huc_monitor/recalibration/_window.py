@@ -25,7 +25,7 @@ _MAX_BITS = 62 - LABEL_BITS
 
 
 @dataclass(frozen=True, slots=True)
-class Found:
+class BoostCandidate:
     """A candidate by index: its moment on its closed interval; ``node`` is -1 for UC."""
 
     utility: int
@@ -65,7 +65,7 @@ class _UtilityState:
         self.depth = dict(zip(paths.branch.tolist(), place.tolist(), strict=True))
 
 
-class Window:
+class BoostWindow:
     """Labelled rows whose predictions are updated step by step.
 
     ``sizes`` (U, C, M + 1) holds every candidate's largest absolute moment, zero where a branch is
@@ -147,7 +147,7 @@ class Window:
             return float(-np.dot(self.log_probability, self.groups.repeats) / self.mass)
         return float(-self.log_probability.mean())
 
-    def found(self, utility: int, subgroup: int, node: int) -> Found:
+    def found(self, utility: int, subgroup: int, node: int) -> BoostCandidate:
         """Find the interval of a candidate's largest moment; node -1 is UC."""
         from huc_monitor._kernels import boost_scan
 
@@ -163,7 +163,7 @@ class Window:
             item.depth[node] if node >= 0 else -1,
         )
         moment = float(total / (self.scale * self.mass))
-        return Found(utility, subgroup, node, moment, float(low), float(high))
+        return BoostCandidate(utility, subgroup, node, moment, float(low), float(high))
 
     def sorted_rows(self, utility: int, rows: Ints) -> SortedRows:
         """Return some rows of a utility, numbered anew, in order of score as the audit has them."""
@@ -183,7 +183,7 @@ class Window:
             self.scale,
         )
 
-    def directions(self, found: Found) -> tuple[Ints, Floats]:
+    def directions(self, found: BoostCandidate) -> tuple[Ints, Floats]:
         """Rows that an update would move, and their logit directions (node -1: all leaves)."""
         from huc_monitor._kernels import boost
 
@@ -374,9 +374,9 @@ def make_window(
     tree: CompiledTree,
     utilities: Sequence[CompiledUtility],
     squares: bool = False,
-) -> Window:
+) -> BoostWindow:
     """Bundle checked rows into a window."""
-    return Window(
+    return BoostWindow(
         np.ascontiguousarray(probabilities, dtype=np.float64),
         mix,
         labels,

@@ -16,7 +16,7 @@ _MOST_UPDATES = 8
 
 
 @dataclass(frozen=True, slots=True)
-class Sample:
+class FittedSample:
     """What a recalibration was fitted to, where all rows were too many to hold.
 
     Attributes
@@ -43,7 +43,7 @@ def model_card(
     base_version: str,
     serving_version: str,
     window: tuple[str, str],
-    sample: Sample | None = None,
+    sample: FittedSample | None = None,
 ) -> str:
     """Say what was wrong, where, what changed, and how the result does on held-out rows."""
     columns = {f"base, serving (version {base_version})": repair.before}
@@ -83,7 +83,7 @@ def _alert_lines(alerts: tuple[AlertState, ...]) -> list[str]:
     return lines + ([f"- and {more} more"] if more > 0 else [])
 
 
-def _sample_lines(sample: Sample | None) -> list[str]:
+def _sample_lines(sample: FittedSample | None) -> list[str]:
     if sample is None:
         return []
     text = (

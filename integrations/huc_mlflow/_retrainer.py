@@ -11,10 +11,10 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from huc_mlflow._bases import UnfitBaseError
-from huc_mlflow._card import Sample, model_card
+from huc_mlflow._card import FittedSample, model_card
 from huc_mlflow._client import DEADLINE
 from huc_mlflow._registry import BASE_TAG, ID_TAG, Registry
-from huc_mlflow._rows import NoBaseProbabilitiesError, RowReader, Rows
+from huc_mlflow._rows import LabelledRows, NoBaseProbabilitiesError, RowReader
 from huc_mlflow._shadow import Shadow
 from huc_mlflow._tracker import MLflowTracker
 from huc_monitor._common.times import Span
@@ -275,7 +275,7 @@ class MLflowRetrainer:
 
     def _rows(
         self, trigger: RetrainingTrigger, champion: ModelVersion, state: MonitorState
-    ) -> Rows:
+    ) -> LabelledRows:
         """Read the rows since the alerts began, and older ones if these are too few."""
         source = self.config.open_source()
         extent = source.time_range()
@@ -293,7 +293,7 @@ class MLflowRetrainer:
         base = self.registry.root(champion)
         return self.reader.read(base, start, trigger.window_end, versions=[champion])
 
-    def _about(self, rows: Rows, state: MonitorState) -> dict[str, Any]:
+    def _about(self, rows: LabelledRows, state: MonitorState) -> dict[str, Any]:
         """Return what audits and repairs of rows are told besides probabilities and labels."""
         groups = None if state.subgroups is None else Subgroups.from_dict(state.subgroups)
         return {
@@ -304,16 +304,16 @@ class MLflowRetrainer:
             "confidence_level": self.config.settings.audit.confidence_level,
         }
 
-    def _sample(self, rows: Rows, state: MonitorState) -> Sample | None:
+    def _sample(self, rows: LabelledRows, state: MonitorState) -> FittedSample | None:
         """Say what it costs that these are not all rows, if they are not."""
         if rows.sampled_from is None:
             return None
         about = self._about(rows, state)
         found = audit(rows.probabilities, rows.labels, bounds="sharp", **about)
         radius = float(found.radii.max(initial=0.0))
-        return Sample(rows.sampled_from, int(found.n), radius, found.confidence_level)
+        return FittedSample(rows.sampled_from, int(found.n), radius, found.confidence_level)
 
-    def _find(self, rows: Rows, champion: ModelVersion, state: MonitorState) -> Repair:
+    def _find(self, rows: LabelledRows, champion: ModelVersion, state: MonitorState) -> Repair:
         wrapped = BASE_TAG in champion.tags
         return find_repair(
             rows.probabilities,

@@ -46,7 +46,7 @@ class NoBaseProbabilitiesError(InvalidInputError):
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class Rows:
+class LabelledRows:
     """Labelled rows as the root base model predicted them, in order of time.
 
     Where there are more of them than are held, a sample; ``sampled_from`` is then their number.
@@ -60,7 +60,7 @@ class Rows:
     sampled_from: int | None = None
 
     @classmethod
-    def of(cls, data: WindowData, probabilities: Any = None) -> Rows:
+    def of(cls, data: WindowData, probabilities: Any = None) -> LabelledRows:
         """Take rows of the log, with other probabilities if given."""
         return cls(
             data.probabilities if probabilities is None else probabilities,
@@ -101,7 +101,7 @@ class RowReader:
         *,
         versions: Sequence[ModelVersion] = (),
         as_of: datetime | None = None,
-    ) -> Rows:
+    ) -> LabelledRows:
         """Read labelled rows, with the columns that the subgroups of some versions need too."""
         needed = [name for version in versions for name in self._columns(version)]
         wanted = list(dict.fromkeys([*self._config.feature_columns, *needed]))
@@ -109,10 +109,10 @@ class RowReader:
             source = self._config.open_source(features=wanted, base=True)
             data = source.labelled(start, end, as_of=as_of)
             if data.n:
-                return Rows.of(data)
+                return LabelledRows.of(data)
         data = self._config.open_source(features=wanted).labelled(start, end, as_of=as_of)
         if self._is_by(base, data):
-            return Rows.of(data)
+            return LabelledRows.of(data)
         return self._scored(base, data, wanted, as_of)
 
     def check_base(self, base: ModelVersion) -> str:
@@ -132,7 +132,7 @@ class RowReader:
         names = ", ".join(map(repr, lacking[:3])) + (", ..." if len(lacking) > 3 else "")
         return f"{text}; it does not know {names}, whose probability counts as 0"
 
-    def replay(self, version: ModelVersion, rows: Rows) -> Any:
+    def replay(self, version: ModelVersion, rows: LabelledRows) -> Any:
         """Recompute what a version would have answered: its stages on the base's probabilities.
 
         Leaves that the version's tree did not have are 0, before and after.
@@ -160,7 +160,7 @@ class RowReader:
 
     def _scored(
         self, base: ModelVersion, data: WindowData, wanted: list[str], as_of: datetime | None
-    ) -> Rows:
+    ) -> LabelledRows:
         """Score logged features with the base: other versions' probabilities are not its own."""
         model, found = self._base(base)
         columns = found["base_columns"]
@@ -170,7 +170,7 @@ class RowReader:
             raise NoBaseProbabilitiesError(self._nothing(base, data, absent))
         source = self._config.open_source(features=list(dict.fromkeys([*columns, *wanted])))
         rows = source.labelled(data.start, data.end, as_of=as_of)
-        return Rows.of(rows, model.probabilities(model.answer(rows.features)))
+        return LabelledRows.of(rows, model.probabilities(model.answer(rows.features)))
 
     def _nothing(self, base: ModelVersion, data: WindowData, absent: list[str] | None) -> str:
         others = sorted(set(data.versions) - {str(base.version), ""})

@@ -138,7 +138,7 @@ class Worker:
         """Check some rows, as the local audit checks a window."""
         given = self.columns
         arrays = {name: _one(table.column(name)) for name in self.probabilities.names}
-        matrix, lengths = self.probabilities.read(Chunk(_Rows(table.num_rows), arrays))  # type: ignore[arg-type]
+        matrix, lengths = self.probabilities.read(Chunk(_Length(table.num_rows), arrays))  # type: ignore[arg-type]
         if lengths is not None and (lengths != matrix.shape[1]).any():
             row = int(np.flatnonzero(lengths != matrix.shape[1])[0])
             msg = (
@@ -176,7 +176,7 @@ class Worker:
         return self.audit.tree.label_encoder(order).encode(labels.to_pandas())
 
 
-class _Rows:
+class _Length:
     """Stands in for a frame without columns; only its length is asked."""
 
     def __init__(self, n: int) -> None:
@@ -211,7 +211,7 @@ def find_facts(job: Job) -> Callable[[Iterable[pa.RecordBatch]], Iterator[pa.Rec
 
     def step(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         worker = job.open()
-        facts, sample, stride = worker.audit.no_facts, _Sample(), 1
+        facts, sample, stride = worker.audit.no_facts, _ScoreSample(), 1
         error = None
         try:
             for table in tables(batches, _ROWS_AT_A_TIME):
@@ -228,7 +228,7 @@ def find_facts(job: Job) -> Callable[[Iterable[pa.RecordBatch]], Iterator[pa.Rec
     return step
 
 
-class _Sample:
+class _ScoreSample:
     """Every so many rows of a task, never more than twice `_SAMPLE` of them."""
 
     def __init__(self) -> None:

@@ -53,7 +53,7 @@ def fitted():
 def test_gradients_agree_with_finite_differences(make, strength):
     rng = np.random.default_rng(1)
     p, labels = draw(30, 4, seed=2)
-    sample = fitting.Sample.of(np.log(p), labels, rng.uniform(0.5, 2, size=30))
+    sample = fitting.LossRows.of(np.log(p), labels, rng.uniform(0.5, 2, size=30))
     logit_map = make(4)
     theta = logit_map.start() + rng.normal(scale=0.3, size=logit_map.start().size)
 
@@ -67,7 +67,7 @@ def test_gradients_agree_with_finite_differences(make, strength):
 @pytest.mark.parametrize("make", MAPS)
 def test_the_objective_is_the_penalised_mean_log_loss(make):
     p, labels = draw(50, 3, seed=3)
-    sample = fitting.Sample.of(np.log(p), labels, None)
+    sample = fitting.LossRows.of(np.log(p), labels, None)
     logit_map = make(3)
     theta = logit_map.start() + 0.2
     scaled = softmax(logit_map.logits(theta, np.log(p)), axis=1)
