@@ -39,9 +39,12 @@ def run(
         data = tracker.load_state()
         records = _without_superseded(tracker.records())[-last:]
         trial = _trial(settings, tracker)
+        previous = tracker.previous_state() if data is None else None
     finally:
         tracker.close()
-    state = MonitorState(settings.identity) if data is None else MonitorState.from_dict(data)
+    state = MonitorState.after(previous, settings.identity, settings.tree, settings.utilities)
+    if data is not None:
+        state = MonitorState.from_dict(data)
     if as_json:
         shadow = None if trial is None else trial.to_dict()
         print_json({**_document(state, records), "shadow": shadow})
@@ -73,6 +76,7 @@ def _document(state: Any, records: Sequence[WindowRecord]) -> dict[str, Any]:
         "identity": state.identity,
         "model_version": state.model_version,
         "last_window": None if state.last is None else state.last.to_dict(),
+        "notes": list(state.notes),
         "alerts": [alert.to_dict() for alert in state.open_alerts],
         "windows": [_row(record) for record in records],
         "n_unsent": len(state.messages),
@@ -106,7 +110,12 @@ def _show(state: Any, records: Sequence[WindowRecord]) -> None:
 
     console = Console(width=None if sys.stdout.isatty() else 200, highlight=False)
     if not records:
+        for note in state.notes:
+            typer.echo(note)
         console.print("No window was checked yet. Run: huc-monitor check")
+        if state.open_alerts:
+            console.print(f"Status {state.status}; {len(state.open_alerts)} open alerts.")
+            console.print(_alerts(state.open_alerts))
         return
     failed = f", {len(state.failed)} failed windows" if state.failed else ""
     console.print(f"Status {state.status}; {len(state.open_alerts)} open alerts{failed}.")

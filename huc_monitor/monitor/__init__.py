@@ -14,7 +14,9 @@ What it does in the cases that go wrong elsewhere; each has a test of that name.
   can change an alert. The e-detector gets rows whose labels were late when they come, once; without
   a label time they cannot be told from the others, and are left out.
 * **A changed tree**, utility, subgroup rule, window or bound is another monitor, with windows,
-  records and state of its own. The old ones stay where they are.
+  records and state of its own. The old ones stay where they are. It says so, and begins with the
+  open alerts whose branch and utility are still there; windows older than they are do not end
+  them.
 * **A changed tolerance** keeps the monitor; the e-detector starts afresh, and its record says so.
 * **A changed model version** has an e-detector of its own, without evidence at first, and its
   record says so; versions that serve side by side keep theirs, and one average run length holds

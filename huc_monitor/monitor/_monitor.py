@@ -256,7 +256,8 @@ class Monitor:
     def _load(self) -> MonitorState:
         data = self.tracker.load_state()
         if data is None:
-            return MonitorState(self.identity)
+            previous = self.tracker.previous_state()
+            return MonitorState.after(previous, self.identity, self.tree, self.utilities)
         state = MonitorState.from_dict(data)
         if state.identity != self.identity:
             msg = (
@@ -265,6 +266,7 @@ class Monitor:
                 "results have changed: use a tracker of its own for the new monitor."
             )
             raise InvalidInputError(msg)
+        state.tree = self.tree.fingerprint
         return state
 
     @property

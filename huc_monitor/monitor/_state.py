@@ -14,7 +14,10 @@ from huc_monitor.monitor.windows import Window
 from huc_monitor.sources import RowCounts
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Mapping, Sequence
+
+    from huc_monitor.tree import LabelTree
+    from huc_monitor.utilities import Utility
 
 SCHEMA_VERSION = 1
 Triple = tuple[str, str, str]
@@ -83,6 +86,7 @@ class MonitorState(Form):
     messages: list[dict[str, Any]] = field(default_factory=list)
     trigger: RetrainingTrigger | None = None
     newest: str | None = None
+    tree: str | None = None
     exported: dict[str, str | None] = field(default_factory=dict)
 
     schema: ClassVar[int | None] = SCHEMA_VERSION
@@ -135,6 +139,32 @@ class MonitorState(Form):
         state.alerts = {alert.candidate: alert for alert in alerts}
         if data["detector"] is not None:
             state.detectors[state.model_version or ""] = data["detector"]
+        return state
+
+    @classmethod
+    def after(
+        cls,
+        previous: Mapping[str, Any] | None,
+        identity: str,
+        tree: LabelTree,
+        utilities: Sequence[Utility],
+    ) -> MonitorState:
+        """Begin anew, with the open alerts of the monitor before that still have a candidate."""
+        state = cls(identity, tree=tree.fingerprint)
+        if previous is None:
+            return state
+        old = cls.from_dict(previous)
+        nodes = {u.name: {tree.branches[b] for b in u.relevant_branches(tree)} for u in utilities}
+        kept = [item for item in old.open_alerts if item.node in nodes.get(item.utility, ())]
+        state.alerts = {item.candidate: item for item in kept}
+        changed = old.tree is not None and old.tree != tree.fingerprint
+        why = "`tree`" if changed else "a setting that results depend on"
+        state.notes.append(
+            f"The configuration's identity changed from {old.identity[:12]} to {identity[:12]} "
+            f"because {why} changed: this is a new monitor, and all windows are audited again. "
+            f"Open alerts of the previous monitor: {len(kept)} carried over, "
+            f"{len(old.open_alerts) - len(kept)} left (their branch or utility is gone)."
+        )
         return state
 
     def to_json(self) -> str:

@@ -184,6 +184,9 @@ def advance(
         before = alerts.get(judgement.candidate)
         if before is not None and _is_over(before, end, policy):
             before = None
+        if before is not None and before.last_seen > end:
+            after[judgement.candidate] = before  # carried over: it knows of later windows
+            continue
         if before is None and judgement.level is None:
             continue
         moved = _Move(before, judgement, ordinal, start, end, policy)

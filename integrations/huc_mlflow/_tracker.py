@@ -168,11 +168,21 @@ class MLflowTracker:
         """Read the state only to look: `save_state` still minds what others did meanwhile."""
         return self._state_at(self._client.get_run(self.run_id).data.tags.get("huc.state"))
 
-    def _state_at(self, pointer: str | None) -> dict[str, Any] | None:
+    def previous_state(self) -> dict[str, Any] | None:
+        """Read the state of the newest other monitor run in the experiment."""
+        wanted = "tags.`huc.kind` = 'monitor'"
+        order = ["attributes.start_time DESC"]
+        for run in self._client.search_runs([self._experiment], wanted, order_by=order):
+            pointer = run.data.tags.get("huc.state")
+            if run.data.tags.get("huc.identity") != self._info.identity and pointer is not None:
+                return self._state_at(pointer, str(run.info.run_id))
+        return None
+
+    def _state_at(self, pointer: str | None, run_id: str | None = None) -> dict[str, Any] | None:
         if pointer is None:
             return None
         slot, digest = pointer.split(" ")
-        text = self._read(self.run_id, slot)
+        text = self._read(run_id or self.run_id, slot)
         if _digest(text) != digest:
             msg = (
                 f"`state` of monitor {self._info.name!r} is damaged: its checksum does not match. "

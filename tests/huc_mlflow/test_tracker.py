@@ -277,3 +277,19 @@ def test_credentials_in_an_address_are_not_written_to_tags(store):
     tags = mine._client.get_run(mine.run_id).data.tags
     assert "https://***@mlflow.example/x" in tags["huc.settings"]
     assert "s3cret" not in str(tags)
+
+
+def test_the_state_of_the_monitor_before_is_found_in_the_experiment(store):
+    import dataclasses
+
+    from huc_mlflow._tracker import MLflowTracker
+
+    old = tracker(store)
+    assert old.load_state() is None
+    assert old.previous_state() is None
+    old.save_state({"schema_version": 1, "identity": INFO.identity})
+    new = MLflowTracker(
+        dataclasses.replace(INFO, identity="another"), tracking_uri=f"sqlite:///{store}/mlflow.db"
+    )
+    assert new.load_state() is None
+    assert new.previous_state() == {"schema_version": 1, "identity": INFO.identity}

@@ -44,6 +44,10 @@ class Tracker(Protocol):
         """Replace the state, all or nothing."""
         ...
 
+    def previous_state(self) -> dict[str, Any] | None:
+        """Return the newest state of a monitor of the same name and another identity, if any."""
+        ...
+
     def record(self, record: WindowRecord, artifacts: Mapping[str, bytes] | None = None) -> None:
         """Store a record, and files that go with it by name. Idempotent by ``record.key``."""
         ...
@@ -102,23 +106,23 @@ class FilesTracker:
 
     def load_state(self) -> dict[str, Any] | None:
         """Return what was saved last, None at the beginning."""
-        try:
-            text = (self.folder / "state.json").read_text("utf-8")
-        except FileNotFoundError:
-            return None
-        try:
-            state: dict[str, Any] = json.loads(text)
-        except ValueError as error:
-            msg = (
-                f"`state` must be JSON; {str(self.folder / 'state.json')!r} is not ({error}). "
-                "Restore it from a backup, or remove the folder to start afresh."
-            )
-            raise InvalidInputError(msg) from error
-        return state
+        path = self.folder / "state.json"
+        return _read_state(path) if path.exists() else None
 
     def save_state(self, state: Mapping[str, Any]) -> None:
         """Replace the state, all or nothing."""
         write_atomically(self.folder / "state.json", _encode(state))
+
+    def previous_state(self) -> dict[str, Any] | None:
+        """Return the state that was written last in a folder of the same name."""
+        # All identities are of one length, so a longer folder is that of a longer name.
+        others = [
+            path
+            for path in self.folder.parent.glob(f"{file_name(self._info.name)}-*/state.json")
+            if path.parent != self.folder and len(path.parent.name) == len(self.folder.name)
+        ]
+        newest = max(others, key=lambda path: path.stat().st_mtime_ns, default=None)
+        return None if newest is None else _read_state(newest)
 
     def record(self, record: WindowRecord, artifacts: Mapping[str, bytes] | None = None) -> None:
         """Store a record; an artifact is a file in a folder of the record's name."""
@@ -171,6 +175,10 @@ class MemoryTracker:
         """Replace the state."""
         self._state = json.dumps(state, allow_nan=False)
 
+    def previous_state(self) -> dict[str, Any] | None:
+        """None: it holds one monitor."""
+        return None
+
     def record(self, record: WindowRecord, artifacts: Mapping[str, bytes] | None = None) -> None:
         """Store a record by its key."""
         self._records[record.key] = record.to_json()
@@ -209,6 +217,18 @@ def folder_name(info: MonitorInfo) -> str:
     'nsl-kdd-prod-5f1c33aa90b2'
     """
     return f"{file_name(info.name)}-{file_name(info.identity)[:12]}"
+
+
+def _read_state(path: Path) -> dict[str, Any]:
+    try:
+        state: dict[str, Any] = json.loads(path.read_text("utf-8"))
+    except ValueError as error:
+        msg = (
+            f"`state` must be JSON; {str(path)!r} is not ({error}). "
+            "Restore it from a backup, or remove the folder to start afresh."
+        )
+        raise InvalidInputError(msg) from error
+    return state
 
 
 def _encode(data: Mapping[str, Any]) -> bytes:

@@ -307,3 +307,27 @@ def test_a_failed_window_is_told_by_every_check_until_a_person_dismisses_it(tmp_
     code, out, _ = run(capsys, "ack", "1", "--config", config)
     assert (code, "stays without an audit. Status ok." in out) == (0, True)
     assert run(capsys, *check) == (0, "", "")
+
+
+def test_a_changed_tree_is_told_and_open_alerts_are_carried_over(fresh, capsys, tmp_path):
+    config = fresh("bad")
+    run(capsys, "check", "--config", config, "--now", NOW)
+    before = json.loads(run(capsys, "status", "--config", config, "--json")[1])
+    tree = json.loads((tmp_path / "tree.json").read_text("utf-8"))
+    (tmp_path / "tree.json").unlink()
+    tree["attack"] = {"dos": tree["attack"]["dos"], "scan": tree["attack"]["probe"]}
+    (tmp_path / "tree.json").write_text(json.dumps(tree), "utf-8")
+    code, out, _ = run(capsys, "status", "--config", config)
+    assert code == 0
+    assert "because `tree` changed: this is a new monitor" in out
+    assert "Status critical" in out
+    after = json.loads(run(capsys, "status", "--config", config, "--json")[1])
+    kept = [alert for alert in before["alerts"] if alert["node"] != "probe"]
+    assert after["alerts"] == kept
+    code, out, _ = run(capsys, "check", "--config", config, "--now", NOW)
+    assert code == 1
+    assert "NOTE\nThe configuration's identity changed from" in out
+    assert f"{len(kept)} carried over" in out
+    again = json.loads(run(capsys, "status", "--config", config, "--json")[1])
+    first_seen = {alert["node"]: alert["first_seen"] for alert in kept}
+    assert {alert["node"]: alert["first_seen"] for alert in again["alerts"]} == first_seen

@@ -198,3 +198,22 @@ def test_the_status_is_a_file_that_anything_can_poll(tmp_path):
     tracker = FilesTracker(INFO, tmp_path)
     tracker.set_alert_status("critical", a_record().alerts)
     assert '"status": "critical"' in (tracker.folder / "status.json").read_text("utf-8")
+
+
+def test_the_state_written_last_under_the_same_name_is_the_previous_one(tmp_path):
+    import os
+
+    def of(name, identity):
+        return FilesTracker(MonitorInfo(name, identity), folder=tmp_path)
+
+    one, other, new = of("triage", "a" * 16), of("triage", "b" * 16), of("triage", "c" * 16)
+    assert new.previous_state() is None
+    for age, item in ((3, one), (2, other), (1, of("triage-eu", "d" * 16))):
+        item.save_state({"identity": item.folder.name})
+        path = item.folder / "state.json"
+        os.utime(path, ns=(path.stat().st_mtime_ns - age * 10**9,) * 2)
+    assert new.previous_state() == {"identity": other.folder.name}
+    assert other.previous_state() == {"identity": one.folder.name}
+    (other.folder / "state.json").write_text("{", "utf-8")
+    with pytest.raises(InvalidInputError, match=r"`state` must be JSON; .*state\.json"):
+        new.previous_state()
