@@ -14,7 +14,10 @@ from huc_monitor.cli.check import ConfigOption, say_failed
 from huc_monitor.cli.showing import print_json, say
 
 if TYPE_CHECKING:
+    from huc_monitor.config import Config
+    from huc_monitor.monitor.ports import Tracker
     from huc_monitor.monitor.records import AlertState, WindowRecord
+    from huc_monitor.recalibration.shadow import ShadowTrial
 
 
 def run(
@@ -54,7 +57,7 @@ def run(
         say(f"On trial: {trial}.")
 
 
-def _trial(settings: Any, tracker: Any) -> Any:
+def _trial(settings: Config, tracker: Tracker) -> ShadowTrial | None:
     """How a challenger's trial stands, where promotion waits for one."""
     from huc_monitor.config.opening import open_recalibration_host
 

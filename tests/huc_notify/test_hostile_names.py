@@ -72,7 +72,7 @@ def test_a_message_is_clean_short_and_marks_only_names(name):
 def test_a_webhook_gets_clean_text_and_true_names(name):
     message = message_of(name)
     with Receiver() as receiver:
-        WebhookNotifier(receiver.url, SECRET).send(message)
+        WebhookNotifier(None, receiver.url, SECRET).send(message)
     (got,) = receiver.got
     heard = verify(got.body, got.headers, SECRET)
     assert_clean(heard.text)
@@ -84,7 +84,7 @@ def test_a_chat_shows_no_markup_of_a_name(name, monkeypatch):
     with Receiver() as receiver:
         monkeypatch.setattr(slack.NotifySlack, "webhook_url", f"{receiver.url}/services")
         token = "T1JJ3T3L2/A1BRTD4JD/hunter2Hunter2hunter2Hu9"  # noqa: S105 - of a test
-        AppriseNotifier(f"slack://{token}").send(message_of(name))
+        AppriseNotifier(None, f"slack://{token}").send(message_of(name))
     body = "".join(got.body.decode() for got in receiver.got)
     assert "<!channel>" not in body
     assert "](http" not in body
