@@ -4,16 +4,24 @@ from __future__ import annotations
 
 import base64
 import hashlib
+import math
+from functools import cache
+from importlib.metadata import version
 from importlib.resources import files
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
-from huc_monitor.reporting import _sections, _words
+from jinja2 import Environment, StrictUndefined, Template
+from markupsafe import Markup
+
+from huc_monitor.reporting import _charts, _history, _words
 from huc_monitor.reporting._drawing import escape
-from huc_monitor.reporting._looks import DARK, LIGHT, SHADES, mark_rules, variables
+from huc_monitor.reporting._icicle import icicle
+from huc_monitor.reporting._looks import DARK, LIGHT, SHADES, mark_rules, shade, variables
 from huc_monitor.reporting._payload import payload
 
 if TYPE_CHECKING:
-    from huc_monitor.reporting._model import Report
+    from huc_monitor.reporting._drawing import Picture
+    from huc_monitor.reporting._model import Finding, Report, WindowView
 
 
 def render(report: Report) -> str:
@@ -24,50 +32,94 @@ def render(report: Report) -> str:
         f"default-src 'none'; style-src {_hash(style)}; script-src {_hash(script)}; "
         "img-src data:; base-uri 'none'; form-action 'none'"
     )
-    sections = "".join(
-        (
-            _sections.verdict(report),
-            _sections.tree(report),
-            _sections.worst(report),
-            _sections.history(report),
-            _sections.subgroups(report),
-            _sections.footer(report),
-        )
+    trusted = {"policy": policy, "style": style, "script": script, "data": payload(report)}
+    return _template().render(
+        _content(report),
+        report=report,
+        version=version("huc-monitor"),
+        **{key: Markup(text) for key, text in trusted.items()},  # noqa: S704 - made here
     )
+
+
+@cache
+def _template() -> Template:
+    """Load the page's markup, in which whatever is not markup is escaped."""
+    environment = Environment(
+        autoescape=True,
+        finalize=_escaped,
+        undefined=StrictUndefined,
+        trim_blocks=True,
+        lstrip_blocks=True,
+        keep_trailing_newline=True,
+    )
+    environment.globals.update(
+        words=_words,
+        charts=_charts,
+        history=_history,
+        icicle=icicle,
+        count=lambda n: "" if math.isnan(n) else f"{n:,.0f}",
+        span=_span,
+        svg=_svg,
+        tone=lambda found: shade(found.moment, found.scale),
+        marked=lambda found: "" if found.status == "within" else f" {found.status}",
+    )
+    return environment.from_string(_asset("report.html.jinja"))
+
+
+def _escaped(value: Any) -> Markup:
+    return value if isinstance(value, Markup) else Markup(escape(value))  # noqa: S704
+
+
+def _svg(picture: Picture, role: str) -> Markup:
+    return Markup(picture.inline(role=role))  # noqa: S704 - its marks escape their texts
+
+
+def _content(report: Report) -> dict[str, Any]:
+    """Look up what the page shows of the newest window."""
     window = report.latest
-    rows = "" if window is None else f"{window.n:,.0f} labelled predictions"
-    if window is not None and window.tick:
-        rows = f"{window.name}, {rows}"
-    return f"""<!DOCTYPE html>
-<html lang="en" data-theme="auto">
-<head>
-<meta charset="utf-8">
-<meta http-equiv="Content-Security-Policy" content="{policy}">
-<meta name="viewport" content="width=device-width, initial-scale=1">
-<meta name="referrer" content="no-referrer">
-<meta name="color-scheme" content="light dark">
-<link rel="icon" href="data:,">
-<title>{escape(report.title)}: {escape(_words.verdict(report))}</title>
-<style>{style}</style>
-</head>
-<body>
-<div class="page">
-<a class="skip" href="#main">Skip to the findings</a>
-<header class="top">
-<div><h1>{escape(report.title)}</h1><p>{escape(rows)}</p></div>
-<button type="button" class="plain screen" id="theme">Theme: auto</button>
-</header>
-<main id="main">{sections}</main>
-</div>
-<dialog id="story" aria-labelledby="story-title">
-<button type="button" class="plain close" id="story-close">Close</button>
-<div id="story-body"></div>
-</dialog>
-<script type="application/json" id="data">{payload(report)}</script>
-<script>{script}</script>
-</body>
-</html>
-"""
+    found: dict[str, Any] = {
+        "window": window,
+        "worst": None,
+        "curve": None,
+        "index": {name: i for i, name in enumerate(report.nodes)},
+        "facts": {} if window is None else {**window.facts, **report.facts},
+    }
+    if report.tree is not None:
+        found["facts"].setdefault("Tree fingerprint", report.tree.fingerprint)
+    if window is None or (worst := window.worst) is None:
+        return found | {"limited": False, "evidence": False, "ranked": lambda _: []}
+    curve, frame = window.curve, window.candidates
+    if curve is not None and curve.predicted:
+        shown = window.find(curve.node, curve.subgroup, curve.utility)
+        found |= {"curve": curve, "shown": shown or worst}
+    return found | {
+        "worst": worst,
+        "limited": bool(frame["tolerance"].notna().any()),
+        "evidence": any(map(_words.by_evidence, window.worst_by("node").values())),
+        "ranked": lambda column: sorted(window.worst_by(column).values(), key=_rank, reverse=True),
+        "sizes": dict(zip(frame["subgroup"], frame["n_in_subgroup"], strict=True)),
+        "beside_worst": lambda: _beside(window, worst),
+    }
+
+
+def _span(window: WindowView) -> str:
+    if window.huc_lower is None or window.huc_upper is None:
+        return "no bounds"
+    lower = _words.plain(max(0.0, window.huc_lower))
+    return f"between {lower} and {_words.plain(window.huc_upper)}"
+
+
+def _rank(found: Finding) -> float:
+    size = abs(found.moment) / found.scale if found.scale > 0 else abs(found.moment)
+    return {"sure": 2e6, "possible": 1e6, "within": 0.0}[found.status] + size
+
+
+def _beside(window: WindowView, worst: Finding) -> list[tuple[str, float]]:
+    """All branches' moments on the worst interval, the largest first."""
+    frame = window.candidates
+    frame = frame[(frame["subgroup"] == worst.subgroup) & (frame["utility"] == worst.utility)]
+    frame = frame.loc[frame["on_worst_interval"].abs().sort_values(ascending=False).index]
+    return list(zip(frame["node"], frame["on_worst_interval"], strict=True))
 
 
 def _style() -> str:

@@ -43,7 +43,7 @@ def told():
 
 
 def test_a_fixed_seeded_audit_renders_byte_for_byte_the_same_page(monkeypatch):
-    monkeypatch.setattr("huc_monitor.reporting._sections.version", lambda _: "0.0.0")
+    monkeypatch.setattr("huc_monitor.reporting._page.version", lambda _: "0.0.0")
     page = render_report(**seeded_audit(), title="Golden report")
     assert page == (GOLDEN / "report.html").read_text("utf-8")
 
