@@ -9,6 +9,7 @@ from typing import Annotated, Any
 
 import typer
 
+from huc_monitor.cli.logs import start_logging
 from huc_monitor.cli.showing import print_json, say
 from huc_monitor.errors import InvalidInputError
 
@@ -65,6 +66,7 @@ def _from_config(config: Path) -> tuple[Any, Any, float | None]:
     from huc_monitor.config import load_config
     from huc_monitor.config.opening import open_tracker
 
+    start_logging(None)
     settings = load_config(config)
     tracker = open_tracker(settings)
     try:

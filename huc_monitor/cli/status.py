@@ -11,6 +11,7 @@ import typer
 
 from huc_monitor._common.safe_text import plain
 from huc_monitor.cli.check import ConfigOption, say_failed
+from huc_monitor.cli.logs import start_logging
 from huc_monitor.cli.showing import print_json, say
 
 if TYPE_CHECKING:
@@ -34,20 +35,22 @@ def run(
     """
     from huc_monitor.config import load_config
     from huc_monitor.config.opening import open_tracker
-    from huc_monitor.monitor import MonitorState
+    from huc_monitor.monitor import open_state
+    from huc_monitor.monitor.ports.stored import DamagedError
 
+    start_logging(None)
     settings = load_config(config)
     tracker = open_tracker(settings)
     try:
-        data = tracker.load_state()
         records = _without_superseded(tracker.records())[-last:]
+        try:
+            state = open_state(tracker, settings.identity, settings.tree, settings.utilities)
+        except DamagedError:
+            _show_records(records, as_json=as_json)
+            raise
         trial = _trial(settings, tracker)
-        previous = tracker.previous_state() if data is None else None
     finally:
         tracker.close()
-    state = MonitorState.after(previous, settings.identity, settings.tree, settings.utilities)
-    if data is not None:
-        state = MonitorState.from_dict(data)
     if as_json:
         shadow = None if trial is None else trial.to_dict()
         print_json({**_document(state, records), "shadow": shadow})
@@ -55,6 +58,18 @@ def run(
     _show(state, records)
     if trial is not None:
         say(f"On trial: {trial}.")
+
+
+def _show_records(records: Sequence[WindowRecord], *, as_json: bool) -> None:
+    """Show windows where the state cannot be read; the error itself comes after them."""
+    from rich.console import Console
+
+    if as_json:
+        print_json({"status": "damaged", "windows": [_row(record) for record in records]})
+    else:
+        Console(width=None if sys.stdout.isatty() else 200, highlight=False).print(
+            _windows(records)
+        )
 
 
 def _trial(settings: Config, tracker: Tracker) -> ShadowTrial | None:

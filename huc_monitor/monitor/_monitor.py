@@ -15,7 +15,7 @@ from huc_monitor.errors import InvalidInputError
 from huc_monitor.monitor._ahead import OneAtATime
 from huc_monitor.monitor._check import Check
 from huc_monitor.monitor._lock import default_path, hold
-from huc_monitor.monitor._state import MonitorState
+from huc_monitor.monitor._state import MonitorState, open_state
 from huc_monitor.monitor.hosts import Hosts
 from huc_monitor.monitor.policy import Policy
 from huc_monitor.monitor.ports.tracker import MemoryTracker
@@ -254,11 +254,7 @@ class Monitor:
         return _result(check)
 
     def _load(self) -> MonitorState:
-        data = self.tracker.load_state()
-        if data is None:
-            previous = self.tracker.previous_state()
-            return MonitorState.after(previous, self.identity, self.tree, self.utilities)
-        state = MonitorState.from_dict(data)
+        state = open_state(self.tracker, self.identity, self.tree, self.utilities)
         if state.identity != self.identity:
             msg = (
                 f"`tracker` must hold the state of this monitor; got that of {state.identity!r}, "

@@ -8,7 +8,8 @@ from datetime import datetime
 from typing import TYPE_CHECKING, Any, ClassVar
 
 from huc_monitor._common.forms import Form, read_form, write_form
-from huc_monitor.errors import UnknownNameError
+from huc_monitor.errors import HUCError, UnknownNameError
+from huc_monitor.monitor.ports.stored import RESTORE_STATE, read_stored
 from huc_monitor.monitor.records import AlertState, AlertTransition, DriftFinding, RetrainingTrigger
 from huc_monitor.monitor.windows import Window
 from huc_monitor.sources import RowCounts
@@ -16,6 +17,7 @@ from huc_monitor.sources import RowCounts
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
+    from huc_monitor.monitor.ports.tracker import Tracker
     from huc_monitor.tree import LabelTree
     from huc_monitor.utilities import Utility
 
@@ -170,3 +172,28 @@ class MonitorState(Form):
     def to_json(self) -> str:
         """One text, equal for equal states."""
         return json.dumps(self.to_dict(), allow_nan=False)
+
+
+def open_state(
+    tracker: Tracker, identity: str, tree: LabelTree, utilities: Sequence[Utility]
+) -> MonitorState:
+    """Go on from the state a tracker keeps, or begin after that of the monitor before."""
+    data = tracker.load_state()
+    if data is not None:
+        return read_state(data, tracker)
+    previous = tracker.previous_state()
+    if previous is not None:
+        read_state(previous, tracker)  # to say what is wrong with it, if anything is
+    return MonitorState.after(previous, identity, tree, utilities)
+
+
+def read_state(data: Mapping[str, Any], tracker: Tracker) -> MonitorState:
+    """Read what a tracker returned; an error says where the tracker keeps it."""
+
+    def where() -> str:
+        try:
+            return f"The state of the monitor ({tracker.ping()})"
+        except HUCError as error:  # it can be read and not written
+            return f"The state of the monitor ({error})"
+
+    return read_stored(data, MonitorState.from_dict, where=where, remedy=RESTORE_STATE)

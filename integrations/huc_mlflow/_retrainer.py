@@ -20,7 +20,7 @@ from huc_mlflow._tracker import MLflowTracker
 from huc_monitor._common.times import Span
 from huc_monitor.audit import audit
 from huc_monitor.errors import InvalidInputError
-from huc_monitor.monitor import MonitorState
+from huc_monitor.monitor import MonitorState, read_state
 from huc_monitor.monitor.ports import RecalibrationOutcome
 from huc_monitor.monitor.records import RetrainingTrigger
 from huc_monitor.recalibration.choosing import find_repair
@@ -255,7 +255,9 @@ class MLflowRetrainer:
 
     def _state(self) -> MonitorState:
         data = self.tracker.peek_state()
-        return MonitorState(self.config.identity) if data is None else MonitorState.from_dict(data)
+        if data is None:
+            return MonitorState(self.config.identity)
+        return read_state(data, self.tracker)
 
     def _too_soon(self, trigger: RetrainingTrigger) -> str:
         tags = self.registry.client.get_registered_model(self.registry.model).tags

@@ -12,18 +12,23 @@ import json
 import logging
 import math
 import tempfile
-from functools import cached_property
+from functools import cached_property, partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from mlflow.entities import Dataset, DatasetInput, Metric, RunTag
 from mlflow.exceptions import MlflowException
 
-from huc_mlflow._client import DEADLINE, Client, masked
+from huc_mlflow._client import DEADLINE, Client, TrackingError, masked
 from huc_mlflow._pages import report_files
 from huc_monitor._common.safe_text import file_name, metric_key, plain
 from huc_monitor.errors import HUCError
-from huc_monitor.monitor.ports.tracker import in_order
+from huc_monitor.monitor.ports.stored import (
+    RESTORE_STATE,
+    DamagedError,
+    read_stored,
+    readable_records,
+)
 from huc_monitor.monitor.records import WindowRecord
 
 if TYPE_CHECKING:
@@ -181,16 +186,17 @@ class MLflowTracker:
     def _state_at(self, pointer: str | None, run_id: str | None = None) -> dict[str, Any] | None:
         if pointer is None:
             return None
-        slot, digest = pointer.split(" ")
-        text = self._read(run_id or self.run_id, slot)
+        run_id = run_id or self.run_id
+        slot, _, digest = pointer.partition(" ")
+        where = f"The state of monitor {self._info.name!r} ({slot!r} of run {run_id})"
+        text = self._read(run_id, slot)
         if _digest(text) != digest:
             msg = (
-                f"`state` of monitor {self._info.name!r} is damaged: its checksum does not match. "
-                "Restore the artifact store, or delete the tag 'huc.state' to start afresh."
+                f"{where} is damaged: its checksum does not match. Restore the artifact store, or "
+                "delete the run's tag 'huc.state' to start afresh."
             )
-            raise HUCError(msg)
-        state: dict[str, Any] = json.loads(text)
-        return state
+            raise DamagedError(msg)
+        return read_stored(text, dict, where=where, remedy=RESTORE_STATE)
 
     def save_state(self, state: Mapping[str, Any]) -> None:
         """Write the state beside the current one, then move the pointer: all or nothing."""
@@ -279,14 +285,30 @@ class MLflowTracker:
 
     def _read(self, run_id: str, artifact: str) -> str:
         with tempfile.TemporaryDirectory() as folder:
-            path = self._client.download_artifacts(run_id, artifact, folder)
-            return Path(path).read_text("utf-8")
+            try:
+                path = self._client.download_artifacts(run_id, artifact, folder)
+                return Path(path).read_bytes().decode()
+            except (MlflowException, OSError, UnicodeDecodeError) as error:
+                if isinstance(error, TrackingError) and not self._is_missing(run_id, artifact):
+                    raise
+                msg = (
+                    f"{artifact!r} of run {run_id} cannot be read: it is missing or damaged. "
+                    "Restore the artifact store."
+                )
+                raise DamagedError(msg) from error
+
+    def _is_missing(self, run_id: str, artifact: str) -> bool:
+        """Tell a file that is not there from a store that does not answer."""
+        folder = artifact.rpartition("/")[0] or None
+        return artifact not in {f.path for f in self._client.list_artifacts(run_id, folder)}
 
     def records(self) -> list[WindowRecord]:
         """Return all complete records, in order of ordinal and revision, pending ones first."""
         runs = [run for run in self._search("window") if run.data.tags.get("huc.complete") == "1"]
-        texts = (self._read(str(run.info.run_id), "record.json") for run in runs)
-        return in_order(WindowRecord.from_json(text) for text in texts)
+        ids = [str(run.info.run_id) for run in runs]
+        return readable_records(
+            (f"'record.json' of run {key}", partial(self._read, key, "record.json")) for key in ids
+        )
 
     def window(self, ordinal: int) -> WindowRecord | None:
         """Return the first complete record of one window, without reading any other."""

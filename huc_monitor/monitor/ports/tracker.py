@@ -8,6 +8,12 @@ from typing import TYPE_CHECKING, Any, Protocol, runtime_checkable
 from huc_monitor._common.private_files import is_writable, write_atomically
 from huc_monitor._common.safe_text import file_name
 from huc_monitor.errors import InvalidInputError
+from huc_monitor.monitor.ports.stored import (
+    RESTORE_STATE,
+    in_order,
+    read_stored,
+    readable_records,
+)
 from huc_monitor.monitor.records import WindowRecord
 
 if TYPE_CHECKING:
@@ -134,7 +140,7 @@ class FilesTracker:
     def records(self) -> list[WindowRecord]:
         """Return all records, in order of ordinal and revision, pending ones first."""
         paths = (self.folder / "records").glob("*.json")
-        return in_order(WindowRecord.from_json(path.read_text("utf-8")) for path in paths)
+        return readable_records((f"The record in {str(path)!r}", path.read_bytes) for path in paths)
 
     def set_alert_status(self, status: str, alerts: Sequence[AlertState]) -> None:
         """Write ``status.json``, for anything that polls a file."""
@@ -200,13 +206,6 @@ class MemoryTracker:
         return "in memory"
 
 
-def in_order(records: Any) -> list[WindowRecord]:
-    """Sort records by ordinal and revision, a pending one before the first revision."""
-    return sorted(
-        records, key=lambda r: (r.ordinal, -1 if r.status == "pending" else r.revision, r.window_id)
-    )
-
-
 def folder_name(info: MonitorInfo) -> str:
     """Name of a monitor's folder: readable, and unique by the identity.
 
@@ -220,15 +219,8 @@ def folder_name(info: MonitorInfo) -> str:
 
 
 def _read_state(path: Path) -> dict[str, Any]:
-    try:
-        state: dict[str, Any] = json.loads(path.read_text("utf-8"))
-    except ValueError as error:
-        msg = (
-            f"`state` must be JSON; {str(path)!r} is not ({error}). "
-            "Restore it from a backup, or remove the folder to start afresh."
-        )
-        raise InvalidInputError(msg) from error
-    return state
+    where = f"The state in {str(path)!r}"
+    return read_stored(path.read_bytes(), dict, where=where, remedy=RESTORE_STATE)
 
 
 def _encode(data: Mapping[str, Any]) -> bytes:

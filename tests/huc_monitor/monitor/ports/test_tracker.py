@@ -190,7 +190,7 @@ def test_a_state_that_is_no_json_says_where_it_is(tmp_path):
     tracker = FilesTracker(INFO, tmp_path)
     tracker.save_state({})
     (tracker.folder / "state.json").write_text("{", "utf-8")
-    with pytest.raises(InvalidInputError, match=r"`state` must be JSON; .*state\.json"):
+    with pytest.raises(InvalidInputError, match=r"state\.json.* is no JSON.*Restore"):
         tracker.load_state()
 
 
@@ -215,5 +215,5 @@ def test_the_state_written_last_under_the_same_name_is_the_previous_one(tmp_path
     assert new.previous_state() == {"identity": other.folder.name}
     assert other.previous_state() == {"identity": one.folder.name}
     (other.folder / "state.json").write_text("{", "utf-8")
-    with pytest.raises(InvalidInputError, match=r"`state` must be JSON; .*state\.json"):
+    with pytest.raises(InvalidInputError, match=r"state\.json.* is no JSON.*Restore"):
         new.previous_state()
