@@ -79,7 +79,8 @@ def init_config(
     Found out: the probability columns (by the leaves' names, or a column of lists), label, time,
     id and model version, columns for subgroups, folders that follow the time, how long labels
     take, a window length that gives enough labels, and a tolerance: what chance alone does with so
-    many labels, or what the reference window shows, whichever is larger. Comments say which.
+    many labels, or what the reference window shows and chance on top, whichever is larger.
+    Comments say which.
 
     Raises
     ------
@@ -201,7 +202,8 @@ def _with_tolerance(found: FileContents, folder: Path) -> str:
     value = _round_up(max(_LEAST, pilot.chance))
     accepted = pilot.lower <= value
     if accepted:
-        value = max(value, _round_up(pilot.largest))
+        # An estimate at the tolerance itself is above it in every other window.
+        value = max(value, _round_up(pilot.largest + math.hypot(pilot.radius, pilot.chance)))
     chance = (
         f"With about {found.n_labels:,} labels a window, chance alone moves the largest moment by "
         f"up to {pilot.chance:.2g} (95 % confidence); below that, alerts would be noise. A moment "
@@ -230,6 +232,8 @@ class _Pilot:
         How far chance moves the largest moment of a window.
     largest, lower : float
         The largest moment found, and the largest lower bound.
+    radius : float
+        How far the largest moment may be off.
     finding : str
         The same in words.
     """
@@ -237,6 +241,7 @@ class _Pilot:
     chance: float
     largest: float
     lower: float
+    radius: float
     finding: str
 
 
@@ -247,7 +252,7 @@ def _pilot(config: Config, found: FileContents) -> _Pilot:
     simple = 3 * 0.5 / math.sqrt(max(1, found.n_labels))
     window = config.open_source().labelled(*found.reference)
     if window.n < _FEWEST:
-        return _Pilot(simple, 0.0, 0.0, f"only {window.n} labels, too few to audit")
+        return _Pilot(simple, 0.0, 0.0, 0.0, f"only {window.n} labels, too few to audit")
     step = math.ceil(window.n / _PILOT_ROWS)
     if step > 1:
         window = window.take(np.arange(0, window.n, step))
@@ -263,7 +268,7 @@ def _pilot(config: Config, found: FileContents) -> _Pilot:
     )
     frame = result.to_frame()
     if not len(frame):
-        return _Pilot(simple, 0.0, 0.0, "no branch of the tree can change these utilities")
+        return _Pilot(simple, 0.0, 0.0, 0.0, "no branch of the tree can change these utilities")
     worst = frame.iloc[int(frame["moment"].abs().argmax())]
     largest = float(abs(worst["moment"]))
     finding = (
@@ -272,7 +277,8 @@ def _pilot(config: Config, found: FileContents) -> _Pilot:
         f"{float(worst['lower']):.2g}"
     )
     chance = float(frame["radius"].max()) * math.sqrt(result.n / max(1, found.n_labels))
-    return _Pilot(chance, largest, float(frame["lower"].max()), finding)
+    radius = float(worst["radius"])
+    return _Pilot(chance, largest, float(frame["lower"].max()), radius, finding)
 
 
 def _round_up(value: float) -> float:

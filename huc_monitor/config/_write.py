@@ -22,6 +22,8 @@ if TYPE_CHECKING:
     from huc_monitor.config._inspect import Place, Volume
 
 _PLAIN: Final = re.compile(r"[A-Za-z_][A-Za-z0-9_./ -]*[A-Za-z0-9_]|[A-Za-z_]")
+# An error just beyond the tolerance adds evidence in some two of three windows.
+_QUIET_AFTER: Final = 6
 _RESERVED: Final = {"true", "false", "null", "yes", "no", "on", "off", "y", "n", "none"}
 _MAX_GROUPS: Final = 3
 
@@ -176,6 +178,7 @@ def _rest(patient: float) -> str:
         "\n"
         "alerts:\n"
         f"  cool_down: {AlertPolicy().cool_down}  # before the same alert is sent again\n"
+        f"  quiet_after: {_QUIET_AFTER}  # windows without new evidence that end an alarm\n"
         "  channels: []\n"
         "# channels:\n"
         '#   ops: {name: apprise, secrets: {url: "${ALERT_URL}"}}\n'

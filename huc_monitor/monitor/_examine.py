@@ -51,6 +51,16 @@ class Reference(Form):
 
     moments: Floats
     drift: DriftReference
+    radii: Floats | None = None
+
+    def differs(self, row: int, moment: float, radius: float) -> bool | None:
+        """Tell whether a moment's size is another one than here; None where nobody can.
+
+        Sizes are compared: of two ranges off by nearly as much in opposite ways, chance picks one.
+        """
+        if self.radii is None or not np.isfinite(radius + self.radii[row]):
+            return None
+        return bool(abs(abs(moment) - abs(self.moments[row])) > radius + self.radii[row])
 
 
 @dataclass(slots=True, eq=False)
@@ -124,7 +134,9 @@ class Examination:
             subgroups=self.subgroups,
             labels=data.labels,
         )
-        return Reference(self.frame["moment"].to_numpy(), summary)
+        radii = self.frame["radius"].to_numpy(dtype=np.float64)
+        known = radii if np.isfinite(radii).all() else None
+        return Reference(self.frame["moment"].to_numpy(), summary, known)
 
     def judgements(self, step: EDetectorStep | None) -> list[Judgement]:
         """Say of every candidate what this window by itself says."""
@@ -229,8 +241,14 @@ class Examination:
             labels=data.labels,
             reference=None if self.reference is None else self.reference.drift,
             policy=self.monitor.policy.drift,
+            changed=None if self.reference is None else self._changed(row),
         )
         return hidden, hints
+
+    def _changed(self, row: pd.Series[Any]) -> bool | None:
+        assert self.reference is not None  # noqa: S101 - asked for where there is one
+        place = int(self.frame.index.get_loc(row.name))
+        return self.reference.differs(place, float(row["moment"]), float(row["radius"]))
 
     def frequencies(self) -> dict[str, dict[str, dict[str, float]]]:
         """Predicted and observed shares of every node's children in the window."""

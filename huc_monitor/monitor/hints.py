@@ -35,6 +35,7 @@ _NOTHING_MOVED = (
     "Predictions, subgroups and the label mix are where they were in the reference: what follows "
     "from them has changed."
 )
+_NOT_NEW = "The reference shows as much, within the bounds of both: this need not be new."
 
 
 @dataclass(frozen=True, slots=True)
@@ -164,8 +165,13 @@ def shift_hints(
     labels: Ints,
     reference: DriftReference | None,
     policy: DriftPolicy,
+    changed: bool | None = None,
 ) -> list[str]:
-    """Say whether predictions, subgroups or labels moved since the reference as well."""
+    """Say whether predictions, subgroups or labels moved since the reference as well.
+
+    `changed` is whether the moment differs from the reference's by more than both their bounds;
+    None where that is not known.
+    """
     if reference is None:
         return []
     moved = [item for item in drift if item.drifted]
@@ -179,7 +185,9 @@ def shift_hints(
             for leaf, before in zip(leaves, reference.label_share[leaves], strict=True)
         ]
         hints.append(f"The label mix moved since the reference: {', '.join(told)}.")
-    return hints or [_NOTHING_MOVED]
+    if changed is False:
+        return [*hints, _NOT_NEW]
+    return hints or ([_NOTHING_MOVED] if changed else [])
 
 
 def _moved(item: DriftFinding) -> str:

@@ -351,3 +351,20 @@ def test_the_detector_is_given_a_smaller_tolerance_than_a_noisy_window(folder):
     text = init_config(folder / "log.parquet", folder / "tree.yaml", folder=folder)
     settings = parse_config(text, folder=folder).settings
     assert settings.sequential.tolerance < settings.tolerance.value
+
+
+def test_the_tolerance_leaves_room_above_what_the_reference_shows(tmp_path, monkeypatch):
+    from support.production_log import TREE as NESTED
+    from support.production_log import make_log as production_log
+
+    from huc_monitor.config import _init
+
+    found = _init._Pilot(chance=0.03, largest=0.05, lower=0.01, radius=0.04, finding="so")
+    monkeypatch.setattr(_init, "_pilot", lambda *_: found)
+    log, labels = production_log(6, 600)
+    log.assign(label=labels.sort_values("id")["label"].to_numpy()).to_parquet(
+        tmp_path / "log.parquet"
+    )
+    (tmp_path / "tree.json").write_text(json.dumps(NESTED), "utf-8")
+    text = _init.init_config(tmp_path / "log.parquet", tmp_path / "tree.json", folder=tmp_path)
+    assert "\ntolerance: 0.1\n" in text, "0.05 and sqrt(0.03^2 + 0.04^2) on top"

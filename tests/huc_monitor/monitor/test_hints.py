@@ -90,8 +90,11 @@ def test_where_nothing_moved_the_model_is_what_changed():
     whole = hm.Subgroups.whole()
     reference = summarise(p, [rows], whole.weights(None, 4000), subgroups=whole, labels=labels)
     settings = {"tree": TREE, "reference": reference, "policy": DriftPolicy()}
-    (hint,) = shift_hints([], labels=labels, **settings)
+    (hint,) = shift_hints([], labels=labels, changed=True, **settings)
     assert hint.startswith("Predictions, subgroups and the label mix are where they were")
+    (same,) = shift_hints([], labels=labels, changed=False, **settings)
+    assert same.startswith("The reference shows as much")
+    assert shift_hints([], labels=labels, changed=None, **settings) == []
     moved = DriftFinding(
         kind="subgroup",
         name="age<5",

@@ -246,3 +246,15 @@ def test_an_alert_of_the_detector_stays_open_as_long_as_its_cause():
         kinds = [step.kind for step in steps if step.candidate == candidate]
         assert kinds == ["opened", "resolved"], "once, though the detector starts afresh"
     assert min(s.window_end for s in by_detector if s.kind == "resolved") > after(16)
+
+
+def test_an_error_that_the_reference_had_is_not_said_to_be_a_change():
+    log, labels = make_log(4, 3000, broken_from=0)
+    later = make(log, labels, reference=(after(0), after(1))).check(after(4.5))
+    hints = [hint for record in later for step in record.transitions for hint in step.hints]
+    assert any(hint.startswith("The reference shows as much") for hint in hints)
+    assert not any("what follows from them has changed" in hint for hint in hints)
+    log, labels = make_log(4, 3000, broken_from=2)
+    changed = make(log, labels, reference=(after(0), after(1))).check(after(4.5))
+    hints = [hint for record in changed for step in record.transitions for hint in step.hints]
+    assert any("what follows from them has changed" in hint for hint in hints)
