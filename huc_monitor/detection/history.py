@@ -71,9 +71,7 @@ def sample_from_bytes(data: bytes, plan: AuditPlan) -> Sample:
         relevant, paths = relevant_paths(plan.tree, utility)
         contributions = arrays[f"contributions{u}"].astype(np.float64)
         scores = arrays[f"scores{u}"]
-        rows.append(
-            UtilityRows(plan.tree, utility, relevant, scores, contributions, labels, paths)
-        )
+        rows.append(UtilityRows(plan.tree, utility, relevant, scores, contributions, labels, paths))
     weights = []
     for c in range(counts[0]):
         found = arrays[f"weights{c}"]

@@ -152,6 +152,6 @@ def _profile(means: Floats, weights: Floats) -> Floats:
     """Q(k) of every row of means, for a change that begins with window k; shape (rows, T)."""
     sums = (means * weights).cumsum(axis=1)
     mass = weights.cumsum()
-    found: Floats = sums[:, :-1] ** 2 / mass[:-1]
-    found = found + (sums[:, -1:] - sums[:, :-1]) ** 2 / (mass[-1] - mass[:-1])
+    after = (sums[:, -1:] - sums[:, :-1]) ** 2 / (mass[-1] - mass[:-1])
+    found: Floats = sums[:, :-1] ** 2 / mass[:-1] + after
     return found

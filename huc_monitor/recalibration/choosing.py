@@ -13,6 +13,7 @@ import numpy as np
 
 from huc_monitor._common.forms import Form
 from huc_monitor.audit import audit
+from huc_monitor.audit.compare import Comparison, compare
 from huc_monitor.audit.inputs import check_labels, check_predictions, check_utilities
 from huc_monitor.errors import InvalidInputError, UnknownNameError
 from huc_monitor.recalibration._boost import HUCBoost
@@ -72,6 +73,9 @@ class Repair:
         Every candidate on the choosing rows.
     held_out : AuditResult
         Of the chosen candidate.
+    comparison : Comparison or None
+        Of the model that serves now and the chosen candidate, on the held-out rows; None where
+        nothing was chosen.
     """
 
     name: str
@@ -83,6 +87,7 @@ class Repair:
     after: Figures
     choices: dict[str, Figures] = field(repr=False)
     held_out: AuditResult = field(repr=False)
+    comparison: Comparison | None = field(default=None, repr=False)
 
     def to_dict(self) -> dict[str, Any]:
         """JSON-safe summary, without the recalibrator."""
@@ -93,6 +98,9 @@ class Repair:
             "base": self.base.to_dict(),
             "before": self.before.to_dict(),
             "after": self.after.to_dict(),
+            "huc_difference": None
+            if self.comparison is None
+            else [self.comparison.huc.lower, self.comparison.huc.upper],
             "choices": {name: figures.to_dict() for name, figures in self.choices.items()},
         }
 
@@ -178,14 +186,28 @@ def find_repair(
     if current is not None:
         of_base, _ = task.figures(base[judge], judge, bounds="bootstrap")
     chosen = fitted.get(name)
-    after, held_out = task.figures(task.predict(chosen, judge), judge, bounds="bootstrap")
+    repaired = task.predict(chosen, judge)
+    after, held_out = task.figures(repaired, judge, bounds="bootstrap")
+    comparison = None
     if name == NOTHING:
         reasons: tuple[str, ...] = (
             "no candidate did better than the serving model on the choosing rows",
         )
     else:
-        reasons = (gate or Gate()).reasons(before, after)
-    return Repair(name, chosen, not reasons, reasons, of_base, before, after, choices, held_out)
+        comparison = task.compare(task.current[judge], repaired, judge)
+        reasons = (gate or Gate()).reasons(before, after, comparison=comparison)
+    return Repair(
+        name,
+        chosen,
+        not reasons,
+        reasons,
+        of_base,
+        before,
+        after,
+        choices,
+        held_out,
+        comparison,
+    )
 
 
 def _choose(choices: dict[str, Figures]) -> str:
@@ -255,6 +277,21 @@ class _Task:
             else model.predict_proba(p)
         )
         return found
+
+    def compare(self, before: Floats, after: Floats, part: slice) -> Comparison:
+        """Compare two predictors on some rows."""
+        _, codes, features = self.rows(part)
+        return compare(
+            (before, codes),
+            (after, codes),
+            paired=True,
+            tree=self.tree,
+            utilities=self.utilities,
+            subgroups=self.subgroups,
+            features=features,
+            confidence_level=self.confidence_level,
+            rng=self.rng,
+        )
 
     def figures(
         self, probabilities: Floats, part: slice, bounds: str | None = None

@@ -9,9 +9,10 @@ from pydantic import Field
 from huc_monitor._common.settings import Number, Section, Share
 
 if TYPE_CHECKING:
+    from huc_monitor.audit.compare import Comparison
     from huc_monitor.recalibration.choosing import Figures
 
-__all__ = ["Gate"]
+__all__ = ["Gate", "surely_better"]
 
 
 class Gate(Section):
@@ -23,7 +24,8 @@ class Gate(Section):
     ----------
     min_improvement : float, default 0.1
         Share of the serving model's HUC that must be gone: 0.1 means that HUC must fall by a tenth
-        at least. Point estimates are compared: the rows are the same, so most noise cancels.
+        at least. That is asked of the point estimates; besides, HUC must surely fall: zero must lie
+        outside the bounds of `compare` for both predictors on the same rows.
     max_log_loss_increase : float, default 0
         In nats per row.
     max_accuracy_drop : float, default 0.005
@@ -53,14 +55,30 @@ class Gate(Section):
     )
 
     def reasons(
-        self, before: Figures, after: Figures, *, rows: str = "held-out rows"
+        self,
+        before: Figures,
+        after: Figures,
+        *,
+        comparison: Comparison | None = None,
+        rows: str = "held-out rows",
     ) -> tuple[str, ...]:
-        """Say what stands against the repair; nothing when it may pass."""
+        """Say what stands against the repair; nothing when it may pass.
+
+        ``comparison`` is that of both predictors on these rows; without it nothing says whether
+        the improvement is sure, and only the figures are judged.
+        """
         found = []
         if not after.huc <= (1.0 - self.min_improvement) * before.huc:
             found.append(
                 f"HUC on {rows} is {after.huc:.4f} after {before.huc:.4f}; "
                 f"it must fall by at least {self.min_improvement:.0%}"
+            )
+        elif comparison is not None and not surely_better(comparison):
+            huc = comparison.huc
+            found.append(
+                f"HUC on {rows} is {after.huc:.4f} after {before.huc:.4f}, which may be chance: "
+                f"the difference lies between {huc.lower:+.4f} and {huc.upper:+.4f} "
+                f"({comparison.confidence_level:.0%} confidence). Wait for more labels"
             )
         if after.log_loss > before.log_loss + self.max_log_loss_increase:
             found.append(
@@ -73,3 +91,12 @@ class Gate(Section):
                 f"allowed is a fall of {self.max_accuracy_drop:g}"
             )
         return tuple(found)
+
+
+def surely_better(comparison: Comparison) -> bool:
+    """Whether HUC is surely lower after: zero lies above the bounds of the difference.
+
+    At 95 % confidence a calibrated model's HUC, which nothing can lower, passes in at most 2.5 % of
+    trials.
+    """
+    return comparison.huc.upper < 0.0

@@ -75,6 +75,30 @@ def test_the_gate_says_every_reason():
     )
 
 
+def test_an_improvement_that_may_be_chance_does_not_pass():
+    rng = np.random.default_rng(1)
+    p = rng.dirichlet([2, 2, 2], 60)
+    labels = (rng.random((60, 1)) > p.cumsum(axis=1)).sum(axis=1).clip(0, 2)
+    before = Figures(60, 0.10, None, None, 0.0, 1.0, 0.6)
+    after = Figures(60, 0.05, None, None, 0.0, 1.0, 0.6)
+    what = {"tree": TREE, "utilities": UTILITIES, "paired": True}
+    unsure = hm.compare((p, labels), (p**1.1 / (p**1.1).sum(1, keepdims=True), labels), **what)
+    (reason,) = Gate().reasons(before, after, comparison=unsure)
+    assert "may be chance: the difference lies between -" in reason
+    assert Gate().reasons(before, after) == ()
+    p, labels, _ = rows(4_000)
+    half = (p + p[:, [1, 0, 2]]) / 2
+    sure = hm.compare((p, labels), (half, labels), **what)
+    assert Gate().reasons(before, after, comparison=sure) == ()
+
+
+def test_a_repair_tells_how_sure_its_improvement_is():
+    repair = search(*rows(12_000))
+    lower, upper = repair.to_dict()["huc_difference"]
+    assert lower <= repair.after.huc - repair.before.huc <= upper < 0
+    assert repair.comparison.huc.before == pytest.approx(repair.before.huc, abs=1e-12)
+
+
 def test_a_repair_must_beat_the_model_that_serves_now_and_not_the_base():
     p, labels, frame = rows(12_000)
     men = (frame["sex"] == "m").to_numpy()
