@@ -5,7 +5,7 @@ subgroups, 18 candidates, every (prediction, label) pair decomposed once. Predic
 overconfident, or wrong in opposite directions by range of score; samples come from the same truth,
 or the second from one in which a branch's split has changed for one subgroup.
 
-Run: python tests/bench/change.py [coverage] [paired] [efficiency] [gate] [onset] [--quick]
+Run: python tests/bench/change.py [efficiency coverage paired gate onset alarms] [--quick]
 """
 
 from __future__ import annotations
@@ -22,9 +22,13 @@ import pandas as pd
 
 import huc_monitor as hm
 from huc_monitor.audit import audit_rows
+from huc_monitor.audit.paired import compare_predictors
 from huc_monitor.audit.plan import AuditPlan
 from huc_monitor.audit.scan import Groups
 from huc_monitor.audit.two_samples import Sample, compare_samples
+from huc_monitor.detection import ChangeTest, find_onset
+from huc_monitor.recalibration.choosing import find_repair
+from huc_monitor.recalibration.gate import Gate, surely_better
 
 ATOMS = 300
 TREE = hm.LabelTree.from_nested(
@@ -187,12 +191,147 @@ def efficiency(settings: argparse.Namespace) -> None:
     show("efficiency", data_sets=len(ratio), candidates=ratio.shape[1], **figures)
 
 
+def pairs_of_predictors(p: np.ndarray) -> dict[str, tuple[np.ndarray, np.ndarray, np.ndarray]]:
+    """Named (before, after, truth): better, worse, equally good, and nearly calibrated."""
+    over, opposite = truth_of(p, "overconfident"), truth_of(p, "opposite")
+    return {
+        "overconfident to calibrated": (p, over, over),
+        "overconfident to half": (p, softened(p, 0.85), over),
+        "calibrated to overconfident": (p, softened(p, 1.3), p),
+        "slightly off to calibrated": (p, softened(p, 0.93), softened(p, 0.93)),
+        "opposite to calibrated": (p, opposite, opposite),
+        "opposite to overconfident": (p, over, opposite),
+    }
+
+
+def paired(settings: argparse.Namespace) -> None:
+    """Share of trials in which the bounds on all differences hold, and those of HUC."""
+    for name, (before, after, truth) in pairs_of_predictors(predictions()).items():
+        sides = [Population.of(q) for q in (before, after)]
+        sizes = [side.sizes(truth) for side in sides]
+        wanted, huc = sizes[1] - sizes[0], sizes[1].max() - sizes[0].max()
+        for n in settings.paired_sizes:
+            started, held, held_huc, better = time.perf_counter(), [], [], []
+            rng = np.random.default_rng([settings.seed, n])
+            for k in range(settings.trials):
+                pairs = draw(truth, n, rng)
+                samples = [side.sample(pairs) for side in sides]
+                found = compare_predictors(*samples, plan(n_draws=settings.draws, rng=k))
+                inside = (found.lower <= wanted + 1e-12) & (wanted - 1e-12 <= found.upper)
+                held.append(bool(inside.all()))
+                held_huc.append(found.huc.lower - 1e-12 <= huc <= found.huc.upper + 1e-12)
+                better.append(found.huc.upper < 0)
+            show(
+                "paired",
+                pair=name,
+                n=n,
+                huc=[round(float(size.max()), 4) for size in sizes],
+                held=share(held),
+                held_huc=share(held_huc),
+                surely_better=share(better),
+                seconds=round(time.perf_counter() - started, 1),
+            )
+
+
+def gate(settings: argparse.Namespace) -> None:
+    """Whole searches for a repair: of a calibrated model, and the gate on HUC 0.08 to 0.04."""
+    p = predictions()
+    for power, name in ((1.0, "calibrated"), (0.55, "overconfident")):
+        passed, points = [], []
+        for k in range(settings.gate_trials):
+            rng = np.random.default_rng([settings.seed, k])
+            pairs = draw(softened(p, power), 4_000, rng)
+            atoms, labels = np.divmod(pairs, TREE.n_leaves)
+            found = find_repair(
+                p[atoms],
+                labels,
+                tree=TREE,
+                utilities=UTILITIES,
+                subgroups=SUBGROUPS,
+                features=FEATURES.iloc[atoms].reset_index(drop=True),
+                candidates=("nothing", "temperature", "huc_boost"),
+                rng=k,
+            )
+            passed.append(found.passed)
+            points.append(found.name != "nothing" and not Gate().reasons(found.before, found.after))
+        show("gate", model=name, passed=share(passed), passed_by_point_estimate=share(points))
+    truth, after = softened(p, 0.5223), softened(p, 0.7728)
+    sides = [Population.of(q) for q in (p, after)]
+    rng, passed = np.random.default_rng(settings.seed), []
+    for k in range(settings.gate_trials):
+        pairs = draw(truth, 2_000, rng)
+        samples = [side.sample(pairs) for side in sides]
+        passed.append(surely_better(compare_predictors(*samples, plan(rng=k))))
+    huc = [round(float(side.sizes(truth).max()), 4) for side in sides]
+    show("gate", model="improved", huc=huc, n=2_000, passed=share(passed))
+
+
+def onset(settings: argparse.Namespace) -> None:
+    """A fault from day 6 on: when it is found, whom it names, and the set of its first days."""
+    p = predictions()
+    population, truth = Population.of(p), truth_of(p, "overconfident")
+    for n, size in ((6_000, 0.5), (6_000, 0.15), (1_000, 0.5)):
+        bad = size * with_fault(truth) + (1 - size) * truth
+        test = ChangeTest(tree=TREE, utilities=UTILITIES, subgroups=SUBGROUPS)
+        inside, width, delay, named = [], [], [], []
+        for k in range(settings.onset_trials):
+            rng = np.random.default_rng([settings.seed, k, n])
+            reference = population.sample(draw(truth, 3 * n, rng))
+            windows = [population.sample(draw(truth, n, rng)) for _ in range(6)]
+            for day in range(6):
+                windows.append(population.sample(draw(bad, n, rng)))
+                changes = test.look(reference, windows).changes
+                if changes:
+                    found = find_onset(reference, windows, test.plan, changes[0].candidate)
+                    inside.append(6 in found.windows)
+                    width.append(len(found.windows))
+                    delay.append(day)
+                    named.append(changes[0].candidate.node == "cat")
+                    break
+        if inside:
+            show(
+                "onset",
+                n=n,
+                fault=size,
+                found=f"{len(inside)} of {settings.onset_trials}",
+                inside=share(inside),
+                median_width=float(np.median(width)),
+                mean_delay=round(float(np.mean(delay)), 2),
+                named=share(named),
+            )
+
+
+def alarms(settings: argparse.Namespace) -> None:
+    """Share of false looks in stationary streams, average run length 100."""
+    p = predictions()
+    population = Population.of(p)
+    for kind in TRUTHS:
+        truth = truth_of(p, kind)
+        test = ChangeTest(tree=TREE, utilities=UTILITIES, subgroups=SUBGROUPS)
+        false, streams = [], []
+        for k in range(settings.streams):
+            rng = np.random.default_rng([settings.seed, k])
+            reference, windows = population.sample(draw(truth, 3_000, rng)), []
+            for _ in range(settings.windows):
+                windows = [*windows[-15:], population.sample(draw(truth, 1_000, rng))]
+                false.append(test.look(reference, windows).alarm)
+            streams.append(any(false[-settings.windows :]))
+        show("alarms", truth=kind, false=share(false), streams_with_any=share(streams))
+
+
 def show(what: str, **answer: Any) -> None:
     """Print one answer."""
     print(json.dumps({"what": what, **answer}), flush=True)
 
 
-PARTS = {"coverage": coverage, "efficiency": efficiency}
+PARTS = {
+    "efficiency": efficiency,
+    "coverage": coverage,
+    "paired": paired,
+    "gate": gate,
+    "onset": onset,
+    "alarms": alarms,
+}
 
 
 def main() -> None:
@@ -203,11 +342,18 @@ def main() -> None:
     parser.add_argument("--draws", type=int, default=500)
     parser.add_argument("--data-sets", type=int, default=50)
     parser.add_argument("--seed", type=int, default=0)
+    parser.add_argument("--gate-trials", type=int, default=200)
+    parser.add_argument("--onset-trials", type=int, default=100)
+    parser.add_argument("--streams", type=int, default=20)
+    parser.add_argument("--windows", type=int, default=300)
     parser.add_argument("--quick", action="store_true")
     settings = parser.parse_args()
     ratios = {500: (1.0, 10.0, 0.1), 2_000: (1.0, 10.0, 0.1), 10_000: (1.0, 10.0, 0.1)}
     settings.sizes = [(n, ratio) for n, some in ratios.items() for ratio in some]
+    settings.paired_sizes = (500, 2_000, 10_000)
     if settings.quick:
+        settings.gate_trials = settings.onset_trials = 10
+        settings.streams, settings.windows, settings.paired_sizes = 2, 30, (500,)
         settings.trials, settings.sizes = min(settings.trials, 60), [(500, 1.0), (500, 0.1)]
     for part in settings.parts:
         PARTS[part](settings)
