@@ -346,20 +346,20 @@ def _make_room(tree, n_leaves):
     )
 
 
-def utility_values(block, dense, tree, program, mix, out):
+def utility_values(block, dense, tree, program, out):
     """Fill out[i, y] = u(p_i, y)."""
     n_leaves = block.shape[1]
     p = np.empty((n_leaves, LANES))
     pi = np.empty((max(1, tree.start.shape[0]), LANES))
-    _utility_values(block, dense, tree, program, mix, p, pi, _make_room(tree, n_leaves), out)
+    _utility_values(block, dense, tree, program, p, pi, _make_room(tree, n_leaves), out)
 
 
 @loop
-def _utility_values(block, dense, tree, program, mix, p, pi, room, out):
+def _utility_values(block, dense, tree, program, p, pi, room, out):
     values, _, chosen, amounts, places = room
     n_leaves = block.shape[1]
     for lo in range(0, block.shape[0], LANES):
-        load_lanes(block, lo, mix, p)
+        load_lanes(block, lo, 0.0, p)
         reach(p, tree, pi)
         fill_values(program, dense, lo, tree, p, pi, values, chosen, amounts, places)
         for b in range(min(LANES, block.shape[0] - lo)):
@@ -368,10 +368,10 @@ def _utility_values(block, dense, tree, program, mix, p, pi, room, out):
 
 
 @loop
-def load_rows(block, mix, tree, leaf_lanes, branch_lanes):
+def load_rows(block, tree, leaf_lanes, branch_lanes):
     """Turn a block of rows into lanes: 16 rows' probabilities, and reach probabilities."""
     for g in range(leaf_lanes.shape[0]):
-        load_lanes(block, g * LANES, mix, leaf_lanes[g])
+        load_lanes(block, g * LANES, 0.0, leaf_lanes[g])
         reach(leaf_lanes[g], tree, branch_lanes[g])
 
 

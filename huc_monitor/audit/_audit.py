@@ -47,8 +47,8 @@ def audit(
     Parameters
     ----------
     probabilities : (n, K) array in the order of ``tree.leaves``, or DataFrame with leaf columns
-        Rows sum to 1 within 1e-6. Where any probability is zero, all rows are mixed with 1e-10 of
-        the uniform distribution, and the result says so (``interiorized``).
+        Rows sum to 1 within 1e-6. A row with a zero is mixed with 1e-10 of the uniform
+        distribution, and the result says so (``interiorized``).
     labels : (n,) leaf names or codes
     tree : LabelTree
     utilities : list of Utility, with distinct names
@@ -109,7 +109,7 @@ def audit(
         kept = np.flatnonzero(repeats)
         predictions, codes, groups = predictions.take(kept), codes[kept], groups.take(kept)
     decomposed = iter_decomposed(plan.utilities, predictions, codes, tree=tree)
-    return _audit(plan, decomposed, groups, interiorized=predictions.mix > 0)
+    return _audit(plan, decomposed, groups, interiorized=predictions.any_zero)
 
 
 def audit_rows(

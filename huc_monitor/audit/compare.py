@@ -114,10 +114,9 @@ def compare(
     sides = [_check_side(*side, tree) for side in (("before", before), ("after", after))]
     if paired:
         _check_same_rows(sides)
-    mix = max(predictions.mix for predictions, _ in sides)
     old, new = (
         make_sample(
-            Predictions(predictions.matrix, mix),
+            predictions,
             codes,
             plan,
             features=features if paired else _side_of("features", features, k),

@@ -197,12 +197,12 @@ def _fill(
             block = predictions.block(lo, hi)
             n_vectors = -(-(hi - lo) // _LANES)
             leaves, branches = leaf_room[:n_vectors], branch_room[:n_vectors]
-            _kernels.load_rows(block, predictions.mix, tables, leaves, branches)
+            _kernels.load_rows(block, tables, leaves, branches)
             for rows, program in zip(batch, programs, strict=True):
                 _kernels.decompose_rows(
                     leaves,
                     branches,
-                    dense_block(rows.utility, block, predictions.mix, tree),
+                    dense_block(rows.utility, block, tree),
                     rows.labels[lo:hi],
                     tables,
                     program,
@@ -216,12 +216,9 @@ def _fill(
         yield batch.pop(0)
 
 
-def dense_block(utility: Utility, block: Floats, mix: float, tree: LabelTree) -> Floats:
+def dense_block(utility: Utility, block: Floats, tree: LabelTree) -> Floats:
     """Values of a utility no kernel knows, else one dummy row that the kernel ignores."""
-    if mix:
-        values = utility.dense_values(block * (1.0 - mix) + mix / block.shape[1], tree)
-    else:
-        values = utility.dense_values(block, tree)
+    values = utility.dense_values(block, tree)
     return np.zeros((1, block.shape[1])) if values is None else values
 
 
@@ -301,8 +298,6 @@ def evaluate_utility(utility: Utility, probabilities: Any, *, tree: LabelTree) -
     out = np.empty((predictions.n, tree.n_leaves))
     for lo, hi in predictions.spans():
         block = predictions.block(lo, hi)
-        dense = dense_block(utility, block, predictions.mix, tree)
-        _kernels.utility_values(
-            block, dense, tree_tables(tree), program, predictions.mix, out[lo:hi]
-        )
+        dense = dense_block(utility, block, tree)
+        _kernels.utility_values(block, dense, tree_tables(tree), program, out[lo:hi])
     return out

@@ -24,12 +24,17 @@ _BLOCK_CELLS = 1 << 21
 class Predictions:
     """Checked probabilities, read in blocks so that no second matrix is ever made.
 
-    ``mix`` is the share of the uniform distribution added to every row: zero when all
-    probabilities are positive (eq:experimental-interiorization-v16).
+    A row with a zero is mixed with 1e-10 of the uniform distribution; the others stay as they are.
+    So what a row contributes depends on that row alone, whatever it is audited with.
     """
 
     matrix: np.ndarray[Any, Any]
-    mix: float
+    any_zero: bool
+
+    @classmethod
+    def of(cls, matrix: np.ndarray[Any, Any]) -> Predictions:
+        """Take rows that were checked before, as a source does."""
+        return cls(matrix, any_zero=not matrix.all())
 
     @property
     def n(self) -> int:
@@ -37,12 +42,18 @@ class Predictions:
         return int(self.matrix.shape[0])
 
     def block(self, lo: int, hi: int) -> Floats:
-        """Rows lo..hi-1 as contiguous float64."""
-        return np.ascontiguousarray(self.matrix[lo:hi], dtype=np.float64)
+        """Rows lo..hi-1 as contiguous float64, positive."""
+        block = np.ascontiguousarray(self.matrix[lo:hi], dtype=np.float64)
+        if self.any_zero:
+            zero = (block == 0).any(axis=1)
+            if zero.any():
+                block = block.copy()  # the caller's rows stay as they are
+                block[zero] = (1.0 - INTERIOR_MIX) * block[zero] + INTERIOR_MIX / block.shape[1]
+        return block
 
     def take(self, rows: Ints) -> Predictions:
-        """Return a subset of rows, mixed as the whole."""
-        return Predictions(self.matrix[rows], self.mix)
+        """Return a subset of rows."""
+        return Predictions(self.matrix[rows], self.any_zero)
 
     def spans(self) -> Iterator[tuple[int, int]]:
         """Row ranges of a size that stays in cache."""
@@ -50,11 +61,8 @@ class Predictions:
 
     def positive(self) -> Floats:
         """All rows as float64, mixed where needed: a copy."""
-        p = np.array(self.matrix, dtype=np.float64, order="C")
-        if self.mix:
-            p *= 1.0 - self.mix
-            p += self.mix / p.shape[1]
-        return p
+        block = self.block(0, self.n)
+        return block.copy() if np.may_share_memory(block, self.matrix) else block
 
 
 def block_spans(n: int, n_columns: int) -> Iterator[tuple[int, int]]:
@@ -70,7 +78,7 @@ def check_predictions(
     """Check shape, columns and every row of a probability matrix."""
     matrix = _as_matrix(probabilities, tree, argument)
     any_zero = _check_rows(matrix, tree, argument)
-    return Predictions(matrix, INTERIOR_MIX if any_zero else 0.0)
+    return Predictions(matrix, any_zero)
 
 
 def _as_matrix(probabilities: Any, tree: LabelTree, argument: str) -> np.ndarray[Any, Any]:

@@ -15,12 +15,13 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import pandas as pd
 
+from huc_monitor.audit.decomposition import iter_decomposed
+from huc_monitor.audit.inputs import Predictions
 from huc_monitor.detection.step import CandidateNames
 from huc_monitor.monitor._ahead import ReadAhead
 from huc_monitor.monitor._detecting import Detecting
 from huc_monitor.monitor._examine import Examination, reconcile
 from huc_monitor.monitor._outbox import Outbox
-from huc_monitor.monitor._rows import decompose_each
 from huc_monitor.monitor._standards import Standards
 from huc_monitor.monitor._state import MonitorState, Visited
 from huc_monitor.monitor.drift import compare
@@ -298,7 +299,8 @@ class Check:
         if not data.n:
             return
         unknown = np.full(data.n, -1, dtype=np.int64)
-        rows = decompose_each(monitor.utilities, data.probabilities, unknown, tree=monitor.tree)
+        predictions = Predictions.of(data.probabilities)
+        rows = list(iter_decomposed(monitor.utilities, predictions, unknown, tree=monitor.tree))
         weights = self._standards.subgroups.weights(data.features, data.n)
         drift = compare(
             reference.drift,

@@ -18,7 +18,7 @@ import numpy as np
 import pandas as pd
 
 from huc_monitor.audit.decomposition import UtilityRows, iter_decomposed
-from huc_monitor.audit.inputs import INTERIOR_MIX, Predictions
+from huc_monitor.audit.inputs import Predictions
 from huc_monitor.audit.scan import Groups
 from huc_monitor.sources import concatenate
 
@@ -117,12 +117,9 @@ class RowCache:
         fresh = np.flatnonzero(at < 0)
         self.n_decomposed += fresh.size
         if fresh.size == data.n:
-            rows = decompose_each(self._utilities, data.probabilities, data.labels, tree=self._tree)
-            return Decomposed(data, rows, weights)
+            return Decomposed(data, self._rows(data.probabilities, data.labels), weights)
         assert old is not None  # noqa: S101 - rows that are not new were there before
-        new = decompose_each(
-            self._utilities, data.probabilities[fresh], data.labels[fresh], tree=self._tree
-        )
+        new = self._rows(data.probabilities[fresh], data.labels[fresh])
         known = np.flatnonzero(at >= 0)
         merged = []
         for before, after in zip(old.rows, new, strict=True):
@@ -138,37 +135,9 @@ class RowCache:
             )
         return Decomposed(data, tuple(merged), weights)
 
-
-def decompose_each(
-    utilities: Sequence[Utility], probabilities: Floats, labels: Ints, *, tree: LabelTree
-) -> tuple[UtilityRows, ...]:
-    """Decompose rows so that the result of each depends on that row alone.
-
-    Only rows with a zero probability are mixed with the uniform distribution; an audit of one
-    data set mixes all rows or none, which moves a contribution by less than 1e-9.
-    """
-    zero = np.zeros(labels.size, dtype=bool)
-    if not probabilities.all():  # one quick sweep spares most windows the slow question by row
-        zero = (probabilities == 0).any(axis=1)
-    if not zero.any() or zero.all():
-        mix = INTERIOR_MIX if zero.any() else 0.0
-        return tuple(iter_decomposed(utilities, Predictions(probabilities, mix), labels, tree=tree))
-    parts = [
-        (chosen, decompose_each(utilities, probabilities[chosen], labels[chosen], tree=tree))
-        for chosen in (np.flatnonzero(~zero), np.flatnonzero(zero))
-    ]
-    out = []
-    for position in range(len(utilities)):
-        first = parts[0][1][position]
-        scores = np.empty(labels.size)
-        contributions = np.empty((labels.size, first.contributions.shape[1]))
-        for chosen, rows in parts:
-            scores[chosen] = rows[position].scores
-            contributions[chosen] = rows[position].contributions
-        out.append(
-            dataclasses.replace(first, scores=scores, contributions=contributions, labels=labels)
-        )
-    return tuple(out)
+    def _rows(self, probabilities: Floats, labels: Ints) -> tuple[UtilityRows, ...]:
+        predictions = Predictions.of(probabilities)
+        return tuple(iter_decomposed(self._utilities, predictions, labels, tree=self._tree))
 
 
 def _same_rows(old: Decomposed | None, data: WindowData) -> Ints:

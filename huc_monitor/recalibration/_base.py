@@ -218,7 +218,7 @@ class Boost(Parametrised):
 
     def _predictions(self, probabilities: Any, argument: str) -> Predictions:
         predictions = check_predictions(probabilities, tree=self.tree, argument=argument)
-        if predictions.mix and not self.interior:
+        if predictions.any_zero and not self.interior:
             msg = (
                 f"`{argument}` must be positive when `interior` is 0; got a zero. "
                 "Keep the default `interior` to mix in a little of the uniform distribution."

@@ -387,7 +387,6 @@ class LargeSource(TableSource):
             confidence_level=confidence_level,
             n_draws=n_draws,
             rng=rng,
-            mix_each=True,
         )
         return self._audit(check, start, end, as_of)
 

@@ -65,7 +65,6 @@ class Job:
             "confidence_level": audit.confidence_level,
             "n_draws": audit.n_draws,
             "seed": audit.seed,
-            "mix_each": audit.mix_each,
             "columns": dict(columns),
         }
         own = {u.name: u.function for u in audit.utilities if isinstance(u, CustomUtility)}
@@ -104,7 +103,7 @@ def _worker(text: str) -> Worker:
         LabelTree.from_dict(plain["tree"]),
         tuple(Utility.from_dict(item) for item in plain["utilities"]),
         Subgroups.from_dict(plain["subgroups"]),
-        *(plain[n] for n in ("method", "confidence_level", "n_draws", "seed", "mix_each")),
+        *(plain[n] for n in ("method", "confidence_level", "n_draws", "seed")),
     )
     return Worker(audit, columns)
 
@@ -246,12 +245,11 @@ class _ScoreSample:
     def scores(self, audit: PieceAudit) -> bytes:
         """Scores of the sampled rows, utility by utility."""
         from huc_monitor.audit.decomposition import iter_decomposed
-        from huc_monitor.audit.inputs import INTERIOR_MIX, Predictions
+        from huc_monitor.audit.inputs import Predictions
 
         if not self._kept:
             return b""
-        # Mixed in any case: these scores only say where to cut.
-        predictions = Predictions(np.array(self._kept), INTERIOR_MIX)
+        predictions = Predictions.of(np.array(self._kept))
         labels = np.zeros(len(self._kept), dtype=np.int64)
         found = iter_decomposed(audit.utilities, predictions, labels, tree=audit.tree)
         return np.array([rows.scores for rows in found]).tobytes()

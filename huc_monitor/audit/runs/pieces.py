@@ -20,7 +20,6 @@ import numpy as np
 from huc_monitor.audit.bounds.bootstrap import draw_units
 from huc_monitor.audit.decomposition import SortedRows, iter_decomposed, relevant_paths
 from huc_monitor.audit.inputs import (
-    INTERIOR_MIX,
     Predictions,
     check_labels,
     check_predictions,
@@ -141,13 +140,7 @@ def merge_runs(runs: Sequence[RunSummary]) -> RunSummary:
 
 @dataclass(frozen=True, eq=False)
 class PieceAudit(AuditPlan):
-    """An audit's arguments, and every step of it on rows that come in pieces.
-
-    ``mix_each`` mixes only rows that have a zero probability with the uniform distribution, as the
-    monitor does; otherwise all rows are mixed as soon as one has a zero, as `audit` does.
-    """
-
-    mix_each: bool = False
+    """An audit's arguments, and every step of it on rows that come in pieces."""
 
     @cached_property
     def real(self) -> tuple[bool, ...]:
@@ -186,7 +179,7 @@ class PieceAudit(AuditPlan):
             n,
             float(times.sum()) if piece.repeats.size else float(n),
             WeightUnit.of(piece.repeats) if piece.repeats.size else WeightUnit(1.0),
-            piece.predictions.mix > 0,
+            piece.predictions.any_zero,
             np.array([float(np.sum(np.abs(w) * times)) for w in piece.weights]),
             add_multipliers(self.seed, self.n_draws, piece.ids, piece.repeats),
         )
@@ -200,38 +193,12 @@ class PieceAudit(AuditPlan):
 
     def rows(self, piece: Piece, facts: Facts) -> Iterator[ScoredRows]:
         """Yield every utility's scores and contributions of a piece."""
-        parts = list(self._mixed(piece, facts))
-        for found in zip(*(self._decomposed(part, facts.scale) for part in parts), strict=True):
-            yield found[0] if len(found) == 1 else _join(found)
-
-    def _mixed(self, piece: Piece, facts: Facts) -> Iterator[Piece]:
-        matrix = piece.predictions.matrix
-        if not self.mix_each:
-            mixes: list[tuple[Ints | None, float]] = [
-                (None, INTERIOR_MIX if facts.any_zero else 0.0)
-            ]
-        else:
-            zero = (matrix == 0).any(axis=1)
-            mixes = [(np.flatnonzero(~zero), 0.0), (np.flatnonzero(zero), INTERIOR_MIX)]
-        for chosen, mix in mixes:
-            part = piece if chosen is None else piece.take(chosen)
-            if part.labels.size:
-                yield Piece(
-                    Predictions(part.predictions.matrix, mix),
-                    part.labels,
-                    part.weights,
-                    facts.unit.count(part.repeats),
-                    part.ids,
-                )
-
-    def _decomposed(self, piece: Piece, scale: float) -> Iterator[ScoredRows]:
+        repeats = facts.unit.count(piece.repeats)
         for rows in iter_decomposed(
             self.utilities, piece.predictions, piece.labels, tree=self.tree
         ):
-            values = np.rint(rows.contributions * scale).astype(np.int64)
-            yield ScoredRows(
-                rows.scores, piece.labels, values, piece.weights, piece.repeats, piece.ids
-            )
+            values = np.rint(rows.contributions * facts.scale).astype(np.int64)
+            yield ScoredRows(rows.scores, piece.labels, values, piece.weights, repeats, piece.ids)
 
     # All rows between two scores.
 
@@ -312,18 +279,3 @@ def _row_weights(weights: Any, n: int) -> Floats:
         return np.zeros(n)
     found = check_weights(weights, n)
     return np.empty(0) if found is None else found
-
-
-def _join(parts: tuple[ScoredRows, ...]) -> ScoredRows:
-    def joined(name: str) -> Any:
-        return np.concatenate([getattr(part, name) for part in parts])
-
-    weights = zip(*(part.weights for part in parts), strict=True)
-    return ScoredRows(
-        joined("scores"),
-        joined("labels"),
-        joined("values"),
-        [np.concatenate(columns) for columns in weights],
-        joined("repeats"),
-        joined("ids"),
-    )

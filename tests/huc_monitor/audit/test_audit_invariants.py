@@ -162,9 +162,24 @@ def test_zero_probabilities_are_mixed_and_positive_ones_are_not():
     p, labels, frame, groups = window(10)
     assert not run(p, labels, frame, groups).interiorized
     p[3] = [0, 0, 0, 0, 0.5, 0.5, 0, 0]
-    mixed = (1 - 1e-10) * p + 1e-10 / 8
+    mixed = p.copy()
+    mixed[3] = (1 - 1e-10) * p[3] + 1e-10 / 8
     by_hand = run(mixed, labels, frame, groups)
-    assert differences(run(p, labels, frame, groups), by_hand) <= 1e-15
+    assert differences(run(p, labels, frame, groups), by_hand) == 0
+
+
+def test_a_row_with_a_zero_changes_no_other_row():
+    p, labels, _, _ = window(10)
+    touched = p.copy()
+    touched[3] = [0, 0, 0, 0, 0.5, 0.5, 0, 0]
+    others = np.arange(len(p)) != 3
+    for before, after in zip(
+        hm.decompose(p, labels, tree=TREE, utilities=UTILITIES),
+        hm.decompose(touched, labels, tree=TREE, utilities=UTILITIES),
+        strict=True,
+    ):
+        assert np.array_equal(before.scores[others], after.scores[others])
+        assert np.array_equal(before.contributions[others], after.contributions[others])
 
 
 def test_a_window_of_one_class_and_a_window_without_a_leaf_simply_work():

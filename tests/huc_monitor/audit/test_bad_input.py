@@ -105,7 +105,7 @@ BAD = {
     "nan label": (lambda: audit(labels=["flu", np.nan, "well"]), r"`labels` must .*\(row 1\)"),
     "label code too large": (lambda: audit(labels=[0, 3, 1]), r"`labels` must .* got 3 \(row 1\)"),
     "negative label code": (lambda: audit(labels=[0, -1, 1]), r"`labels` must .* got -1 \(row 1\)"),
-    "float labels": (lambda: audit(labels=[0.0, 1.0, 2.0]), "`labels` must "),
+    "broken labels": (lambda: audit(labels=[0.0, 1.5, 2.0]), "`labels` must "),
     "boolean labels": (lambda: audit(labels=[True, False, True]), "`labels` must "),
     "too few labels": (
         lambda: audit(labels=LABELS[:2]),
