@@ -21,6 +21,7 @@ __all__ = ["check_plugin", "load_plugin", "make_plugin", "plugin_names"]
 
 _NOTHING: Mapping[str, Any] = {}
 _MISSING = object()
+_BY_NAME = {Parameter.KEYWORD_ONLY, Parameter.VAR_KEYWORD}  # of the latter, any name will do
 
 
 def plugin_names(group: str) -> list[str]:
@@ -175,8 +176,8 @@ def _takes(method: Callable[..., Any], wanted: list[Parameter]) -> bool:
     required = [p for p in wanted if p.default is Parameter.empty]
     try:
         for given in (wanted, required):
-            positional = [p.name for p in given if p.kind is not Parameter.KEYWORD_ONLY]
-            named = {p.name: None for p in given if p.kind is Parameter.KEYWORD_ONLY}
+            positional = [p.name for p in given if p.kind not in _BY_NAME]
+            named = {p.name: None for p in given if p.kind in _BY_NAME}
             inspect.signature(method).bind(*positional, **named)
     except TypeError:
         return False

@@ -23,6 +23,7 @@ from huc_monitor.monitor.ports import (
     load_plugin,
     make_plugin,
 )
+from huc_monitor.sources import Engine
 
 INFO = MonitorInfo("triage", "5f")
 NOTIFIERS = "huc_monitor.notifiers"
@@ -155,6 +156,15 @@ def test_everything_that_is_missing_is_named():
         check_plugin(object(), Feeder)
 
 
+def test_a_method_that_must_take_any_keyword_takes_any():
+    class Opener(Protocol):
+        def open(self, log, **settings): ...
+
+    check_plugin(type("Good", (), {"open": lambda _self, log, **more: None})(), Opener)
+    with pytest.raises(InvalidInputError, match=r"its open\(\) must take \(log, settings\)"):
+        check_plugin(type("Bad", (), {"open": lambda _self, log, *, tree=None: None})(), Opener)
+
+
 def test_no_property_is_run():
     class Careless(Good):
         @property
@@ -169,6 +179,7 @@ def test_the_librarys_own_plugins_keep_their_protocols(tmp_path):
     from huc_mlflow import MLflowRetrainer, MLflowTracker
     from huc_notify import AppriseNotifier, WebhookNotifier
     from huc_prometheus import PrometheusExporter
+    from huc_spark import SparkEngine
 
     check_plugin(MemoryTracker(), Tracker)
     check_plugin(FilesTracker(INFO, tmp_path), Tracker)
@@ -179,6 +190,7 @@ def test_the_librarys_own_plugins_keep_their_protocols(tmp_path):
         WebhookNotifier: Notifier,
         PrometheusExporter: Exporter,
         DriftAttachment: Attachment,
+        SparkEngine: Engine,
     }
     for factory, protocol in made.items():
         check_plugin(factory.__new__(factory), protocol)
