@@ -247,7 +247,7 @@ class Examination:
 
     def _changed(self, row: pd.Series[Any]) -> bool | None:
         assert self.reference is not None  # noqa: S101 - asked for where there is one
-        place = int(self.frame.index.get_loc(row.name))
+        place = list(self.frame.index).index(row.name)
         return self.reference.differs(place, float(row["moment"]), float(row["radius"]))
 
     def frequencies(self) -> dict[str, dict[str, dict[str, float]]]:
