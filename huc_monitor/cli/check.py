@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Annotated, Literal
 
 import typer
 
+from huc_monitor._common.safe_text import line
 from huc_monitor.cli.logs import LogFormat, start_logging
 from huc_monitor.cli.showing import print_json, say, tell
 
@@ -154,6 +155,7 @@ def progress_bar(*, quiet: bool) -> Iterator[Callable[[int, int, str], None] | N
         yield None
         return
     from rich.console import Console
+    from rich.markup import escape
     from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
 
     columns = (TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn())
@@ -162,6 +164,8 @@ def progress_bar(*, quiet: bool) -> Iterator[Callable[[int, int, str], None] | N
         task = bar.add_task("windows", total=None)
 
         def progress(done: int, total: int, text: str) -> None:
-            bar.update(task, completed=done, total=total, description=f"window {text}".rstrip())
+            # When all windows are done, the text is a stage of what follows from them.
+            shown = text if done == total else f"window {text}"
+            bar.update(task, completed=done, total=total, description=escape(line(shown)))
 
         yield progress

@@ -10,7 +10,8 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from huc_monitor.cli.check import ConfigOption, LogOption
+from huc_monitor._common.stages import listening
+from huc_monitor.cli.check import ConfigOption, LogOption, progress_bar
 from huc_monitor.cli.logs import start_logging
 from huc_monitor.cli.showing import print_json, say
 
@@ -41,7 +42,11 @@ def recalibrate(
     Example: huc-monitor recalibrate --reason "new price list"
     """
     start_logging(log_format)
-    with _host(config) as host:
+    with (
+        _host(config) as host,
+        progress_bar(quiet=as_json) as tell,
+        listening(None if tell is None else lambda stage: tell(0, 0, stage)),
+    ):
         outcome = host.recalibrate(reason)
     if as_json:
         print_json(outcome.to_dict())

@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import pandas as pd
 
+from huc_monitor._common.stages import listening
 from huc_monitor.audit.decomposition import iter_decomposed
 from huc_monitor.audit.inputs import Predictions
 from huc_monitor.detection.step import CandidateNames
@@ -91,7 +92,9 @@ class Check:
             self._look_early(window)
         if total and self.progress is not None:
             self.progress(total, total, "")
-        self.outbox.finish()
+        tell = self.progress
+        with listening(None if tell is None else lambda stage: tell(total, total, stage)):
+            self.outbox.finish()
 
     def _tell(self, done: int, total: int, window: Window) -> None:
         if self.progress is not None:

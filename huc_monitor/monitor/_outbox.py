@@ -9,6 +9,7 @@ and carried out afterwards.
 
 from __future__ import annotations
 
+import dataclasses
 import logging
 from dataclasses import dataclass, field
 from datetime import datetime
@@ -49,6 +50,11 @@ class Outbox:
     def commit(self, record: WindowRecord) -> None:
         """Save a window with the state, then hand it to the tracker."""
         state = self.state
+        said = self.monitor.tracker.remark(record)
+        if said is not None and said != state.remark:
+            record = dataclasses.replace(record, notes=(*record.notes, said))
+            state.notes.append(said)
+            state.remark = said
         state.until = record.end if state.until is None else max(state.until, record.end)
         state.record = record.to_dict()
         if record.status != "pending":

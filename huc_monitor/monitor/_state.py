@@ -90,6 +90,7 @@ class MonitorState(Form):
     newest: str | None = None
     tree: str | None = None
     exported: dict[str, str | None] = field(default_factory=dict)
+    remark: str | None = None
 
     schema: ClassVar[int | None] = SCHEMA_VERSION
 

@@ -78,8 +78,9 @@ class Watch:
             if self.tell is not None:
                 self.tell(result)
 
-    def _between_windows(self, done: int, total: int, text: str) -> None:  # noqa: ARG002
-        if self.stop.is_set():
+    def _between_windows(self, done: int, total: int, text: str) -> None:
+        # After the last window the text is a stage of a recalibration, which must not be cut short.
+        if self.stop.is_set() and not (text and done == total):
             raise StoppedError
 
     def pause(self) -> timedelta:

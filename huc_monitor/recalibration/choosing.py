@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from huc_monitor._common.forms import Form
+from huc_monitor._common.stages import begin_stage
 from huc_monitor.audit import audit
 from huc_monitor.audit.compare import Comparison, compare
 from huc_monitor.audit.inputs import check_labels, check_predictions, check_utilities
@@ -176,7 +177,11 @@ def find_repair(
         rng,
     )
     fit, choose, judge = task.parts()
-    fitted = {name: task.fit(name, fit, choose) for name in candidates}
+    fitted = {}
+    for place, name in enumerate(candidates, start=1):
+        begin_stage(f"fitting {name} ({place} of {len(candidates)})")
+        fitted[name] = task.fit(name, fit, choose)
+    begin_stage("comparing what was fitted on later rows")
     choices = {
         name: task.figures(task.predict(model, choose), choose)[0] for name, model in fitted.items()
     }

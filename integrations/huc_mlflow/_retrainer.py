@@ -17,6 +17,7 @@ from huc_mlflow._registry import BASE_TAG, ID_TAG, Registry
 from huc_mlflow._rows import LabelledRows, NoBaseProbabilitiesError, RowReader
 from huc_mlflow._shadow import Shadow
 from huc_mlflow._tracker import MLflowTracker
+from huc_monitor._common.stages import begin_stage
 from huc_monitor._common.times import Span
 from huc_monitor.audit import audit
 from huc_monitor.errors import InvalidInputError
@@ -158,6 +159,7 @@ class MLflowRetrainer:
         champion = registry.current()
         base = registry.root(champion)
         try:
+            begin_stage("reading rows to recalibrate on")
             self.reader.check_base(base)  # before minutes of fitting what could not be registered
             rows = self._rows(trigger, champion, state)
         except (NoBaseProbabilitiesError, UnfitBaseError) as error:
@@ -171,6 +173,7 @@ class MLflowRetrainer:
         registry.confirm(trigger.id)
         if patient and (too_soon := self._too_soon(trigger)):
             return RecalibrationOutcome(trigger.id, "refused", reasons=(too_soon,))
+        begin_stage("registering the new version")
         sample = self._sample(rows, state)
         window = (f"{rows.start:%Y-%m-%d %H:%M}", f"{rows.end:%Y-%m-%d %H:%M} UTC")
         version = registry.register(

@@ -241,6 +241,27 @@ class MLflowTracker:
         self._client.log_batch(child_id, tags=done)
         self._client.set_terminated(child_id)
 
+    def remark(self, record: WindowRecord) -> str | None:
+        """Say that rows were served by another version than the registry's champion."""
+        served = record.model_version
+        if self._info.model is None or served is None or self._champion in {None, served}:
+            return None
+        return (
+            f"The log's rows were served by version {served}, and the champion of "
+            f"{self._info.model!r} is version {self._champion}: deploy it, or promote the other."
+        )
+
+    @cached_property
+    def _champion(self) -> str | None:
+        """Version that is champion as the check begins, None where the registry has none."""
+        try:
+            found = self._client.get_model_version_by_alias(self._info.model, "champion")
+        except MlflowException as error:
+            if getattr(error, "is_passing", False):
+                raise
+            return None
+        return str(found.version)
+
     def _note_version(self, version: str | None) -> None:
         """Keep on the monitor run which version served last: reading it back costs no search."""
         if version is not None and version != self._model_version:

@@ -293,3 +293,17 @@ def test_the_state_of_the_monitor_before_is_found_in_the_experiment(store):
     )
     assert new.load_state() is None
     assert new.previous_state() == {"schema_version": 1, "identity": INFO.identity}
+
+
+def test_a_log_of_another_version_than_the_champion_is_remarked(store):
+    mine = tracker(store)
+    client = mine._client
+    assert mine.remark(a_record(1)) is None, "nobody is champion"
+    client.create_registered_model("triage")
+    for _ in range(2):
+        client.create_model_version("triage", str(store / "model"))
+    client.set_registered_model_alias("triage", "champion", "2")
+    said = tracker(store).remark(a_record(1))
+    assert "served by version 1, and the champion of 'triage' is version 2" in said
+    client.set_registered_model_alias("triage", "champion", "1")
+    assert tracker(store).remark(a_record(1)) is None

@@ -58,6 +58,13 @@ class Tracker(Protocol):
         """Store a record, and files that go with it by name. Idempotent by ``record.key``."""
         ...
 
+    def remark(self, record: WindowRecord) -> str | None:
+        """Say what only the host knows about a record that is about to be saved; None if nothing.
+
+        The same sentence is told once, in the record and the next message.
+        """
+        ...
+
     def records(self) -> Sequence[WindowRecord]:
         """Return all records, in order of ordinal and revision, pending ones first."""
         ...
@@ -137,6 +144,9 @@ class FilesTracker:
             write_atomically(self.folder / "artifacts" / key / file_name(name), content)
         write_atomically(self.folder / "records" / f"{key}.json", _encode(record.to_dict()))
 
+    def remark(self, record: WindowRecord) -> None:
+        """Nothing: a folder knows no versions."""
+
     def records(self) -> list[WindowRecord]:
         """Return all records, in order of ordinal and revision, pending ones first."""
         paths = (self.folder / "records").glob("*.json")
@@ -189,6 +199,9 @@ class MemoryTracker:
         """Store a record by its key."""
         self._records[record.key] = record.to_json()
         self.artifacts[record.key] = dict(artifacts or {})
+
+    def remark(self, record: WindowRecord) -> None:
+        """Nothing: it knows no versions."""
 
     def records(self) -> list[WindowRecord]:
         """Return all records, in order."""

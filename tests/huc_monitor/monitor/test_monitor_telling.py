@@ -10,6 +10,7 @@ from support.production_log import FIRST_DAY, after, make_log, tree, write_proje
 from support.watched import Ear, make
 
 import huc_monitor as hm
+from huc_monitor._common.stages import begin_stage
 from huc_monitor.config.opening import open_monitor
 from huc_monitor.monitor import CheckInProgressError, Monitor
 from huc_monitor.monitor._lock import hold
@@ -258,3 +259,34 @@ def test_an_error_that_the_reference_had_is_not_said_to_be_a_change():
     changed = make(log, labels, reference=(after(0), after(1))).check(after(4.5))
     hints = [hint for record in changed for step in record.transitions for hint in step.hints]
     assert any("what follows from them has changed" in hint for hint in hints)
+
+
+def test_progress_tells_the_stages_of_a_recalibration(broken):
+    seen = []
+
+    def retrain(_trigger):
+        begin_stage("fitting huc_boost (1 of 2)")
+
+    policy = RetrainingPolicy(enabled=True, critical_windows=1)
+    monitor = make(*broken, retraining=policy, retrain=retrain)
+    monitor.check(after(6.5), progress=lambda *news: seen.append(news))
+    assert seen[-1] == (6, 6, "fitting huc_boost (1 of 2)")
+
+
+class Remarking(MemoryTracker):
+    """Knows something about every window that has a version."""
+
+    said = "The log's rows were served by version 1, and the champion is version 2."
+
+    def remark(self, record):
+        return self.said if record.model_version is not None else None
+
+
+def test_what_a_tracker_knows_of_a_window_is_told_once(broken):
+    tracker = Remarking()
+    monitor = make(*broken, tracker=tracker)
+    result = monitor.check(after(2.5))
+    assert result.message.text.count(Remarking.said) == 1
+    assert [Remarking.said in record.notes for record in tracker.records()] == [True, False]
+    later = monitor.check(after(3.5))
+    assert later.message is None or Remarking.said not in later.message.text
