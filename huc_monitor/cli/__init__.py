@@ -17,6 +17,7 @@ from huc_monitor.cli import (
     ack,
     audit,
     check,
+    compare,
     demo,
     doctor,
     init,
@@ -43,6 +44,7 @@ app = typer.Typer(
 )
 app.command("ack")(ack.run)
 app.command("audit")(audit.run)
+app.command("compare")(compare.run)
 app.command("demo")(demo.run)
 app.command("doctor")(doctor.run)
 app.command("init")(init.run)

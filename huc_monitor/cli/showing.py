@@ -5,6 +5,7 @@ from __future__ import annotations
 import sys
 from typing import TYPE_CHECKING, Any
 
+import numpy as np
 import typer
 
 from huc_monitor._common.safe_text import STAR, json_line, line, plain, quoted, visible
@@ -14,6 +15,7 @@ if TYPE_CHECKING:
     from rich.console import Console
 
     from huc_monitor.audit import AuditResult
+    from huc_monitor.audit.compare import Comparison
 
 # A file or a log has no width: wide enough that no name is folded.
 _WIDTH_WITHOUT_TERMINAL = 200
@@ -34,6 +36,39 @@ def show_audit(result: AuditResult, *, tolerance: float | None, top: int) -> Non
     console.print(_table(frame.head(top), tolerance=tolerance))
     if len(frame) > top:
         console.print(Text(f"{len(frame) - top:,} more candidates; --top {len(frame)} shows all."))
+
+
+def show_comparison(result: Comparison, *, top: int) -> None:
+    """Print the `top` candidates of largest absolute difference."""
+    from rich import box
+    from rich.table import Table
+    from rich.text import Text
+
+    console = _console()
+    sizes = f"n = {result.n_before:,.0f} before, {result.n_after:,.0f} after"
+    confidence = f"{result.confidence_level:.4g} confidence"
+    head = f"{len(result.sure)} of {len(result)} candidates surely differ ({confidence})  {sizes}"
+    console.print(Text(head, style="bold"))
+    if result.kind == "predictors":
+        huc = result.huc
+        change = f"{huc.difference:+.4f}, between {huc.lower:+.4f} and {huc.upper:+.4f}"
+        console.print(Text(f"HUC {huc.before:.4f} before, {huc.after:.4f} after: {change}"))
+    console.print()
+    table = Table(box=box.SIMPLE_HEAD, pad_edge=False)
+    for name in ("utility", "subgroup", "branch"):
+        table.add_column(name, overflow="fold")
+    for name in ("before", "after", "difference", "at least", "at most", "sure"):
+        table.add_column(name, justify="right", no_wrap=True)
+    for row in np.argsort(-np.abs(result.difference), kind="stable")[:top]:
+        item = result[int(row)]
+        cells = [plain(name) for name in (item.utility, item.subgroup, item.node)]
+        values = (item.before, item.after, item.difference, item.lower, item.upper)
+        cells += [*(f"{value:+.4f}" for value in values), "yes" if item.sure else ""]
+        table.add_row(*(Text(cell) for cell in cells), style="red" if item.sure else "")
+    console.print(table)
+    if len(result) > top:
+        more = f"{len(result) - top:,} more candidates; --top {len(result)} shows all."
+        console.print(Text(more))
 
 
 def worst_first(frame: pd.DataFrame) -> pd.DataFrame:

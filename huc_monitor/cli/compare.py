@@ -1,0 +1,80 @@
+"""``huc-monitor compare``: what changed between two prediction logs."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from huc_monitor.cli.specs import SUBGROUP_HELP, UTILITY_HELP
+
+FINE, ALERT = 0, 1
+
+
+def run(
+    before: Annotated[Path, typer.Argument(help="Parquet or CSV log, as for `audit`.")],
+    after: Annotated[Path, typer.Argument(help="The log to compare with it.")],
+    tree: Annotated[Path, typer.Option(help="Label tree: a .yaml, .json or .csv file.")],
+    label: Annotated[str, typer.Option(help="Column of the label; rows without one are left out.")],
+    *,
+    paired: Annotated[
+        bool,
+        typer.Option(
+            "--paired", help="Both logs are the same rows in the same order, of two models."
+        ),
+    ] = False,
+    prefix: Annotated[
+        str | None, typer.Option(help="What comes before the leaf's name in a probability column.")
+    ] = None,
+    utility: Annotated[list[str] | None, typer.Option(help=UTILITY_HELP)] = None,
+    subgroup: Annotated[list[str] | None, typer.Option(help=SUBGROUP_HELP)] = None,
+    confidence: Annotated[
+        float, typer.Option(help="Probability with which all bounds hold together.")
+    ] = 0.95,
+    top: Annotated[int, typer.Option(min=1, help="Number of candidates in the table.")] = 10,
+    as_json: Annotated[
+        bool, typer.Option("--json", help="Print one JSON document instead.")
+    ] = False,
+) -> None:
+    """Compare two logs: two windows, or two models on the same rows.
+
+    Of two windows, the difference is that of a branch's moment, where the two lie furthest apart;
+    exit code 1 if one surely changed. With --paired it is that of absolute moments, and negative is
+    better; exit code 1 if HUC surely rose.
+
+    Example: huc-monitor compare may.parquet june.parquet --tree tree.yaml --label y
+    """
+    import pandas as pd
+
+    import huc_monitor as hm
+    from huc_monitor.cli.reading import read_predictions
+    from huc_monitor.cli.showing import print_json, show_comparison
+    from huc_monitor.cli.specs import parse_subgroups, parse_utilities
+
+    label_tree = hm.LabelTree.from_file(tree)
+    rules = parse_subgroups(subgroup or [])
+    logs = [
+        read_predictions(path, tree=label_tree, label=label, prefix=prefix, features=list(rules))
+        for path in (before, after)
+    ]
+    features = [log.features for log in logs]
+    sides = tuple(features) if not paired else features[1]
+    cut = features[1] if paired else pd.concat(features, ignore_index=True)
+    old, new = ((log.probabilities, log.labels) for log in logs)
+    result = hm.compare(
+        old,
+        new,
+        tree=label_tree,
+        utilities=parse_utilities(utility or [], label_tree),
+        subgroups=hm.Subgroups.from_reference(cut, rules) if rules else None,
+        features=sides if rules else None,
+        paired=paired,
+        confidence_level=confidence,
+    )
+    alert = result.huc.lower > 0 if paired else bool(result.sure)
+    if as_json:
+        print_json({"status": "alert" if alert else "ok", "comparison": result.to_dict()})
+    else:
+        show_comparison(result, top=top)
+    raise typer.Exit(ALERT if alert else FINE)
