@@ -11,7 +11,7 @@ from huc_monitor.errors import InvalidInputError, UnknownNameError, did_you_mean
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
-__all__ = ["as_argument_error", "sentence", "written"]
+__all__ = ["as_argument_error", "models_in", "sentence", "written"]
 
 _KINDS: Final = {
     "string_type": "text",
@@ -117,7 +117,7 @@ def _find(model: type[BaseModel], path: Sequence[str | int]) -> tuple[Any, list[
         found = [field for owner in below if (field := _fields(owner).get(str(step))) is not None]
         if found:  # else: a place in a list, or a key of the user's own, such as a channel's name
             declared = found[0]
-            below = list(_models_in(declared.annotation))
+            below = list(models_in(declared.annotation))
     return declared, below
 
 
@@ -136,18 +136,18 @@ def _examples(declared: Any) -> str:
     return " or ".join(repr(example) for example in found)
 
 
-def _models_in(annotation: Any) -> Iterator[type[BaseModel]]:
+def models_in(annotation: Any) -> Iterator[type[BaseModel]]:
     """Find the sections that a type speaks of."""
     if isinstance(annotation, type) and issubclass(annotation, BaseModel):
         yield annotation
     for inner in get_args(annotation):
-        yield from _models_in(inner)
+        yield from models_in(inner)
 
 
 def _holds_secret(annotation: Any) -> bool:
     if isinstance(annotation, type) and issubclass(annotation, SecretStr):
         return True
-    models = _models_in(annotation)
+    models = models_in(annotation)
     nested = [field.annotation for model in models for field in model.model_fields.values()]
     return any(map(_holds_secret, [*get_args(annotation), *nested]))
 

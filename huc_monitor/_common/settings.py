@@ -77,8 +77,9 @@ class Section(BaseModel):
     def __get_pydantic_json_schema__(
         cls, core_schema: CoreSchema, handler: GetJsonSchemaHandler
     ) -> dict[str, Any]:
-        """Let old words stand beside the new ones, marked as deprecated."""
+        """Describe by the first paragraph; old words stand beside the new ones, as deprecated."""
         schema = handler.resolve_ref_schema(handler(core_schema))
+        schema["description"] = (cls.__doc__ or "").split("\n\n")[0]
         for name, field in cls.model_fields.items():
             alias = field.validation_alias
             for old in alias.choices[1:] if isinstance(alias, AliasChoices) else ():

@@ -8,6 +8,7 @@ import numpy as np
 
 from huc_monitor.audit.decomposition import UtilityRows, iter_decomposed, sort_rows
 from huc_monitor.audit.inputs import check_labels, check_predictions, check_weights
+from huc_monitor.audit.options import DEFAULTS
 from huc_monitor.audit.plan import AuditPlan
 from huc_monitor.audit.result import AuditResult
 from huc_monitor.audit.scan import Groups, scan_utility
@@ -31,10 +32,10 @@ def audit(
     subgroups: Subgroups | None = None,
     features: Any = None,
     weights: Any = None,
-    bounds: str | None = "bootstrap",
-    confidence_level: float = 0.95,
-    n_draws: int = 1000,
-    rng: Any = 0,
+    bounds: str | None = DEFAULTS.bounds,
+    confidence_level: float = DEFAULTS.confidence_level,
+    n_draws: int = DEFAULTS.n_draws,
+    rng: Any = DEFAULTS.rng,
 ) -> AuditResult:
     """Measure how far predicted utility is from realised utility, branch by branch.
 

@@ -14,6 +14,7 @@ from huc_monitor.audit.inputs import (
     check_predictions,
     check_weights,
 )
+from huc_monitor.audit.options import DEFAULTS
 from huc_monitor.audit.paired import compare_predictors
 from huc_monitor.audit.plan import AuditPlan
 from huc_monitor.audit.result import AuditResult
@@ -42,9 +43,9 @@ def compare(
     features: Any = None,
     weights: Any = None,
     paired: bool = False,
-    confidence_level: float = 0.95,
-    n_draws: int = 1000,
-    rng: Any = 0,
+    confidence_level: float = DEFAULTS.confidence_level,
+    n_draws: int = DEFAULTS.n_draws,
+    rng: Any = DEFAULTS.rng,
 ) -> Comparison:
     """Measure what changed from before to after, branch by branch, with simultaneous bounds.
 

@@ -9,13 +9,12 @@ import numpy as np
 from huc_monitor._common.threads import run_tasks
 from huc_monitor.audit.decomposition import iter_decomposed, sort_rows
 from huc_monitor.audit.inputs import (
-    check_draws,
     check_labels,
     check_predictions,
-    check_seed,
     check_utilities,
     check_weights,
 )
+from huc_monitor.audit.options import AuditOptions
 from huc_monitor.audit.scan import Groups, scan_utility
 from huc_monitor.subgroups import Subgroups
 
@@ -99,7 +98,8 @@ def p_value_of(
     rng: Any,
 ) -> float:
     """Monte-Carlo p-value of an observed HUC."""
-    draws, seed = check_draws(n_draws), check_seed(rng)
+    options = AuditOptions(n_draws=n_draws, rng=rng)
+    draws, seed = options.n_draws, options.rng
     reach = np.cumsum(predictions.positive(), axis=1)
 
     def draw(number: int) -> float:

@@ -233,33 +233,6 @@ def check_utilities(utilities: Any) -> tuple[Utility, ...]:
     return tuple(utilities)
 
 
-def check_confidence_level(confidence_level: float) -> float:
-    """Return a level strictly between 0 and 1."""
-    ok = isinstance(confidence_level, int | float | np.number)
-    if not ok or not 0 < confidence_level < 1:
-        msg = f"`confidence_level` must lie strictly between 0 and 1; got {confidence_level!r}."
-        raise InvalidInputError(msg)
-    return float(confidence_level)
-
-
-def check_draws(n_draws: Any) -> int:
-    """Return a number of random draws of at least one."""
-    if isinstance(n_draws, bool) or not isinstance(n_draws, int | np.integer) or n_draws < 1:
-        msg = f"`n_draws` must be a whole number of at least 1; got {n_draws!r}."
-        raise InvalidInputError(msg)
-    return int(n_draws)
-
-
-def check_seed(rng: Any) -> int:
-    """Return a 64-bit seed: the number given, or one drawn from a generator."""
-    if isinstance(rng, np.random.Generator):
-        return int(rng.integers(0, 1 << 63))
-    if isinstance(rng, bool) or not isinstance(rng, int | np.integer) or not 0 <= rng < 1 << 64:
-        msg = f"`rng` must be a whole number from 0 to 2**64 - 1 or a numpy Generator; got {rng!r}."
-        raise InvalidInputError(msg)
-    return int(rng)
-
-
 def _some(names: Sequence[str], most: int = 5) -> str:
     shown = ", ".join(repr(name) for name in names[:most])
     return shown + (", ..." if len(names) > most else "")

@@ -9,7 +9,8 @@ from typing import TYPE_CHECKING, Any, Self
 import numpy as np
 
 from huc_monitor.audit.bounds.closed_forms import make_bound
-from huc_monitor.audit.inputs import check_confidence_level, check_utilities
+from huc_monitor.audit.inputs import check_utilities
+from huc_monitor.audit.options import AuditOptions
 from huc_monitor.audit.result import AuditResult, CandidateTable, TotalTable
 from huc_monitor.errors import InvalidInputError
 from huc_monitor.subgroups import Subgroups
@@ -46,13 +47,12 @@ class AuditPlan:
         tree: LabelTree,
         utilities: Any,
         subgroups: Subgroups | None = None,
-        bounds: str | None = "bootstrap",
-        confidence_level: float = 0.95,
-        n_draws: int = 1000,
-        rng: Any = 0,
         **more: Any,
     ) -> Self:
-        """Check what can be checked before any row is looked at."""
+        """Check what can be checked before any row is looked at.
+
+        ``more`` are the words of `AuditOptions`, and fields of a subclass.
+        """
         if tree.arrays.n_branches == 0:
             msg = (
                 "`tree` must have a node with at least two children; a single class leaves "
@@ -60,10 +60,20 @@ class AuditPlan:
             )
             raise InvalidInputError(msg)
         chosen = check_utilities(utilities)
-        level = check_confidence_level(confidence_level)
-        bound = make_bound(bounds, n_draws=n_draws, rng=rng)
+        words = [name for name in AuditOptions.model_fields if name in more]
+        given = AuditOptions(**{name: more.pop(name) for name in words})
+        bound = make_bound(given.bounds, n_draws=given.n_draws, seed=given.rng)
         groups = Subgroups.whole() if subgroups is None else subgroups
-        return cls(tree, chosen, groups, bounds, level, bound.n_draws, bound.seed, **more)
+        return cls(
+            tree,
+            chosen,
+            groups,
+            given.bounds,
+            given.confidence_level,
+            bound.n_draws,
+            bound.seed,
+            **more,
+        )
 
     @cached_property
     def limits(self) -> list[Floats]:
@@ -88,7 +98,7 @@ class AuditPlan:
 
     def bound(self, total: float, n_rare: float | None = None) -> Bound:
         """Start a bound for so many rows."""
-        bound = make_bound(self.method, n_draws=self.n_draws, rng=self.seed)
+        bound = make_bound(self.method, n_draws=self.n_draws, seed=self.seed)
         bound.start(total, self.n_candidates, self.confidence_level, n_rare)
         return bound
 

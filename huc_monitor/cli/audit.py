@@ -7,7 +7,12 @@ from typing import Annotated
 
 import typer
 
-from huc_monitor.cli.specs import SUBGROUP_HELP, UTILITY_HELP
+from huc_monitor.cli.specs import (
+    SUBGROUP_HELP,
+    UTILITY_HELP,
+    default_bounds,
+    default_confidence,
+)
 
 FINE, ALERT = 0, 1
 
@@ -31,11 +36,21 @@ def run(
         float | None, typer.Option(min=0, help="Exit with 1 if a moment is larger than this.")
     ] = None,
     bounds: Annotated[
-        str, typer.Option(help="How moments are bounded: bootstrap, sharp or theorem.")
-    ] = "bootstrap",
+        str,
+        typer.Option(
+            default_factory=default_bounds,
+            show_default="that of huc_monitor.audit",
+            help="How moments are bounded: bootstrap, sharp or theorem.",
+        ),
+    ],
     confidence: Annotated[
-        float, typer.Option(help="Probability with which all bounds hold together.")
-    ] = 0.95,
+        float,
+        typer.Option(
+            default_factory=default_confidence,
+            show_default="that of huc_monitor.audit",
+            help="Probability with which all bounds hold together.",
+        ),
+    ],
     top: Annotated[int, typer.Option(min=1, help="Number of candidates in the table.")] = 10,
     as_json: Annotated[
         bool, typer.Option("--json", help="Print one JSON document instead.")

@@ -10,7 +10,12 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from huc_monitor.cli.showing import print_json
-from huc_monitor.cli.specs import SUBGROUP_HELP, UTILITY_HELP
+from huc_monitor.cli.specs import (
+    SUBGROUP_HELP,
+    UTILITY_HELP,
+    default_confidence,
+    default_run_length,
+)
 from huc_monitor.errors import InvalidInputError
 
 if TYPE_CHECKING:
@@ -55,12 +60,23 @@ def run(
     ] = None,
     tolerance: Annotated[float, typer.Option(min=0, help="Largest moment accepted.")] = 0.0,
     confidence: Annotated[
-        float, typer.Option(help="Probability with which all bounds hold together.")
-    ] = 0.95,
+        float,
+        typer.Option(
+            default_factory=default_confidence,
+            show_default="that of huc_monitor.audit",
+            help="Probability with which all bounds hold together.",
+        ),
+    ],
     batch: Annotated[int, typer.Option(min=1, help="Labels per batch of the e-detector.")] = 250,
     average_run_length: Annotated[
-        float, typer.Option(min=1, help="Batches between false alarms of the e-detector.")
-    ] = 100.0,
+        float,
+        typer.Option(
+            default_factory=default_run_length,
+            show_default="that of EDetector",
+            min=1,
+            help="Batches between false alarms of the e-detector.",
+        ),
+    ],
     runs: Annotated[
         int, typer.Option(min=0, help="Simulated streams per size; 0 leaves the e-detector out.")
     ] = 20,

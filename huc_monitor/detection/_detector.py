@@ -60,6 +60,7 @@ from huc_monitor._common.threads import run_tasks
 from huc_monitor.audit.decomposition import UtilityRows, iter_decomposed, relevant_paths
 from huc_monitor.audit.inputs import check_labels, check_predictions, check_utilities
 from huc_monitor.detection._betting import N_ARMS, Outcome, UtilityBets
+from huc_monitor.detection.options import DEFAULTS
 from huc_monitor.detection.step import CandidateNames, EDetectorStep
 from huc_monitor.errors import HUCError, InvalidInputError, UnknownNameError
 from huc_monitor.subgroups import Subgroups
@@ -130,7 +131,7 @@ class EDetector:
         utilities: Sequence[Utility] | Utility,
         tolerance: float | Sequence[float],
         subgroups: Subgroups | None = None,
-        average_run_length: float = 100.0,
+        average_run_length: float = DEFAULTS.average_run_length,
         memory: float = 2_000.0,
         after_alarm: str = "restart",
     ) -> None:

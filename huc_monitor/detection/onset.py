@@ -21,7 +21,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from huc_monitor.audit.inputs import check_confidence_level
+from huc_monitor.audit.options import AuditOptions
 from huc_monitor.detection.change import candidate_terms
 from huc_monitor.errors import InvalidInputError
 
@@ -131,7 +131,7 @@ def onset_set(
     >>> onset_set(np.array([0.0, 0.1, -0.1, 0.9, 1.0]), np.full(5, 0.01))
     Onset(likeliest=2, windows=(2,), confidence_level=0.9)
     """
-    level = check_confidence_level(confidence_level)
+    level = AuditOptions(confidence_level=confidence_level).confidence_level
     weights = 1.0 / variances
     observed = _profile(means[None], weights)[0]
     noise = np.random.default_rng(0).standard_normal((n_draws, means.size))

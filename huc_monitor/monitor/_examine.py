@@ -279,8 +279,7 @@ class Examination:
 
 def _audit(monitor: Monitor, subgroups: Subgroups, found: Decomposed) -> AuditResult:
     """Audit the rows in hand, or where these are a sample, all rows of the window."""
-    options = monitor.policy.audit.model_dump()
-    data = found.data
+    options, data = monitor.policy.audit, found.data
     auditor = monitor.source.auditor
     if data.sampled_from is None or auditor is None:
         return audit_rows(
@@ -288,7 +287,7 @@ def _audit(monitor: Monitor, subgroups: Subgroups, found: Decomposed) -> AuditRe
             found.groups(),
             subgroups=subgroups,
             interiorized=found.interiorized,
-            **options,
+            **dict(options),
         )
     return auditor(
         data.start,
@@ -296,7 +295,7 @@ def _audit(monitor: Monitor, subgroups: Subgroups, found: Decomposed) -> AuditRe
         as_of=data.as_of,
         utilities=monitor.utilities,
         subgroups=subgroups,
-        **options,
+        options=options,
     )
 
 

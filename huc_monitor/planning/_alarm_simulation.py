@@ -12,6 +12,7 @@ import pandas as pd
 from huc_monitor.audit.decomposition import decompose_utility, relevant_paths
 from huc_monitor.audit.inputs import check_predictions, check_utilities
 from huc_monitor.detection import EDetector
+from huc_monitor.detection.options import DEFAULTS
 from huc_monitor.errors import InvalidInputError, UnknownNameError
 from huc_monitor.subgroups import Subgroups
 
@@ -65,7 +66,7 @@ def simulate_alarm(
     tolerance: float,
     subgroups: Subgroups | None = None,
     features: Any = None,
-    average_run_length: float = 100.0,
+    average_run_length: float = DEFAULTS.average_run_length,
     batch_size: int = 250,
     n_before: int = 10,
     max_batches: int = 60,

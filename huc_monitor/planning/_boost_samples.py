@@ -9,6 +9,7 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass
 
+from huc_monitor.audit.options import DEFAULTS
 from huc_monitor.errors import InvalidInputError
 
 
@@ -110,7 +111,11 @@ class InitialModel:
 
 
 def n_star(
-    accuracy: float, *, initial: InitialModel, n_candidates: int, confidence_level: float = 0.95
+    accuracy: float,
+    *,
+    initial: InitialModel,
+    n_candidates: int,
+    confidence_level: float = DEFAULTS.confidence_level,
 ) -> int:
     """Rows after which fixed-step HUC-Boost leaves a population HUC of at most ``accuracy``.
 

@@ -11,14 +11,15 @@ from __future__ import annotations
 
 import math
 from statistics import NormalDist
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, get_args
 
 import numpy as np
 
 from huc_monitor.audit import audit
 from huc_monitor.audit.bounds.closed_forms import sharp_radius, theorem_radius
 from huc_monitor.audit.decomposition import decompose
-from huc_monitor.audit.inputs import check_confidence_level, check_utilities
+from huc_monitor.audit.inputs import check_utilities
+from huc_monitor.audit.options import DEFAULTS, AuditOptions, BoundMethod
 from huc_monitor.errors import InvalidInputError, UnknownNameError
 from huc_monitor.planning._alarm_simulation import AlarmDelay, largest_moment, simulate_alarm
 from huc_monitor.planning._boost_samples import InitialModel, n_star
@@ -43,7 +44,7 @@ __all__ = [
     "simulate_alarm",
 ]
 
-METHODS = ("theorem", "sharp", "bootstrap")
+METHODS = get_args(BoundMethod)
 _MOST_LABELS = 1 << 50
 
 
@@ -55,7 +56,7 @@ def detectable_size(
     mean_square: float | None = None,
     spread: float = 1.0,
     tolerance: float = 0.0,
-    confidence_level: float = 0.95,
+    confidence_level: float = DEFAULTS.confidence_level,
     quantile: float | None = None,
 ) -> float:
     """Smallest absolute moment that an audit of n rows shows to exceed the tolerance.
@@ -96,7 +97,7 @@ def detectable_size(
     if bounds not in METHODS:
         msg = f"`bounds` must be one of {', '.join(map(repr, METHODS))}; got {bounds!r}."
         raise UnknownNameError(msg)
-    level = check_confidence_level(confidence_level)
+    level = AuditOptions(confidence_level=confidence_level).confidence_level
     square = spread**2 / 4.0 if mean_square is None else mean_square
     for argument, value in (("n", n), ("n_candidates", n_candidates), ("spread", spread)):
         if not 0 < value < math.inf:
@@ -135,7 +136,7 @@ def labels_needed(
     mean_square: float | None = None,
     spread: float = 1.0,
     tolerance: float = 0.0,
-    confidence_level: float = 0.95,
+    confidence_level: float = DEFAULTS.confidence_level,
     quantile: float | None = None,
 ) -> int:
     """Smallest number of labelled rows whose audit shows a moment of ``size``.
@@ -187,8 +188,8 @@ def pilot_candidates(
     utilities: Sequence[Utility] | Utility,
     subgroups: Subgroups | None = None,
     features: Any = None,
-    confidence_level: float = 0.95,
-    rng: Any = 0,
+    confidence_level: float = DEFAULTS.confidence_level,
+    rng: Any = DEFAULTS.rng,
 ) -> pd.DataFrame:
     """Measure on a pilot window what planning needs to know of every candidate.
 

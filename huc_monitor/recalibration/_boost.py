@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from huc_monitor.audit.inputs import INTERIOR_MIX, check_confidence_level
+from huc_monitor.audit.inputs import INTERIOR_MIX
+from huc_monitor.audit.options import AuditOptions
 from huc_monitor.recalibration._base import Boost
 from huc_monitor.recalibration._rules import PlainRule, by_passes, by_size, evidence_rule
 from huc_monitor.recalibration._settings import check_choice, check_count
@@ -159,7 +160,7 @@ class HUCBoost(Boost):
         check_choice("traversal", self.traversal, ("passes", "largest"))
         check_choice("shrinkage", self.shrinkage, ("james_stein", "lower", "none"))
         check_count("max_passes", self.max_passes)
-        check_confidence_level(self.confidence_level)
+        AuditOptions(confidence_level=self.confidence_level)  # its limits
 
     def _path(self, window: BoostWindow) -> Iterator[tuple[int, Pick]]:
         rule: Rule = PlainRule(self.tolerance)

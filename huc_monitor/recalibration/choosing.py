@@ -16,6 +16,7 @@ from huc_monitor._common.stages import begin_stage
 from huc_monitor.audit import audit
 from huc_monitor.audit.compare import Comparison, compare
 from huc_monitor.audit.inputs import check_labels, check_predictions, check_utilities
+from huc_monitor.audit.options import DEFAULTS
 from huc_monitor.errors import InvalidInputError, UnknownNameError
 from huc_monitor.recalibration._boost import HUCBoost
 from huc_monitor.recalibration._contract import scaling_class
@@ -117,8 +118,8 @@ def find_repair(
     current: Any = None,
     candidates: Sequence[str] = CANDIDATES,
     gate: Gate | None = None,
-    confidence_level: float = 0.95,
-    rng: int = 0,
+    confidence_level: float = DEFAULTS.confidence_level,
+    rng: int = DEFAULTS.rng,
 ) -> Repair:
     """Fit the candidates, choose one, and judge it once on the newest rows.
 

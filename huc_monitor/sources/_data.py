@@ -249,8 +249,8 @@ class PredictionSource(Protocol):
     def auditor(self) -> Callable[..., AuditResult] | None:
         """What audits all rows of a range where `labelled` may return a sample; None if never.
 
-        It is called as ``auditor(start, end, as_of=, utilities=, subgroups=, **options)`` with the
-        options of `audit`.
+        It is called as ``auditor(start, end, as_of=, utilities=, subgroups=, options=)`` with
+        `AuditOptions`.
         """
         ...
 

@@ -20,6 +20,7 @@ import numpy as np
 
 from huc_monitor._common.threads import n_threads
 from huc_monitor._common.times import to_utc
+from huc_monitor.audit.options import DEFAULTS, AuditOptions
 from huc_monitor.audit.runs.packing import Packing
 from huc_monitor.audit.runs.pieces import PieceAudit, merge_runs
 from huc_monitor.errors import InvalidInputError
@@ -69,10 +70,10 @@ def audit_pieces(
     tree: LabelTree,
     utilities: Sequence[Utility] | Utility,
     subgroups: Subgroups | None = None,
-    bounds: str | None = "bootstrap",
-    confidence_level: float = 0.95,
-    n_draws: int = 1000,
-    rng: Any = 0,
+    bounds: str | None = DEFAULTS.bounds,
+    confidence_level: float = DEFAULTS.confidence_level,
+    n_draws: int = DEFAULTS.n_draws,
+    rng: Any = DEFAULTS.rng,
     memory_limit: str | int = "1GB",
     folder: str | Path | None = None,
 ) -> AuditResult:
@@ -373,20 +374,14 @@ class LargeSource(TableSource):
         as_of: datetime | None,
         utilities: Sequence[Utility],
         subgroups: Subgroups,
-        bounds: str | None = "bootstrap",
-        confidence_level: float = 0.95,
-        n_draws: int = 1000,
-        rng: int = 0,
+        options: AuditOptions,
     ) -> AuditResult:
         """Audit all usable labelled rows of a range, as a monitor does that can hold them."""
         check = PieceAudit.of(
             tree=self.tree,
             utilities=utilities,
             subgroups=subgroups,
-            bounds=bounds,
-            confidence_level=confidence_level,
-            n_draws=n_draws,
-            rng=rng,
+            **dict(options),
         )
         return self._audit(check, start, end, as_of)
 

@@ -14,6 +14,7 @@ from huc_evidently._metrics import SUMMARIES, HUCMoment, HUCSummary
 from huc_evidently._widgets import draw, nothing_to_draw
 from huc_evidently._window import BOUNDS, Question, WindowAudit
 from huc_monitor.audit.inputs import check_utilities
+from huc_monitor.audit.options import DEFAULTS
 from huc_monitor.errors import InvalidInputError
 from huc_monitor.monitor.tolerance import Tolerance
 from huc_monitor.subgroups import Subgroups
@@ -76,13 +77,13 @@ class HUCPreset(MetricContainer):  # type: ignore[misc]
         tree: LabelTree,
         utilities: Sequence[Utility] | Utility,
         subgroups: Subgroups | None = None,
-        tolerance: Tolerance | float = 0.02,
+        tolerance: Tolerance | float = Tolerance(),  # noqa: B008 - frozen
         target: str = "target",
         probabilities: str | Mapping[str, str] = "{leaf}",
-        bounds: str = "bootstrap",
-        confidence_level: float = 0.95,
-        n_draws: int = 1000,
-        rng: int = 0,
+        bounds: str | None = DEFAULTS.bounds,
+        confidence_level: float = DEFAULTS.confidence_level,
+        n_draws: int = DEFAULTS.n_draws,
+        rng: int = DEFAULTS.rng,
         name: str | None = None,
         include_tests: bool = True,
     ) -> None:

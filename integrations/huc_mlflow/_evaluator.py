@@ -19,6 +19,7 @@ from huc_mlflow._bases import check_classes
 from huc_mlflow._pages import report_files
 from huc_monitor._common.safe_text import metric_key, table_cell
 from huc_monitor.audit import audit
+from huc_monitor.audit.options import DEFAULTS
 from huc_monitor.errors import InvalidInputError, did_you_mean
 from huc_monitor.recalibration.runtime.base import as_matrix, native_predict_proba
 from huc_monitor.subgroups import Subgroups
@@ -179,10 +180,7 @@ def _check(given: Mapping[str, Any]) -> dict[str, Any]:
         "subgroups": given.get("subgroups"),
         "classes": given.get("classes"),
         "tolerance": given.get("tolerance"),
-        "bounds": given.get("bounds", "bootstrap"),
-        "confidence_level": given.get("confidence_level", 0.95),
-        "n_draws": given.get("n_draws", 1000),
-        "rng": given.get("rng", 0),
+        **{name: given.get(name, default) for name, default in DEFAULTS},
     }
 
 

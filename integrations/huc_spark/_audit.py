@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from huc_monitor.audit.options import DEFAULTS
 from huc_monitor.audit.runs.packing import Packing
 from huc_monitor.audit.runs.pieces import PieceAudit, RunSummary, merge_runs
 from huc_monitor.errors import InvalidInputError, UnknownNameError, did_you_mean
@@ -41,10 +42,10 @@ def audit(
     subgroups: Subgroups | None = None,
     weights: str | None = None,
     row_id: str | None = None,
-    bounds: str | None = "bootstrap",
-    confidence_level: float = 0.95,
-    n_draws: int = 1000,
-    rng: Any = 0,
+    bounds: str | None = DEFAULTS.bounds,
+    confidence_level: float = DEFAULTS.confidence_level,
+    n_draws: int = DEFAULTS.n_draws,
+    rng: Any = DEFAULTS.rng,
     n_partitions: int | None = None,
 ) -> AuditResult:
     """Measure how far predicted utility is from realised utility, on rows that Spark holds.
@@ -104,7 +105,7 @@ def shuffle_bytes_per_row(
     utilities: Sequence[Utility] | Utility,
     *,
     subgroups: Subgroups | None = None,
-    bounds: str | None = "bootstrap",
+    bounds: str | None = DEFAULTS.bounds,
     weighted: bool = False,
 ) -> int:
     """Bytes that an audit moves between executors for each row, before compression.

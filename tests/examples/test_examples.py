@@ -12,7 +12,7 @@ import pandas as pd
 import pytest
 
 FOLDER = Path(__file__).parents[2] / "examples"
-TOOLS = {"draw_cancellation", "write_configuration"}  # write files of the documentation
+TOOLS = {"draw_cancellation"}  # writes a picture of the documentation
 # What a reader must find in the output.
 FINDINGS = {
     "quickstart.py": r"worst: 'cat', moment -0\.\d+, surely above 0\.1\d",

@@ -33,14 +33,13 @@ from __future__ import annotations
 import math
 from functools import lru_cache
 from statistics import NormalDist
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
 
 from huc_monitor._common.threads import run_tasks
 from huc_monitor.audit.bounds.bound import Bound, log_share
-from huc_monitor.audit.inputs import check_draws, check_seed
 from huc_monitor.audit.scan import Groups, group_rows, second_moments
 from huc_monitor.errors import InvalidInputError
 
@@ -72,9 +71,8 @@ class Terms(NamedTuple):
 class BootstrapBound(Bound):
     """Radii from the joint law of all candidates' suprema under Gaussian multipliers."""
 
-    def __init__(self, n_draws: int = 1000, rng: Any = 0) -> None:
-        self.n_draws: int = check_draws(n_draws)
-        self.seed = check_seed(rng)
+    def __init__(self, n_draws: int, seed: int) -> None:
+        self.n_draws, self.seed = n_draws, seed
 
     def start(
         self, n: float, n_candidates: int, confidence_level: float, n_rare: float | None = None

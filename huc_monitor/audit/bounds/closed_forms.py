@@ -58,7 +58,6 @@ import numpy as np
 from huc_monitor.audit.bounds.bootstrap import BootstrapBound
 from huc_monitor.audit.bounds.bound import Bound, log_share
 from huc_monitor.audit.scan import second_moments
-from huc_monitor.errors import UnknownNameError
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -66,8 +65,6 @@ if TYPE_CHECKING:
     from huc_monitor.audit.decomposition import SortedRows
     from huc_monitor.audit.scan import Groups
     from huc_monitor.utilities.program import Floats, Ints
-
-METHODS = ("bootstrap", "sharp", "theorem")
 
 
 class NoBound(Bound):
@@ -157,18 +154,12 @@ def sharp_radius(
     return radius
 
 
-def make_bound(method: str | None, *, n_draws: int = 1000, rng: Any = 0) -> Bound:
-    """Return the bound of that name; None makes none."""
+def make_bound(method: str | None, *, n_draws: int, seed: int) -> Bound:
+    """Return the bound of that name, as `AuditOptions` has checked it; None makes none."""
     makers: dict[str | None, Callable[[], Bound]] = {
         None: NoBound,
         "theorem": TheoremBound,
         "sharp": SharpBound,
-        "bootstrap": lambda: BootstrapBound(n_draws, rng),
+        "bootstrap": lambda: BootstrapBound(n_draws, seed),
     }
-    if method not in makers:
-        msg = (
-            f"`bounds` must be one of {', '.join(map(repr, METHODS))}, or None for no bounds; "
-            f"got {method!r}."
-        )
-        raise UnknownNameError(msg)
     return makers[method]()

@@ -215,13 +215,16 @@ BAD = {
     ),
     "confidence of one": (
         lambda: audit(confidence_level=1),
-        "`confidence_level` must lie strictly between 0 and 1; got 1",
+        "`confidence_level` must be less than 1; got 1",
     ),
     "confidence in percent": (
         lambda: audit(confidence_level=95),
-        "strictly between 0 and 1; got 95",
+        "`confidence_level` must be less than 1; got 95",
     ),
-    "unknown bounds": (lambda: audit(bounds="exact"), "`bounds` must be one of .* got 'exact'"),
+    "unknown bounds": (
+        lambda: audit(bounds="exact"),
+        "`bounds` must be 'bootstrap', 'sharp' or 'theorem'; got 'exact'",
+    ),
     "one class": (
         lambda: hm.audit([[1.0]], ["a"], tree=hm.LabelTree.flat(["a"]), utilities=[TOP]),
         "a single class leaves nothing to audit",

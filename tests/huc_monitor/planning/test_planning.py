@@ -215,11 +215,11 @@ def test_an_unknown_candidate_is_named(pilot, candidate, message):
 @pytest.mark.parametrize(
     ("given_", "message"),
     [
-        ({"bounds": "exact"}, "'theorem', 'sharp', 'bootstrap'; got 'exact'"),
+        ({"bounds": "exact"}, "'bootstrap', 'sharp', 'theorem'; got 'exact'"),
         ({"n": 0}, "`n` must be a positive number; got 0"),
         ({"spread": -1.0}, "`spread` must be a positive number"),
         ({"mean_square": -1.0}, "`mean_square` must be a number of at least 0"),
-        ({"confidence_level": 1.0}, "`confidence_level` must lie strictly"),
+        ({"confidence_level": 1.0}, "`confidence_level` must be less than 1; got 1"),
     ],
 )
 def test_bad_plans_are_named(given_, message):

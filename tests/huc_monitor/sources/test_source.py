@@ -228,7 +228,12 @@ def test_a_window_too_large_to_hold_counts_each_prediction_once(monkeypatch, n_p
     )
     utilities = [hm.TopK(1)]
     found = source.audit(
-        START, END, as_of=None, utilities=utilities, subgroups=hm.Subgroups.whole(), bounds=None
+        START,
+        END,
+        as_of=None,
+        utilities=utilities,
+        subgroups=hm.Subgroups.whole(),
+        options=hm.AuditOptions(bounds=None),
     )
     held = open_frame(again, sum_tolerance=2.0).labelled(START, END)
     wanted = hm.audit(held.probabilities, held.labels, tree=TREE, utilities=utilities, bounds=None)

@@ -14,7 +14,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import huc_monitor as hm
-from huc_monitor.audit.bounds.closed_forms import make_bound, sharp_radius, theorem_radius
+from huc_monitor.audit.bounds.closed_forms import sharp_radius, theorem_radius
+from huc_monitor.audit.options import AuditOptions
 from huc_monitor.errors import InvalidInputError, UnknownNameError
 
 TREE = hm.LabelTree.from_nested({"left": ["a", "b"], "right": ["c", "d"]})
@@ -173,20 +174,41 @@ def test_a_moment_of_the_detectable_size_is_seen_when_the_bounds_hold():
 
 
 def test_an_unknown_bound_lists_the_known_ones():
-    with pytest.raises(UnknownNameError, match=r"'bootstrap', 'sharp', 'theorem', or .*'wide'"):
-        make_bound("wide")
+    with pytest.raises(UnknownNameError, match=r"'bootstrap', 'sharp' or 'theorem'; got 'wide'"):
+        AuditOptions(bounds="wide")
 
 
-@pytest.mark.parametrize("n_draws", [0, 2.5, True, "many"])
-def test_a_bad_number_of_draws_is_refused(n_draws):
-    with pytest.raises(InvalidInputError, match="`n_draws` must be a whole number"):
-        make_bound("bootstrap", n_draws=n_draws)
+@pytest.mark.parametrize(
+    ("n_draws", "rule"),
+    [
+        (0, "at least 1; got 0"),
+        (2.5, "a whole number; got 2.5"),
+        (True, "a whole number; got True"),
+        ("many", "a whole number; got 'many'"),
+    ],
+)
+def test_a_bad_number_of_draws_is_refused(n_draws, rule):
+    with pytest.raises(InvalidInputError, match=f"`n_draws` must be {rule}"):
+        AuditOptions(n_draws=n_draws)
 
 
-@pytest.mark.parametrize("rng", [-1, 1.5, None, 2**64])
-def test_a_bad_seed_is_refused(rng):
-    with pytest.raises(InvalidInputError, match="`rng` must be a whole number"):
-        make_bound("bootstrap", rng=rng)
+@pytest.mark.parametrize(
+    ("rng", "rule"),
+    [
+        (-1, "at least 0; got -1"),
+        (1.5, "a whole number; got 1.5"),
+        (None, "a whole number; got None"),
+        (2**64, "less than 1.84467e"),
+    ],
+)
+def test_a_bad_seed_is_refused(rng, rule):
+    with pytest.raises(InvalidInputError, match=f"`rng` must be {rule}"):
+        AuditOptions(rng=rng)
+
+
+def test_a_generator_gives_a_seed():
+    seeds = [AuditOptions(rng=np.random.default_rng(5)).rng for _ in range(2)]
+    assert seeds[0] == seeds[1] == int(np.random.default_rng(5).integers(0, 1 << 63))
 
 
 @pytest.mark.slow

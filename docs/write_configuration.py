@@ -1,6 +1,6 @@
-"""Write the reference of huc.yaml, examples/configuration.md, from its JSON Schema.
+"""Write the reference of huc.yaml, docs/configuration.md, from its JSON Schema.
 
-Run: python examples/write_configuration.py [configuration.md]
+Run: python docs/write_configuration.py [configuration.md]
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 HEAD = """\
 # Configuration
 
-Every setting of `huc.yaml`, written by `examples/write_configuration.py` from the schema that
+Every setting of `huc.yaml`, written by `docs/write_configuration.py` from the schema that
 `huc-monitor init --schema` prints. A setting of a section must be given only if the section is.
 Paths are relative to the file. `${NAME}` is an environment variable, in `url` and `secrets` only.
 """
@@ -31,15 +31,15 @@ def render(schema: dict[str, Any]) -> str:
     plain = [_row(name, node, schema, schema) for name, node in _leaves(schema, schema)]
     parts.append("\n".join(["## At the top", "", *_table(plain)]))
     for name, node in schema["properties"].items():
-        section = _section(node, schema)
-        if section is None:
-            continue
-        about = _about(node) or section.get("description", "")
-        rows = list(_rows(section, schema, ""))
-        short = _short(node)
-        if short:
-            about += f" Short form: {short}."
-        parts.append("\n".join([f"## `{name}`", "", about, "", *_table(rows)]))
+        sections = [] if node.get("deprecated") else _sections(node, schema)
+        if sections:
+            parts.append(f"## `{name}`")
+        for section in sections:
+            about = _about(node) or section.get("description", "")
+            short = _short(node)
+            if short:
+                about += f" Short form: {short}."
+            parts.append("\n".join([about, "", *_table(list(_rows(section, schema, "")))]))
     return "\n\n".join(part.rstrip() for part in parts) + "\n"
 
 
@@ -55,14 +55,16 @@ def _table(rows: list[str]) -> list[str]:
 
 def _leaves(owner: dict[str, Any], schema: dict[str, Any]) -> Iterator[tuple[str, Any]]:
     for name, node in owner["properties"].items():
-        if _section(node, schema) is None:
+        if not _sections(node, schema):
             yield name, node
 
 
 def _rows(owner: dict[str, Any], schema: dict[str, Any], before: str) -> Iterator[str]:
     for name, node in owner["properties"].items():
         path = f"{before}{name}"
-        section = _section(node, schema)
+        section = next(iter(_sections(node, schema)), None)
+        if node.get("deprecated"):
+            continue
         if section is None:
             yield _row(path, node, owner, schema)
         else:
@@ -83,19 +85,17 @@ def _row(path: str, node: dict[str, Any], owner: dict[str, Any], schema: dict[st
 
 def _options(node: dict[str, Any]) -> list[dict[str, Any]]:
     """Return what a node may be, without null."""
-    found = node.get("anyOf", [node])
+    found = node.get("anyOf") or node.get("oneOf") or [node]
     return [option for option in found if option.get("type") != "null"]
 
 
-def _section(node: dict[str, Any], schema: dict[str, Any]) -> dict[str, Any] | None:
-    """Return the section that a node refers to, if it does; sections by name count as well."""
+def _sections(node: dict[str, Any], schema: dict[str, Any]) -> list[dict[str, Any]]:
+    """Return the sections that a node refers to, if it does; sections by name count as well."""
     inner = node.get("additionalProperties")
-    for option in [*_options(node), *(_options(inner) if isinstance(inner, dict) else [])]:
-        for nested in _options(option):
-            if "$ref" in nested:
-                found: dict[str, Any] = schema["$defs"][nested["$ref"].rsplit("/", 1)[-1]]
-                return found
-    return None
+    options = [*_options(node), *(_options(inner) if isinstance(inner, dict) else [])]
+    nested = [part for option in options for part in _options(option)]
+    names = [part["$ref"].rsplit("/", 1)[-1] for part in nested if "$ref" in part]
+    return [schema["$defs"][name] for name in names]
 
 
 def _short(node: dict[str, Any]) -> str:
@@ -158,7 +158,7 @@ def _cell(text: str) -> str:
     return text.replace("|", "\\|").replace("\n", " ")
 
 
-def main(path: str = "examples/configuration.md") -> None:
+def main(path: str = "docs/configuration.md") -> None:
     """Write the page."""
     Path(path).write_text(render(config_schema()), "utf-8")
 
