@@ -28,10 +28,8 @@ from .monitor.tolerance import ToleranceRule as ToleranceRule
 from .monitor.windows import CountWindows as CountWindows
 from .monitor.windows import TimeWindows as TimeWindows
 from .planning import AlarmDelay as AlarmDelay
-from .planning import InitialModel as InitialModel
 from .planning import detectable_size as detectable_size
 from .planning import labels_needed as labels_needed
-from .planning import n_star as n_star
 from .planning import pilot_candidates as pilot_candidates
 from .planning import simulate_alarm as simulate_alarm
 from .recalibration import DirichletScaling as DirichletScaling

@@ -3,16 +3,13 @@
 from __future__ import annotations
 
 from huc_monitor.planning._alarm_simulation import AlarmDelay, largest_moment, simulate_alarm
-from huc_monitor.planning._boost_samples import InitialModel, n_star
 from huc_monitor.planning._planning import detectable_size, labels_needed, pilot_candidates
 
 __all__ = [
     "AlarmDelay",
-    "InitialModel",
     "detectable_size",
     "labels_needed",
     "largest_moment",
-    "n_star",
     "pilot_candidates",
     "simulate_alarm",
 ]

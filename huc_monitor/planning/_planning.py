@@ -22,7 +22,6 @@ from huc_monitor.audit.inputs import check_utilities
 from huc_monitor.audit.options import DEFAULTS, AuditOptions, BoundMethod
 from huc_monitor.errors import InvalidInputError, UnknownNameError
 from huc_monitor.planning._alarm_simulation import AlarmDelay, largest_moment, simulate_alarm
-from huc_monitor.planning._boost_samples import InitialModel, n_star
 from huc_monitor.subgroups import Subgroups
 
 if TYPE_CHECKING:
@@ -35,11 +34,9 @@ if TYPE_CHECKING:
 
 __all__ = [
     "AlarmDelay",
-    "InitialModel",
     "detectable_size",
     "labels_needed",
     "largest_moment",
-    "n_star",
     "pilot_candidates",
     "simulate_alarm",
 ]

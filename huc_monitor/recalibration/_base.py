@@ -37,6 +37,8 @@ if TYPE_CHECKING:
     from huc_monitor.utilities.program import Floats
 
 SCHEMA_VERSION = 1
+# Settings of the paper's runs that older files hold; `updates` and `initial` show their effect.
+_RETIRED = {"perturbation", "checkpoints"}
 
 
 class Boost(Parametrised):
@@ -49,7 +51,6 @@ class Boost(Parametrised):
     step: str | float
     tolerance: float
     max_updates: int | None
-    perturbation: float | None
     selection: str
     early_stopping: int | None
     interior: float
@@ -62,7 +63,6 @@ class Boost(Parametrised):
     checks_: Checks
 
     _weighs_evidence: ClassVar[bool] = False
-    _checkpoints: ClassVar[str] = "updates"
     _auto: ClassVar[str] = "uc"
 
     @abstractmethod
@@ -79,8 +79,6 @@ class Boost(Parametrised):
         check_number("tolerance", self.tolerance, low=0.0)
         if self.step != "adaptive":
             check_number("step", self.step, low=0.0, strict=True, also="'adaptive'")
-        if self.perturbation is not None:
-            check_number("perturbation", self.perturbation, low=0.0, strict=True, also="None")
         check_count("max_updates", self.max_updates)
         check_count("early_stopping", self.early_stopping)
         check_choice("selection", self.selection, ("auto", "huc", "uc", "log_loss", "last"))
@@ -195,13 +193,7 @@ class Boost(Parametrised):
         lines = recorder.lines
         if held is None or self._measure == "last":
             return len(lines) - 1
-        passes = [line["pass"] for line in lines]
-        ends = [
-            t
-            for t in range(len(lines))
-            if self._checkpoints == "updates" or passes[t] != [*passes, -1][t + 1]
-        ]
-        return ends[int(np.argmin([lines[t][f"validation_{self._measure}"] for t in ends]))]
+        return int(np.argmin([line[f"validation_{self._measure}"] for line in lines]))
 
     def _is_stale(self, recorder: Recorder, held: BoostWindow | None) -> bool:
         if self.early_stopping is None or held is None:
@@ -242,36 +234,23 @@ class Boost(Parametrised):
     def _fit_initial(
         self, predictions: Predictions, codes: Any, repeats: Any, held_out: Any
     ) -> Scaling | None:
-        """Fit the scaling that boosting starts from, and perturb it once if asked."""
-        if self.initial is None:
-            if self.perturbation is not None:
-                msg = (
-                    "`perturbation` must be None without an `initial` scaling: it moves the "
-                    "scaling's parameters (alg:randomized-boost)."
-                )
-                raise InvalidInputError(msg)
-            return None
-        if isinstance(self.initial, Scaling):
-            scaling = self.initial
-        else:
+        """Fit the scaling that boosting starts from."""
+        if self.initial is None or isinstance(self.initial, Scaling):
+            return self.initial
 
-            def mixed(rows: Predictions) -> Floats:
-                out: Floats = mix(np.asarray(rows.matrix, dtype=np.float64), self.interior)
-                return out
+        def mixed(rows: Predictions) -> Floats:
+            out: Floats = mix(np.asarray(rows.matrix, dtype=np.float64), self.interior)
+            return out
 
-            validation = None if held_out is None else (mixed(held_out[0]), LeafCodes(held_out[1]))
-            scaling = fit_scaling(
-                self.initial,
-                mixed(predictions),
-                LeafCodes(codes),
-                tree=self.tree,
-                weights=repeats,
-                validation=validation,
-            )
-        if self.perturbation is not None:
-            noise = np.random.default_rng(self.rng)
-            scaling = scaling.perturbed(float(self.perturbation), rng=noise)
-        return scaling
+        validation = None if held_out is None else (mixed(held_out[0]), LeafCodes(held_out[1]))
+        return fit_scaling(
+            self.initial,
+            mixed(predictions),
+            LeafCodes(codes),
+            tree=self.tree,
+            weights=repeats,
+            validation=validation,
+        )
 
     def _replayer(self, updates: list[Update]) -> Replayer:
         return Replayer(
@@ -337,7 +316,7 @@ class Boost(Parametrised):
             raise InvalidInputError(msg)
         initial = None if data["initial"] is None else scaling_from_dict(data["initial"])
         settings: dict[str, Any] = {
-            **data["settings"],
+            **{k: v for k, v in data["settings"].items() if k not in _RETIRED},
             "tree": LabelTree.from_dict(data["tree"]),
             "utilities": [Utility.from_dict(item) for item in data["utilities"]],
             "subgroups": Subgroups.from_dict(data["subgroups"]),

@@ -59,21 +59,16 @@ class HUCBoost(Boost):
         Of the noise-aware gate: the probability that all radii hold at once. One half loses less
         on real data than 0.95, because a false update is small and a real one left out is not.
     shrinkage : {"james_stein", "lower", "none"}, default "james_stein"
-    perturbation : float, optional
-        Epsilon of the one-time uniform noise on the parameters of ``initial``
-        (alg:randomized-boost); the experiments use 1e-3.
     selection : {"auto", "huc", "uc", "log_loss", "last"}, default "auto"
         With validation rows, keep the prefix of updates that is best by this measure there; "last"
         keeps all. "auto" is "huc" in paper mode and "log_loss" in noise-aware mode: a few hundred
         validation rows measure log loss far better than they measure HUC.
-    checkpoints : {"updates", "passes"}, default "updates"
-        Where a prefix may end: after any update, or only where a pass ends.
     early_stopping : int, optional
         Stop after so many updates without a better validation measure.
     interior : float, default 1e-10
         Share of the uniform distribution mixed into every row (eq:experimental-interiorization-v16)
     rng : int, default 0
-        Seed of the perturbation and of the bootstrap behind the noise-aware gate.
+        Seed of the bootstrap behind the noise-aware gate.
     progress : bool, default False
         Show a progress bar where standard error is a terminal.
 
@@ -113,9 +108,7 @@ class HUCBoost(Boost):
         max_updates: int | None = None,
         confidence_level: float = 0.5,
         shrinkage: str = "james_stein",
-        perturbation: float | None = None,
         selection: str = "auto",
-        checkpoints: str = "updates",
         early_stopping: int | None = None,
         interior: float = INTERIOR_MIX,
         rng: int = 0,
@@ -133,9 +126,7 @@ class HUCBoost(Boost):
         self.max_updates = max_updates
         self.confidence_level = confidence_level
         self.shrinkage = shrinkage
-        self.perturbation = perturbation
         self.selection = selection
-        self.checkpoints = checkpoints
         self.early_stopping = early_stopping
         self.interior = interior
         self.rng = rng
@@ -149,13 +140,8 @@ class HUCBoost(Boost):
     def _auto(self) -> str:  # type: ignore[override]
         return "log_loss" if self._weighs_evidence else "huc"
 
-    @property
-    def _checkpoints(self) -> str:  # type: ignore[override]
-        return self.checkpoints
-
     def _check(self) -> None:
         super()._check()
-        check_choice("checkpoints", self.checkpoints, ("updates", "passes"))
         check_choice("mode", self.mode, ("noise_aware", "paper"))
         check_choice("traversal", self.traversal, ("passes", "largest"))
         check_choice("shrinkage", self.shrinkage, ("james_stein", "lower", "none"))
@@ -197,7 +183,6 @@ class UCBoost(Boost):
         step: str | float = "adaptive",
         tolerance: float = 1e-3,
         max_updates: int | None = 100,
-        perturbation: float | None = None,
         selection: str = "auto",
         early_stopping: int | None = None,
         interior: float = INTERIOR_MIX,
@@ -211,7 +196,6 @@ class UCBoost(Boost):
         self.step = step
         self.tolerance = tolerance
         self.max_updates = max_updates
-        self.perturbation = perturbation
         self.selection = selection
         self.early_stopping = early_stopping
         self.interior = interior

@@ -55,14 +55,6 @@ class Scaling(ABC):
         """Return scaled probabilities: new, positive, of the same shape."""
 
     @abstractmethod
-    def perturbed(self, epsilon: float, *, rng: np.random.Generator) -> Self:
-        """Return a copy whose parameters moved once by uniform noise (alg:randomized-boost).
-
-        The width is epsilon ** 2 / (2 L), L being how fast logits move with a parameter
-        (rtf:eq:learned-scales).
-        """
-
-    @abstractmethod
     def to_dict(self) -> dict[str, Any]:
         """JSON form with ``"scaling": kind`` and ``"schema_version"``."""
 

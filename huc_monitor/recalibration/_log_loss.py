@@ -59,10 +59,6 @@ class LogitMap(ABC):
     def pull(self, gradient: Floats, logs: Floats) -> Floats:
         """Gradient in the parameters from the gradient in the logits."""
 
-    @abstractmethod
-    def lipschitz(self, log_range: float) -> float:
-        """Largest change of a logit per unit change of the parameters, in the maximum norm."""
-
     def deviation(self, theta: Floats) -> Floats:
         """Return what the penalty pulls to zero; zero entries are free."""
         return np.zeros_like(theta)
@@ -85,10 +81,6 @@ class TemperatureMap(LogitMap):
         """Inner product with the logs."""
         return np.array([np.vdot(gradient, logs)])
 
-    def lipschitz(self, log_range: float) -> float:
-        """L_q."""
-        return log_range
-
 
 class VectorMap(LogitMap):
     """A slope and an intercept per leaf (rtf:eq:vector-model)."""
@@ -105,10 +97,6 @@ class VectorMap(LogitMap):
         """Column sums, weighted by the logs and plain."""
         slopes = np.einsum("ij,ij->j", gradient, logs)
         return np.concatenate([slopes, gradient.sum(axis=0)])
-
-    def lipschitz(self, log_range: float) -> float:
-        """L_q + 1."""
-        return log_range + 1.0
 
     def deviation(self, theta: Floats) -> Floats:
         """Distance from the base prediction."""
@@ -130,10 +118,6 @@ class DirichletMap(LogitMap):
     def pull(self, gradient: Floats, logs: Floats) -> Floats:
         """Matrix product and column sums."""
         return np.concatenate([(gradient.T @ logs).ravel(), gradient.sum(axis=0)])
-
-    def lipschitz(self, log_range: float) -> float:
-        """1 + K L_q (rtf:eq:dirichlet-constants)."""
-        return 1.0 + self.n_leaves * log_range
 
     def deviation(self, theta: Floats) -> Floats:
         """Off-diagonal weights and intercepts; the diagonal is free."""

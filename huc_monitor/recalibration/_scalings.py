@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import copy
 import math
 from abc import abstractmethod
 from typing import TYPE_CHECKING, Any, ClassVar, Self
@@ -106,26 +105,6 @@ class _LogLossScaling(Parametrised, Scaling):
         matrix = check_predictions(probabilities, tree=self._fitted_tree()).matrix
         return scale(matrix, self.kind, self.theta_, self.q_min)
 
-    def perturbed(self, epsilon: float, *, rng: np.random.Generator | int) -> Self:
-        """Return a copy whose parameters moved once by uniform noise (alg:randomized-boost).
-
-        The noise lies in [-a, a] with a = epsilon ** 2 / (2 L): it raises the calibration log loss
-        by at most epsilon ** 2, and makes the guarantee of a fixed-step HUC-Boost hold although
-        the scaling was learned on the same rows (rtf:eq:dirichlet-noise). L is how fast logits
-        move with a parameter when no probability is below ``q_min``.
-        """
-        if not 0 < epsilon <= 1:
-            msg = f"`epsilon` must lie in (0, 1]; got {epsilon!r}."
-            raise InvalidInputError(msg)
-        tree = self._fitted_tree()
-        lipschitz = self._map(tree.n_leaves).lipschitz(math.log(1.0 / self.q_min))
-        width = epsilon**2 / (2.0 * lipschitz)
-        noise = np.random.default_rng(rng).uniform(-width, width, self.theta_.size)
-        moved = copy.copy(self)
-        moved.theta_ = self.theta_ + noise
-        moved.perturbation_width_ = width
-        return moved
-
     def to_dict(self) -> dict[str, Any]:
         """JSON form; `from_dict` reads it back to the same bits."""
         tree = self._fitted_tree()
@@ -136,7 +115,6 @@ class _LogLossScaling(Parametrised, Scaling):
             "settings": self.get_params(),
             "parameters": self.theta_.tolist(),
             "regularization": self.regularization_,
-            "perturbation_width": self.perturbation_width_,
         }
 
     @classmethod
@@ -159,9 +137,7 @@ class _LogLossScaling(Parametrised, Scaling):
                 f"{len(data['leaves'])} leaves; got shape {theta.shape}."
             )
             raise InvalidInputError(msg)
-        return made._set(
-            tuple(data["leaves"]), theta, data["regularization"], width=data["perturbation_width"]
-        )
+        return made._set(tuple(data["leaves"]), theta, data["regularization"])
 
     def _sample(self, probabilities: Any, labels: Any, tree: LabelTree, weights: Any) -> LossRows:
         matrix = check_predictions(probabilities, tree=tree).matrix
@@ -170,18 +146,10 @@ class _LogLossScaling(Parametrised, Scaling):
         repeats = check_weights(weights, matrix.shape[0])
         return LossRows.of(logs, codes, repeats)
 
-    def _set(
-        self,
-        leaves: tuple[str, ...],
-        theta: Floats,
-        regularization: float,
-        *,
-        width: float | None = None,
-    ) -> Self:
+    def _set(self, leaves: tuple[str, ...], theta: Floats, regularization: float) -> Self:
         self.classes_ = np.array(leaves, dtype=object)
         self.theta_ = theta
         self.regularization_ = regularization
-        self.perturbation_width_ = width
         self._choice = None
         self._tree = LabelTree.flat(leaves)
         return self
@@ -200,7 +168,7 @@ class TemperatureScaling(_LogLossScaling):
     Parameters
     ----------
     q_min : float, default 1e-12
-        Smaller probabilities count as this; also the constant of the perturbation's width.
+        Smaller probabilities count as this.
 
     Attributes
     ----------

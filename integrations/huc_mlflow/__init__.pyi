@@ -3,7 +3,7 @@ from ._flavor import FLAVOR_NAME as FLAVOR_NAME
 from ._flavor import load_model as load_model
 from ._flavor import log_model as log_model
 from ._flavor import save_model as save_model
-from ._registry import BusyError as BusyError
+from ._lease import BusyError as BusyError
 from ._registry import Move as Move
 from ._registry import Registry as Registry
 from ._registry import promote as promote

@@ -1,4 +1,4 @@
-"""The model registry: recalibrated versions, who is champion, and one retraining at a time.
+"""The model registry: recalibrated versions, and which of them is champion.
 
 MLflow's client repeats a request whose answer was lost, and the registry has no transactions. So
 every version carries the id of its recalibration, is looked up by it before and after it is made,
@@ -10,8 +10,6 @@ from __future__ import annotations
 
 import json
 import os
-import time
-import uuid
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
 
@@ -21,7 +19,8 @@ from mlflow.protos.databricks_pb2 import RESOURCE_DOES_NOT_EXIST, ErrorCode
 
 from huc_mlflow._client import DEADLINE, Client, discreetly
 from huc_mlflow._flavor import log_model
-from huc_monitor.errors import HUCError, InvalidInputError, UnknownNameError
+from huc_mlflow._lease import Lease
+from huc_monitor.errors import InvalidInputError, UnknownNameError
 from huc_monitor.monitor.ports import Move
 
 if TYPE_CHECKING:
@@ -29,21 +28,15 @@ if TYPE_CHECKING:
 
     from mlflow.entities.model_registry import ModelVersion
 
-__all__ = ["BusyError", "Move", "Registry", "promote", "register_recalibrated", "rollback"]
+__all__ = ["Move", "Registry", "promote", "register_recalibrated", "rollback"]
 
 CHAMPION, CHALLENGER = "champion", "challenger"
 ID_TAG = "huc.recalibration_id"
 BASE_TAG = "huc.base_version"
 PREVIOUS_TAG = "huc.previous_champion"
-_LEASE_TAG = "huc.lease"
 _ROLLBACK_TAG = "huc.rollback"
 _NOT_THERE = (ErrorCode.Name(RESOURCE_DOES_NOT_EXIST), "INVALID_PARAMETER_VALUE")
 _LONGEST_DESCRIPTION = 5_000
-_SETTLE_SECONDS = 0.3
-
-
-class BusyError(HUCError, RuntimeError):
-    """Another process is retraining the same model."""
 
 
 class Registry:
@@ -69,6 +62,7 @@ class Registry:
     ) -> None:
         self.model = model
         self.client = Client(tracking_uri, registry_uri, deadline)
+        self.lease = Lease(self.client, model)
         self._uris = (tracking_uri, registry_uri)
 
     @contextmanager
@@ -296,61 +290,6 @@ class Registry:
 
     def _model_tags(self) -> dict[str, str]:
         return dict(self.client.get_registered_model(self.model).tags)
-
-    # One retraining at a time.
-
-    @contextmanager
-    def lease(self, owner: str, *, seconds: float = 3600.0) -> Iterator[None]:
-        """Hold the right to retrain this model; it expires by itself.
-
-        Whoever has the same `owner`, a recalibration's id, may enter: that is a process going on
-        with what another one left. A tag knows no compare-and-set, so both of two simultaneous
-        writers wait a moment and look again: the last one has it.
-        """
-        ticket = uuid.uuid4().hex
-        self._take(owner, ticket, seconds)
-        try:
-            yield
-        finally:
-            held = self._lease()
-            if held is not None and held["ticket"] == ticket:
-                self.client.delete_registered_model_tag(self.model, _LEASE_TAG)
-
-    def confirm(self, owner: str) -> None:
-        """Refuse to go on if another process took the lease since: two may have begun at once."""
-        self._refuse_if_taken(owner)
-
-    def release(self, owner: str) -> None:
-        """End a lease that a process left when it died after its work was done."""
-        held = self._lease()
-        if held is not None and held["owner"] == owner:
-            self.client.delete_registered_model_tag(self.model, _LEASE_TAG)
-
-    def _take(self, owner: str, ticket: str, seconds: float) -> None:
-        self._refuse_if_taken(owner)
-        mine = {"owner": owner, "ticket": ticket, "expires": time.time() + seconds}
-        self.client.set_registered_model_tag(self.model, _LEASE_TAG, json.dumps(mine))
-        time.sleep(_SETTLE_SECONDS)
-        self._refuse_if_taken(owner)
-
-    def _refuse_if_taken(self, owner: str) -> None:
-        held = self._lease()
-        if held is None or held["owner"] == owner or held["expires"] <= time.time():
-            return
-        left = held["expires"] - time.time()
-        msg = (
-            f"Model {self.model!r} is being retrained by another process (recalibration "
-            f"{held['owner']}); its lease ends in {left:.0f} s at the latest. Try again later."
-        )
-        raise BusyError(msg)
-
-    def _lease(self) -> dict[str, Any] | None:
-        text = self._model_tags().get(_LEASE_TAG)
-        try:
-            held = None if not text else dict(json.loads(text))
-        except ValueError:
-            return None
-        return held if held and {"owner", "ticket", "expires"} <= set(held) else None
 
 
 def _same(one: ModelVersion, other: ModelVersion) -> bool:

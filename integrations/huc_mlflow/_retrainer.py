@@ -130,10 +130,10 @@ class MLflowRetrainer:
         )
         done = run.data.tags.get(_DONE)
         if done is not None:
-            self.registry.release(trigger.id)
+            self.registry.lease.release(trigger.id)
             return RecalibrationOutcome.from_dict(json.loads(done))
         run_id = str(run.info.run_id)
-        with self.registry.lease(trigger.id):
+        with self.registry.lease.hold(trigger.id):
             outcome = self._act(trigger, run_id, patient=patient)
             client = self.registry.client
             client.set_tag(run_id, "huc.gate", _gate_tag(outcome))
@@ -170,7 +170,7 @@ class MLflowRetrainer:
             self._remember(trigger)
             return RecalibrationOutcome(trigger.id, "refused", reasons=repair.reasons)
         # Fitting takes a while. Whoever was too slow to see this lease has had time to show up.
-        registry.confirm(trigger.id)
+        registry.lease.confirm(trigger.id)
         if patient and (too_soon := self._too_soon(trigger)):
             return RecalibrationOutcome(trigger.id, "refused", reasons=(too_soon,))
         begin_stage("registering the new version")

@@ -95,7 +95,7 @@ class Shadow:
         waits = trial.result == "running" and not trial.is_complete and now == trial.champion
         if waits and trial.upto >= last.ordinal:
             return None
-        with self._registry.lease(version.tags[ID_TAG]):
+        with self._registry.lease.hold(version.tags[ID_TAG]):
             if trial.result == "running":
                 trial = self._advance(trial, run, version, last, now)
             return self._conclude(trial, version)

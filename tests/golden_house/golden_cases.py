@@ -438,7 +438,19 @@ def _of_boost(boost, tree, *, seed):
     answers = boost.predict_proba(new, features=features)
     again = type(boost).from_dict(json.loads(json.dumps(boost.to_dict())))
     assert np.array_equal(again.predict_proba(new, features=features), answers)
-    return {"saved": boost.to_dict(), "history": boost.history_, "answers": answers}
+    return {
+        "saved": without_retired(boost.to_dict()),
+        "history": boost.history_,
+        "answers": answers,
+    }
+
+
+def without_retired(data):
+    """A recalibrator's JSON form without the settings that moved to the paper's own runs."""
+    for part in (data, data.get("settings"), data.get("initial")):
+        for name in ("perturbation", "checkpoints", "perturbation_width"):
+            (part or {}).pop(name, None)
+    return data
 
 
 def boost_by_default():
@@ -483,7 +495,7 @@ def boost_of_the_paper():
     kinds = {
         "passes": {"max_updates": 25, "selection": "huc"},
         "largest": {"traversal": "largest", "max_updates": 15, "step": 0.02, "selection": "last"},
-        "checkpoints": {"max_passes": 3, "checkpoints": "passes", "selection": "log_loss"},
+        "three": {"max_passes": 3, "selection": "log_loss"},
         "early": {"max_passes": 9, "selection": "uc", "early_stopping": 4},
     }
     answer = {}
@@ -508,7 +520,7 @@ def boost_after_a_scaling():
     given = {"tree": tree, "utilities": levels(tree), "mode": "paper", "max_updates": 6}
     answer = {}
     for initial in ("temperature", "vector", "dirichlet", "auto"):
-        boost = hm.HUCBoost(initial=initial, perturbation=1e-3, **given)
+        boost = hm.HUCBoost(initial=initial, **given)
         answer[initial] = _of_boost(boost.fit(p, labels), tree, seed=170)
     return plain(answer)
 
@@ -531,10 +543,9 @@ def scalings():
         ):
             scaling = kind(**given).fit(p, labels, tree=tree, **extra)
             answer[f"{kind.__name__}, {name}"] = {
-                "saved": scaling.to_dict(),
+                "saved": without_retired(scaling.to_dict()),
                 "held out": scaling.held_out_log_loss_,
                 "answers": scaling.predict_proba(new),
-                "perturbed": scaling.perturbed(0.1, rng=1).theta_,
             }
     return plain(answer)
 
@@ -562,7 +573,7 @@ def calibrated_classifier():
         )
         model.fit(given[:600], labels[:600])
         answer[method] = {
-            "saved": model.recalibrator_.to_dict(),
+            "saved": without_retired(model.recalibrator_.to_dict()),
             "answers": model.predict_proba(given[600:]),
             "labels": model.predict(given[600:]).tolist(),
         }
@@ -594,16 +605,6 @@ def planning():
         for bounds in ("theorem", "sharp", "bootstrap")
         for options in settings
     ]
-    starts = (
-        hm.InitialModel.fixed(initial_loss=1.2),
-        hm.InitialModel.temperature(
-            smallest_probability=0.01, largest_parameter=3, initial_loss=1.4
-        ),
-        hm.InitialModel.vector(
-            n_leaves=5, smallest_probability=0.01, largest_parameter=3, initial_loss=1.4
-        ),
-        hm.InitialModel.dirichlet(n_leaves=5, smallest_probability=0.01, regularization=0.1),
-    )
     delay = hm.simulate_alarm(
         p,
         candidate=("level2", "sex=m", "survived"),
@@ -618,9 +619,6 @@ def planning():
     return plain(
         {
             "table": {str(k): row for k, row in enumerate(table)},
-            "rows": [hm.n_star(0.1, initial=start, n_candidates=40) for start in starts],
-            "updates": [start.max_updates(0.05) for start in starts],
-            "prices": [start.log_density_ratio(0.05) for start in starts],
             "pilot": hm.pilot_candidates(p, labels, **given),
             "delay": [delay.labels, delay.found, delay.median],
         }

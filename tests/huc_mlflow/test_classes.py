@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import json
 from types import SimpleNamespace
 
 import huc_mlflow
@@ -17,6 +18,7 @@ from support.deployment import World, a_trigger
 from support.forests import FEATURES, log_forest
 
 import huc_monitor as hm
+from huc_monitor.cli import main
 from huc_monitor.config import load_config
 
 PROBA = {"predict_method": "predict_proba"}
@@ -127,6 +129,29 @@ class WiderWorld(World):
 
     def base(self, frame):
         return super().base(frame).assign(stroke=0.0)
+
+
+def diagnosis(world, capsys):
+    capsys.readouterr()
+    code = main(["doctor", "--json", "--config", str(world.config)])
+    findings = json.loads(capsys.readouterr().out)["findings"]
+    (found,) = [item for item in findings if item["check"] == "recalibration"]
+    return code, found
+
+
+def test_the_doctor_tells_a_base_that_cannot_be_recalibrated_from_one_that_lacks_a_leaf(
+    story, wider, store, capsys
+):
+    log_forest(story, "triage")
+    world = WiderWorld(wider, store, mlflow.get_tracking_uri())
+    world.serve(drift=0.0)
+    _, found = diagnosis(world, capsys)
+    assert found["outcome"] == "ok"
+    assert "it does not know 'stroke', whose probability counts as 0" in found["text"]
+    log_forest(relabelled(story, {"coma": "comma"}), "triage")
+    code, found = diagnosis(world, capsys)
+    assert (code, found["outcome"]) == (2, "wrong")
+    assert "no leaf is called 'comma'. Did you mean 'coma'?" in found["text"]
 
 
 @pytest.mark.slow

@@ -9,7 +9,6 @@ import sys
 import threading
 import venv
 import warnings
-import zipfile
 from importlib.metadata import version
 from pathlib import Path
 
@@ -460,35 +459,3 @@ def test_loading_starts_no_thread_and_says_what_serves(story, store, monkeypatch
     assert set(threading.enumerate()) == before
     assert "recalibration is served by compiled code" in caplog.text
     assert model._model_impl.engine == "compiled"
-
-
-@pytest.fixture
-def old_model(tmp_path):
-    """A model that the version before saved, with its rows and answers."""
-    with zipfile.ZipFile(Path(__file__).parent / "data" / "model_of_runtime_1.zip") as archive:
-        archive.extractall(tmp_path)
-    expected = json.loads((tmp_path / "expected.json").read_text())
-    return tmp_path / "model", {name: pd.DataFrame(table) for name, table in expected.items()}
-
-
-@pytest.mark.parametrize("load", [mlflow.pyfunc.load_model, huc_mlflow.load_model])
-def test_a_model_of_the_version_before_loads_and_answers_the_same(old_model, load):
-    folder, expected = old_model
-    model = load(str(folder))
-    answer = model.predict(expected["rows"], PROBA)
-    pd.testing.assert_frame_equal(answer, expected["probabilities"], check_exact=True)
-    decisions = model.predict(expected["rows"], {"predict_method": "decision"})
-    pd.testing.assert_frame_equal(decisions, expected["decisions"])
-
-
-def test_a_model_of_the_version_before_can_be_wrapped_again(old_model, store):
-    folder, expected = old_model
-    tree = hm.HUCBoost.from_dict(
-        huc_mlflow.load_model(folder).payload["stages"][0]["recalibrator"]
-    ).tree
-    p = expected["probabilities"][list(tree.leaves)].to_numpy()
-    scaling = TemperatureScaling().fit(p, p.argmax(axis=1), tree=tree)
-    huc_mlflow.save_model(store / "saved", folder, scaling, tree=tree)
-    model = mlflow.pyfunc.load_model(str(store / "saved"))
-    answer = model.predict(expected["rows"], PROBA)[list(tree.leaves)]
-    np.testing.assert_array_equal(answer.to_numpy(), scaling.predict_proba(p))

@@ -100,16 +100,16 @@ def test_without_a_champion_the_newest_version_that_is_no_recalibration_counts(r
 
 
 def test_one_process_retrains_at_a_time_and_a_lease_expires(registry):
-    with registry.lease("one", seconds=1.5):
-        with pytest.raises(huc_mlflow.BusyError, match="retrained by another process"):
-            registry._take("two", "ticket", 10)
-        with registry.lease("one"):
+    with registry.lease.hold("one", seconds=1.5):
+        with pytest.raises(huc_mlflow.BusyError, match="recalibrated by another process"):
+            registry.lease._take("two", "ticket", 10)
+        with registry.lease.hold("one"):
             pass  # the same recalibration may go on
-    with registry.lease("two"):
+    with registry.lease.hold("two"):
         pass
-    registry._take("dead", "ticket", 0.5)
+    registry.lease._take("dead", "ticket", 0.5)
     time.sleep(0.6)
-    with registry.lease("two"):
+    with registry.lease.hold("two"):
         pass
 
 

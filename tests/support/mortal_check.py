@@ -93,7 +93,7 @@ def check(config, now, told, at=None, after=False):  # noqa: FBT002 - arguments 
 
 def check_together(config, now, barrier, settle):
     """Check once, and begin to retrain in the same moment as another process."""
-    from huc_mlflow import _registry, _retrainer
+    from huc_mlflow import _lease, _retrainer
 
     from huc_monitor.config import load_config
     from huc_monitor.config.opening import open_monitor
@@ -104,7 +104,7 @@ def check_together(config, now, barrier, settle):
         barrier.wait(120)
         return act(self, trigger, **options)
 
-    _registry._SETTLE_SECONDS = settle
+    _lease._SETTLE_SECONDS = settle
     _retrainer.find_repair = known_repair
     _retrainer.MLflowRetrainer.act = together
     os.chdir(Path(config).parent)

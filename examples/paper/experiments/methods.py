@@ -10,6 +10,7 @@ import pandas as pd
 import huc_monitor as hm
 from huc_monitor.recalibration import affordable_scaling
 
+from .perturbation import perturbed
 from .predictors import INTERIOR_MIX
 from .problem import MASTER_SEED
 
@@ -62,7 +63,7 @@ class Stage:
             tree=self.problem.tree,
             validation=(self.parts["select"], self.labels("select")),
         )
-        moved = scaling.perturbed(NOISE, rng=np.random.default_rng(seed))
+        moved = perturbed(scaling, NOISE, rng=np.random.default_rng(seed))
         parts = {part: moved.predict_proba(p) for part, p in self.parts.items()}
         return Stage(self.problem, self.split, self.subgroups, parts)
 

@@ -64,8 +64,12 @@ def _exporter(config: Config, name: str) -> Iterator[Finding]:
 
 def _recalibration(config: Config) -> Iterator[Finding]:
     tracker = config.settings.tracker.name
-    if open_recalibration_host(config, open_tracker(config)) is not None:
-        yield _fine("recalibration", tracker)
+    host = open_recalibration_host(config, open_tracker(config))
+    if host is not None:
+        fix = "correct the tree or the registered model, or set retraining.enabled: false"
+        yield from guarded(
+            "recalibration", lambda: iter([_fine("recalibration", tracker, host.ping())]), fix
+        )
         return
     text = f"the tracker {tracker!r} keeps no model versions: nothing acts on a trigger"
     fix = "write tracker: mlflow, or set retraining.enabled: false"

@@ -59,6 +59,10 @@ class Move:
 class RecalibrationHost(Protocol):
     """Acts on triggers of a monitor, and on what people ask of the versions of its model."""
 
+    def ping(self) -> str:
+        """Say in a few words what it would recalibrate, or raise why it cannot; change nothing."""
+        ...
+
     def __call__(self, trigger: RetrainingTrigger) -> None:
         """Recalibrate, or record why not.
 

@@ -28,71 +28,6 @@ def pilot():
     return p, labels, {"subgroups": groups, "features": frame}
 
 
-INITIAL = {
-    "fixed": hm.InitialModel.fixed(initial_loss=1.5),
-    "temperature": hm.InitialModel.temperature(
-        smallest_probability=0.01, largest_parameter=3.0, initial_loss=1.5
-    ),
-    "vector": hm.InitialModel.vector(
-        n_leaves=5, smallest_probability=0.01, largest_parameter=3.0, initial_loss=1.5
-    ),
-    "dirichlet": hm.InitialModel.dirichlet(
-        n_leaves=5, smallest_probability=0.01, regularization=0.5
-    ),
-}
-
-
-def test_the_constants_of_every_initial_model_are_those_of_the_paper():
-    log100, log5 = math.log(100), math.log(5)
-    shown = {
-        kind: (model.dimension, model.initial_loss, model.parameter_bound, model.lipschitz)
-        for kind, model in INITIAL.items()
-    }
-    assert shown == {
-        "fixed": (0, 1.5, 0.0, 0.0),
-        "temperature": (1, 1.5, 3.0, pytest.approx(log100)),
-        "vector": (10, 1.5, 3.0, pytest.approx(log100 + 1)),
-        "dirichlet": (
-            30,
-            log5,
-            pytest.approx(math.sqrt(4 * log5)),
-            pytest.approx(1 + 5 * log100),
-        ),
-    }
-
-
-def test_updates_noise_and_price_are_worked_by_hand():
-    # accuracy 0.5: ceil(4 * 1.5 / 0.25) = 24 updates, and four more for a learned start.
-    assert INITIAL["fixed"].max_updates(0.5) == 24
-    assert INITIAL["vector"].max_updates(0.5) == 28
-    assert INITIAL["fixed"].log_density_ratio(0.5) == 0
-    assert INITIAL["fixed"].noise_width(0.5) == 0
-    # a = 0.25 / (2 log 100) = 0.027143; log(1 + 3 / a) = log 111.52.
-    assert INITIAL["temperature"].noise_width(0.5) == pytest.approx(0.0271434, rel=1e-5)
-    assert INITIAL["temperature"].log_density_ratio(0.5) == pytest.approx(math.log(111.524), 1e-5)
-
-
-@pytest.mark.parametrize("kind", INITIAL)
-@pytest.mark.parametrize("accuracy", [0.05, 0.3, 1.0])
-def test_n_star_satisfies_the_condition_it_makes_explicit(kind, accuracy):
-    initial = INITIAL[kind]
-    n = hm.n_star(accuracy, initial=initial, n_candidates=84, confidence_level=0.9)
-    terms = (
-        initial.log_density_ratio(accuracy)
-        + (initial.max_updates(accuracy) + 1) * math.log(2 * 84 * (2 * n + 1) ** 2)
-        + math.log(10)
-    )
-    assert n >= 512 / accuracy**2 * terms
-    assert n <= 8 * 512 / accuracy**2 * terms
-
-
-def test_a_learned_start_costs_more_the_more_it_learns():
-    kinds = ("fixed", "temperature", "vector", "dirichlet")
-    rows = [hm.n_star(0.1, initial=INITIAL[kind], n_candidates=84) for kind in kinds[:3]]
-    assert rows == sorted(rows)
-    assert hm.n_star(0.1, initial=INITIAL["dirichlet"], n_candidates=84) > rows[0]
-
-
 @settings(max_examples=60, deadline=None)
 @given(
     bounds=st.sampled_from(["theorem", "sharp", "bootstrap"]),
@@ -228,12 +163,6 @@ def test_bad_plans_are_named(given_, message):
         hm.detectable_size(plan.pop("n"), **plan)
 
 
-def test_sizes_at_the_tolerance_and_bad_constants_are_refused():
+def test_sizes_at_the_tolerance_are_refused():
     with pytest.raises(InvalidInputError, match=r"above the tolerance, 0\.1; got 0\.1"):
         hm.labels_needed(0.1, bounds="sharp", n_candidates=3, tolerance=0.1)
-    with pytest.raises(InvalidInputError, match="`accuracy` must lie in"):
-        hm.n_star(0.0, initial=INITIAL["fixed"], n_candidates=3)
-    with pytest.raises(InvalidInputError, match="`smallest_probability` must lie strictly"):
-        hm.InitialModel.dirichlet(n_leaves=5, smallest_probability=0.0, regularization=1.0)
-    with pytest.raises(InvalidInputError, match="`initial_loss` must be a positive number"):
-        hm.InitialModel.fixed(initial_loss=-1.0)
