@@ -215,8 +215,10 @@ def _with_tolerance(found: FileContents, folder: Path) -> str:
             " That is real and above the tolerance, and checks will say so. To accept it, and be "
             "told of changes only: `tolerance: {value: ..., relative_to: reference}`."
         )
-    # Evidence adds up over windows, so what the reference shows is the limit, not its noise.
-    patient = min(value, _round_up(max(_LEAST, pilot.lower if accepted else 0.0)))
+    # Evidence adds up over windows, so what the reference surely shows is the limit, not its noise;
+    # its lower bound would be: an error that is accepted lies above it, and would alarm for ever.
+    surely = accepted and pilot.lower > _LEAST
+    patient = min(value, _round_up(pilot.largest if surely else _LEAST))
     text = write(found, tolerance=value, patient=patient, why=[chance, normal])
     parse_config(text, folder=folder)
     return text

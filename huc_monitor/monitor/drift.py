@@ -209,7 +209,8 @@ class _Comparison:
             per_root = 0.5 * math.sqrt(old.size) + self.root
             radius = self._both(per_root)
             if v > 0:  # branch 0 is the root
-                known = self._reference_error(float(old.sum()), old.size) / old.sum()
+                mass_before = float(old.sum())
+                known = self._reference_error(mass_before, old.size) / mass_before
                 radius = per_root / math.sqrt(self.n) + float(new.sum()) * min(1.0, known)
             now = new / new.sum() if new.sum() > 0 else share
             shown = np.argsort(-np.abs(moved), kind="stable")[:_SHOWN]
