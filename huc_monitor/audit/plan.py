@@ -86,14 +86,16 @@ class AuditPlan:
         """Subgroups times relevant branches of all utilities."""
         return len(self.subgroups) * sum(spreads.size for spreads in self.limits)
 
-    @property
+    @cached_property
     def names(self) -> tuple[tuple[str, str, str], ...]:
         """Return (utility, subgroup, node) of every candidate, in order."""
+        branches, subgroups = self.tree.branches, self.subgroups.names
         return tuple(
-            (utility.name, subgroup, self.tree.branches[v])
+            (utility.name, subgroup, branches[v])
             for utility in self.utilities
-            for subgroup in self.subgroups.names
-            for v in utility.relevant_branches(self.tree)
+            for relevant in [utility.relevant_branches(self.tree).tolist()]
+            for subgroup in subgroups
+            for v in relevant
         )
 
     def bound(self, total: float, n_rare: float | None = None) -> Bound:
@@ -128,20 +130,18 @@ class AuditPlan:
         self, scans: Sequence[UtilityScan], radii: Floats, shares: Floats
     ) -> CandidateTable:
         """List branches in the order utility, subgroup, branch."""
-        places = [
-            (utility, c, node)
-            for utility in self.utilities
-            for branches in [[self.tree.branches[v] for v in utility.relevant_branches(self.tree)]]
-            for c in range(len(self.subgroups))
-            for node in branches
-        ]
-        group = np.array([c for _, c, _ in places], dtype=np.int64)
+        counts = [scan.on_uc.shape for scan in scans]
+        group = _join(np.repeat(np.arange(n_groups), width) for n_groups, width in counts)
+        utility = np.repeat(
+            np.arange(len(counts)), [n_groups * width for n_groups, width in counts]
+        )
+        units = [item.units for item in self.utilities]
         moment = _join(scan.moment[:, :-1] for scan in scans)
         share = shares[group]
         return CandidateTable(
-            utility=[utility.name for utility, _, _ in places],
-            subgroup=[self.subgroups.names[c] for c in group],
-            node=[node for _, _, node in places],
+            utility=[name for name, _, _ in self.names],
+            subgroup=[name for _, name, _ in self.names],
+            node=[name for _, _, name in self.names],
             moment=moment,
             radius=radii,
             interval_low=_join(scan.low[:, :-1] for scan in scans),
@@ -151,8 +151,8 @@ class AuditPlan:
             moment_in_subgroup=np.divide(moment, share, out=np.zeros(moment.size), where=share > 0),
             on_uc_interval=_join(scan.on_uc for scan in scans),
             on_worst_interval=_join(scan.on_worst for scan in scans),
-            moment_in_units=moment * np.array([utility.scale for utility, _, _ in places]),
-            units=[utility.units for utility, _, _ in places],
+            moment_in_units=moment * np.array([item.scale for item in self.utilities])[utility],
+            units=[units[u] for u in utility.tolist()],
         )
 
     def _totals(self, scans: Sequence[UtilityScan]) -> TotalTable:
