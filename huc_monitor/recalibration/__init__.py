@@ -1,4 +1,4 @@
-"""The repair: scalings, boosting branch by branch, and replay of its updates on new rows."""
+"""Recalibration: scalings, boosting branch by branch, and replay of updates on new rows."""
 
 from __future__ import annotations
 

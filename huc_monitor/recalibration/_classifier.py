@@ -1,4 +1,4 @@
-"""A scikit-learn classifier that wraps another one and repairs its probabilities."""
+"""A scikit-learn classifier that wraps another one and recalibrates its probabilities."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Rows under repair: their branch probabilities, and every moment kept current after updates."""
+"""Rows being recalibrated: branch probabilities, and every moment kept current after updates."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Finding a repair: candidates fitted on older labels, one chosen, judged once on the newest.
+"""Finding a recalibrator: candidates fitted on older labels, one chosen, judged on the newest.
 
 The rows come in order of time. The oldest part fits, the next part chooses, and the newest part
 is looked at once, by the gate: so its figures are those of data that no choice has seen.
@@ -34,7 +34,7 @@ if TYPE_CHECKING:
     from huc_monitor.utilities import Utility
     from huc_monitor.utilities.program import Floats, Ints
 
-__all__ = ["Figures", "Gate", "Repair", "find_repair"]
+__all__ = ["Figures", "Gate", "Recalibration", "find_recalibration"]
 
 NOTHING = "nothing"
 SCALINGS = ("temperature", "vector", "dirichlet")
@@ -57,7 +57,7 @@ class Figures(Form):
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class Repair:
+class Recalibration:
     """The chosen recalibrator and what the gate says of it.
 
     Attributes
@@ -107,7 +107,7 @@ class Repair:
         }
 
 
-def find_repair(
+def find_recalibration(
     probabilities: Any,
     labels: Any,
     *,
@@ -120,7 +120,7 @@ def find_repair(
     gate: Gate | None = None,
     confidence_level: float = DEFAULTS.confidence_level,
     rng: int = DEFAULTS.rng,
-) -> Repair:
+) -> Recalibration:
     """Fit the candidates, choose one, and judge it once on the newest rows.
 
     Parameters
@@ -130,7 +130,7 @@ def find_repair(
     features : DataFrame of n rows, optional
         Columns that the subgroups read.
     current : (n, K), optional
-        Of the model that serves now, which a repair must beat; the base when left out. It differs
+        Of the model that serves now, which must be beaten; the base when left out. It differs
         where the base was recalibrated before: candidates are always fitted to the base.
     candidates : list of str
         Of "nothing" (keep the model that serves now), "huc_boost", a scaling, or a scaling and
@@ -138,7 +138,7 @@ def find_repair(
 
     Returns
     -------
-    Repair
+    Recalibration
 
     Examples
     --------
@@ -147,8 +147,10 @@ def find_repair(
     >>> tree = hm.LabelTree.from_nested({"cat": ["lion", "lynx"], "dog": None})
     >>> p = rng.dirichlet([2, 2, 2], 3000)
     >>> y = np.array([rng.choice(3, p=row[[1, 0, 2]]) for row in p])
-    >>> repair = find_repair(p, y, tree=tree, utilities=[hm.LevelCorrectness(level=2)])
-    >>> repair.passed, repair.after.huc < repair.before.huc / 3
+    >>> recalibration = find_recalibration(
+    ...     p, y, tree=tree, utilities=[hm.LevelCorrectness(level=2)]
+    ... )
+    >>> recalibration.passed, recalibration.after.huc < recalibration.before.huc / 3
     (True, True)
     """
     predictions = check_predictions(probabilities, tree=tree)
@@ -156,7 +158,7 @@ def find_repair(
     if predictions.n < _FEWEST_ROWS:
         msg = (
             f"`probabilities` must have at least {_FEWEST_ROWS} rows to fit, choose and judge a "
-            f"repair; got {predictions.n}. Wait for more labels."
+            f"recalibration; got {predictions.n}. Wait for more labels."
         )
         raise InvalidInputError(msg)
     base = predictions.positive()
@@ -192,17 +194,17 @@ def find_repair(
     if current is not None:
         of_base, _ = task.figures(base[judge], judge, bounds="bootstrap")
     chosen = fitted.get(name)
-    repaired = task.predict(chosen, judge)
-    after, held_out = task.figures(repaired, judge, bounds="bootstrap")
+    recalibrated = task.predict(chosen, judge)
+    after, held_out = task.figures(recalibrated, judge, bounds="bootstrap")
     comparison = None
     if name == NOTHING:
         reasons: tuple[str, ...] = (
             "no candidate did better than the serving model on the choosing rows",
         )
     else:
-        comparison = task.compare(task.current[judge], repaired, judge)
+        comparison = task.compare(task.current[judge], recalibrated, judge)
         reasons = (gate or Gate()).reasons(before, after, comparison=comparison)
-    return Repair(
+    return Recalibration(
         name,
         chosen,
         not reasons,

@@ -16,7 +16,7 @@ __all__ = ["Gate", "surely_better"]
 
 
 class Gate(Section):
-    """What a repair must achieve on held-out rows before it may be registered.
+    """What a recalibration must achieve on held-out rows before it may be registered.
 
     It is compared with the model that serves now, on the same rows.
 
@@ -62,7 +62,7 @@ class Gate(Section):
         comparison: Comparison | None = None,
         rows: str = "held-out rows",
     ) -> tuple[str, ...]:
-        """Say what stands against the repair; nothing when it may pass.
+        """Say what stands against the recalibration; nothing when it may pass.
 
         ``comparison`` is that of both predictors on these rows; without it nothing says whether
         the improvement is sure, and only the figures are judged.

@@ -9,7 +9,7 @@ from huc_monitor._common.safe_text import code
 
 if TYPE_CHECKING:
     from huc_monitor.monitor.records import AlertState, RetrainingTrigger
-    from huc_monitor.recalibration.choosing import Figures, Repair
+    from huc_monitor.recalibration.choosing import Figures, Recalibration
 
 _MOST_ALERTS = 8
 _MOST_UPDATES = 8
@@ -36,7 +36,7 @@ class FittedSample:
 
 
 def model_card(
-    repair: Repair,
+    recalibration: Recalibration,
     *,
     trigger: RetrainingTrigger,
     alerts: tuple[AlertState, ...],
@@ -46,28 +46,29 @@ def model_card(
     sample: FittedSample | None = None,
 ) -> str:
     """Say what was wrong, where, what changed, and how the result does on held-out rows."""
-    columns = {f"base, serving (version {base_version})": repair.before}
+    columns = {f"base, serving (version {base_version})": recalibration.before}
     if serving_version != base_version:
         columns = {
-            f"base (version {base_version})": repair.base,
-            f"serving (version {serving_version})": repair.before,
+            f"base (version {base_version})": recalibration.base,
+            f"serving (version {serving_version})": recalibration.before,
         }
-    columns["recalibrated"] = repair.after
+    columns["recalibrated"] = recalibration.after
     lines = [
-        f"Recalibration of version {base_version}: {repair.name}.",
+        f"Recalibration of version {base_version}: {recalibration.name}.",
         "",
         "**What was wrong.** " + trigger.reason + ".",
         "",
         *_alert_lines(alerts),
         "",
-        "**What changed.** " + _change(repair.recalibrator),
+        "**What changed.** " + _change(recalibration.recalibrator),
         "",
         *_sample_lines(sample),
         f"**Held-out figures** (newest rows, looked at once; rows {window[0]} to {window[1]}):",
         "",
         *_figure_lines(columns),
         "",
-        "**Gate.** " + ("passed" if repair.passed else "refused: " + "; ".join(repair.reasons)),
+        "**Gate.** "
+        + ("passed" if recalibration.passed else "refused: " + "; ".join(recalibration.reasons)),
     ]
     return "\n".join(lines)
 

@@ -1,4 +1,4 @@
-"""From a trigger to a new version: read rows, find a repair, pass the gate, register, promote."""
+"""From a trigger to a new version: read rows, fit and judge, register, promote."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ from huc_monitor.errors import InvalidInputError
 from huc_monitor.monitor import MonitorState, read_state
 from huc_monitor.monitor.ports import RecalibrationOutcome
 from huc_monitor.monitor.records import RetrainingTrigger
-from huc_monitor.recalibration.choosing import find_repair
+from huc_monitor.recalibration.choosing import find_recalibration
 from huc_monitor.subgroups import Subgroups
 
 if TYPE_CHECKING:
@@ -33,7 +33,7 @@ if TYPE_CHECKING:
     from huc_monitor.config import Config
     from huc_monitor.monitor.ports import MonitorInfo, Move
     from huc_monitor.monitor.windows import Window
-    from huc_monitor.recalibration.choosing import Repair
+    from huc_monitor.recalibration.choosing import Recalibration
     from huc_monitor.recalibration.shadow import ShadowTrial
 
 __all__ = ["MLflowRetrainer"]
@@ -49,7 +49,7 @@ class MLflowRetrainer:
     """Acts on triggers of a monitor: the entry point ``mlflow`` of ``huc_monitor.retrainers``.
 
     Every step can be repeated: a process that dies is followed by one that goes on. A refused
-    repair is recorded with its reasons, and the same trigger is not tried again.
+    recalibration is recorded with its reasons, and the same trigger is not tried again.
 
     Parameters
     ----------
@@ -164,11 +164,11 @@ class MLflowRetrainer:
             rows = self._rows(trigger, champion, state)
         except (NoBaseProbabilitiesError, UnfitBaseError) as error:
             return RecalibrationOutcome(trigger.id, "refused", reasons=(str(error),))
-        repair = self._find(rows, champion, state)
-        self._log(run_id, repair)
-        if not repair.passed:
+        recalibration = self._find(rows, champion, state)
+        self._log(run_id, recalibration)
+        if not recalibration.passed:
             self._remember(trigger)
-            return RecalibrationOutcome(trigger.id, "refused", reasons=repair.reasons)
+            return RecalibrationOutcome(trigger.id, "refused", reasons=recalibration.reasons)
         # Fitting takes a while. Whoever was too slow to see this lease has had time to show up.
         registry.lease.confirm(trigger.id)
         if patient and (too_soon := self._too_soon(trigger)):
@@ -177,12 +177,12 @@ class MLflowRetrainer:
         sample = self._sample(rows, state)
         window = (f"{rows.start:%Y-%m-%d %H:%M}", f"{rows.end:%Y-%m-%d %H:%M} UTC")
         version = registry.register(
-            repair.recalibrator,
+            recalibration.recalibrator,
             recalibration_id=trigger.id,
             base=base,
             run_id=run_id,
             description=model_card(
-                repair,
+                recalibration,
                 trigger=trigger,
                 alerts=state.open_alerts,
                 base_version=str(base.version),
@@ -196,7 +196,7 @@ class MLflowRetrainer:
                 "huc.data_end": rows.end.isoformat(),
                 "huc.identity": self.config.identity,
                 "huc.gate": "passed",
-                "huc.candidate": repair.name,
+                "huc.candidate": recalibration.name,
                 **({} if sample is None else {"huc.sampled_from": str(sample.n_rows)}),
             },
             tree=self.config.tree,
@@ -254,7 +254,7 @@ class MLflowRetrainer:
         """Restore the version that was champion before."""
         return self.registry.rollback()
 
-    # Rows and repair.
+    # Rows and recalibration.
 
     def _state(self) -> MonitorState:
         data = self.tracker.peek_state()
@@ -285,7 +285,7 @@ class MLflowRetrainer:
         source = self.config.open_source()
         extent = source.time_range()
         if extent is None:
-            msg = "`source` must have rows to fit a repair on; the log is empty."
+            msg = "`source` must have rows to fit a recalibration on; the log is empty."
             raise InvalidInputError(msg)
         begun = [alert.first_seen for alert in state.open_alerts if alert.level == "critical"]
         start = min(begun, default=trigger.window_end - timedelta(days=1))
@@ -299,7 +299,7 @@ class MLflowRetrainer:
         return self.reader.read(base, start, trigger.window_end, versions=[champion])
 
     def _about(self, rows: LabelledRows, state: MonitorState) -> dict[str, Any]:
-        """Return what audits and repairs of rows are told besides probabilities and labels."""
+        """Return what audits and fits are told besides probabilities and labels."""
         groups = None if state.subgroups is None else Subgroups.from_dict(state.subgroups)
         return {
             "tree": self.config.tree,
@@ -318,9 +318,11 @@ class MLflowRetrainer:
         radius = float(found.radii.max(initial=0.0))
         return FittedSample(rows.sampled_from, int(found.n), radius, found.confidence_level)
 
-    def _find(self, rows: LabelledRows, champion: ModelVersion, state: MonitorState) -> Repair:
+    def _find(
+        self, rows: LabelledRows, champion: ModelVersion, state: MonitorState
+    ) -> Recalibration:
         wrapped = BASE_TAG in champion.tags
-        return find_repair(
+        return find_recalibration(
             rows.probabilities,
             rows.labels,
             current=self.reader.replay(champion, rows) if wrapped else None,
@@ -329,15 +331,15 @@ class MLflowRetrainer:
             **self._about(rows, state),
         )
 
-    def _log(self, run_id: str, repair: Repair) -> None:
+    def _log(self, run_id: str, recalibration: Recalibration) -> None:
         from mlflow.entities import Metric
 
-        text = json.dumps(repair.to_dict(), indent=1)
-        self.registry.client.log_text(run_id, text, "repair.json")
+        text = json.dumps(recalibration.to_dict(), indent=1)
+        self.registry.client.log_text(run_id, text, "recalibration.json")
         metrics = [
             Metric(f"{when}/{name}", float(value), 0, 0)
             for when in ("base", "before", "after")
-            for name, value in getattr(repair, when).to_dict().items()
+            for name, value in getattr(recalibration, when).to_dict().items()
             if value is not None and np.isfinite(value)
         ]
         self.registry.client.log_batch(run_id, metrics=metrics)

@@ -27,7 +27,7 @@ from huc_monitor.audit.plan import AuditPlan
 from huc_monitor.audit.scan import Groups
 from huc_monitor.audit.two_samples import Sample, compare_samples
 from huc_monitor.detection import ChangeTest, find_onset
-from huc_monitor.recalibration.choosing import find_repair
+from huc_monitor.recalibration.choosing import find_recalibration
 from huc_monitor.recalibration.gate import Gate, surely_better
 
 ATOMS = 300
@@ -242,7 +242,7 @@ def gate(settings: argparse.Namespace) -> None:
             rng = np.random.default_rng([settings.seed, k])
             pairs = draw(softened(p, power), 4_000, rng)
             atoms, labels = np.divmod(pairs, TREE.n_leaves)
-            found = find_repair(
+            found = find_recalibration(
                 p[atoms],
                 labels,
                 tree=TREE,

@@ -9,7 +9,7 @@ from huc_mlflow._card import model_card
 
 import huc_monitor as hm
 from huc_monitor.monitor.records import RetrainingTrigger
-from huc_monitor.recalibration.choosing import Figures, Repair
+from huc_monitor.recalibration.choosing import Figures, Recalibration
 
 TRIGGER = RetrainingTrigger(
     id="0011223344556677",
@@ -29,7 +29,7 @@ def repair():
     p = [[0.8, 0.2]] * 50 + [[0.2, 0.8]] * 50
     scaling = hm.recalibration.TemperatureScaling().fit(p, [0] * 40 + [1] * 50 + [0] * 10)
     base, serving, after = figures(0.4), figures(0.2), figures(0.1)
-    return Repair(
+    return Recalibration(
         "temperature",
         scaling,
         passed=True,

@@ -176,7 +176,7 @@ def test_a_base_with_other_classes_is_refused_before_fitting(story, store, monke
     world = World(story, store, mlflow.get_tracking_uri(), enabled=False)
     world.serve(drift=1.0)
     world.check()
-    monkeypatch.setattr(_retrainer, "find_repair", None)  # calling it would fail
+    monkeypatch.setattr(_retrainer, "find_recalibration", None)  # calling it would fail
     retrainer, trigger = a_trigger(world)
     outcome = retrainer.act(trigger)
     assert outcome.result == "refused"

@@ -145,14 +145,14 @@ def test_a_second_recalibration_is_fitted_to_the_root_and_must_beat_the_first(
         world.serve(drift=1.0)
     world.check()
     seen = {}
-    original = _retrainer.find_repair
+    original = _retrainer.find_recalibration
 
     def find(probabilities, labels, **options):
         repair = original(probabilities, labels, **options)
         seen.update(base=probabilities, current=options["current"], repair=repair)
         return repair
 
-    monkeypatch.setattr(_retrainer, "find_repair", find)
+    monkeypatch.setattr(_retrainer, "find_recalibration", find)
     retrainer, trigger = a_trigger(world)
     outcome = retrainer.act(trigger)
     frame, served = logged(world, 3)

@@ -15,7 +15,7 @@ from support.mortal_check import Faults
 
 import huc_monitor as hm
 from huc_monitor.cli import main
-from huc_monitor.recalibration.choosing import find_repair
+from huc_monitor.recalibration.choosing import find_recalibration
 
 
 @pytest.fixture(autouse=True)
@@ -43,11 +43,11 @@ def world(story, store, monkeypatch):
     boost = story.boost()
 
     def known(*args, **kwargs):
-        repair = find_repair(*args, **{**kwargs, "candidates": ["nothing"]})
+        repair = find_recalibration(*args, **{**kwargs, "candidates": ["nothing"]})
         changes = {"name": "known", "recalibrator": boost, "passed": True, "reasons": ()}
         return type(repair)(**{**{n: getattr(repair, n) for n in repair.__slots__}, **changes})
 
-    monkeypatch.setattr(_retrainer, "find_repair", known)
+    monkeypatch.setattr(_retrainer, "find_recalibration", known)
     return made
 
 

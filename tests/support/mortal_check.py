@@ -55,15 +55,15 @@ def sigkill() -> None:
     os.kill(os.getpid(), signal.SIGKILL)
 
 
-def known_repair(probabilities, labels, *, tree, **_):
+def known_recalibration(probabilities, labels, *, tree, **_):
     """Find a repair at once: what is tested is what happens around the search."""
     from huc_monitor.recalibration import TemperatureScaling
-    from huc_monitor.recalibration.choosing import Figures, Repair
+    from huc_monitor.recalibration.choosing import Figures, Recalibration
 
     scaling = TemperatureScaling().fit(probabilities, labels, tree=tree)
     before = Figures(len(labels), 0.1, 0.05, 0.15, 0.1, 1.2, 0.5)
     after = Figures(len(labels), 0.05, 0.0, 0.1, 0.05, 1.1, 0.5)
-    return Repair(
+    return Recalibration(
         "temperature",
         scaling,
         passed=True,
@@ -82,7 +82,7 @@ def check(config, now, told, at=None, after=False):  # noqa: FBT002 - arguments 
     from huc_monitor.config import load_config
     from huc_monitor.config.opening import open_monitor
 
-    _retrainer.find_repair = known_repair
+    _retrainer.find_recalibration = known_recalibration
     _tracker.report_files = lambda *_: {"report.html": b"<p>drawn elsewhere</p>"}
     os.chdir(Path(config).parent)
     faults = Faults(setattr, sigkill)
@@ -105,7 +105,7 @@ def check_together(config, now, barrier, settle):
         return act(self, trigger, **options)
 
     _lease._SETTLE_SECONDS = settle
-    _retrainer.find_repair = known_repair
+    _retrainer.find_recalibration = known_recalibration
     _retrainer.MLflowRetrainer.act = together
     os.chdir(Path(config).parent)
     open_monitor(load_config(config)).check(now)

@@ -5,7 +5,7 @@ import pytest
 
 import huc_monitor as hm
 from huc_monitor._common.stages import begin_stage, listening
-from huc_monitor.recalibration.choosing import find_repair
+from huc_monitor.recalibration.choosing import find_recalibration
 
 
 def test_stages_reach_the_nearest_listener_and_nobody_after_it():
@@ -34,7 +34,7 @@ def test_every_candidate_of_a_recalibration_is_a_stage():
     y = rng.integers(0, 3, 600)
     heard = []
     with listening(heard.append):
-        find_repair(
+        find_recalibration(
             p, y, tree=tree, utilities=[hm.TopK(1)], candidates=("temperature", "huc_boost")
         )
     assert heard[:2] == ["fitting temperature (1 of 2)", "fitting huc_boost (2 of 2)"]

@@ -8,7 +8,7 @@ import pandas as pd
 import pytest
 
 import huc_monitor as hm
-from huc_monitor.recalibration.choosing import Figures, Gate, find_repair
+from huc_monitor.recalibration.choosing import Figures, Gate, find_recalibration
 
 TREE = hm.LabelTree.from_nested({"cat": ["lion", "lynx"], "dog": None})
 UTILITIES = [hm.LevelCorrectness(level=2)]
@@ -29,7 +29,7 @@ def rows(n=3_000, *, drift=True, seed=0):
 def search(p, labels, frame, **options):
     groups = hm.Subgroups.from_reference(frame, {"sex": "each"})
     given = {"candidates": ("nothing", "temperature", "huc_boost")} | options
-    return find_repair(
+    return find_recalibration(
         p, labels, tree=TREE, utilities=UTILITIES, subgroups=groups, features=frame, **given
     )
 
