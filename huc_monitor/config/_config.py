@@ -21,11 +21,11 @@ from huc_monitor.sources import (
     DuckTable,
     Engine,
     LabelTable,
-    Partition,
     SQLTable,
     Table,
     TableSource,
 )
+from huc_monitor.sources._spec import LabelColumns, LogColumns
 from huc_monitor.sources.large import LargeSource
 from huc_monitor.subgroups import Subgroups
 from huc_monitor.tree import LabelTree
@@ -171,26 +171,17 @@ class Config:
             self._table(settings.log, ("source", "log")),
             tree=self.tree,
             columns=Columns(
-                time=given.time,
+                **{name: getattr(given, name) for name in LogColumns.model_fields},
                 probabilities=chosen.columns or chosen.pattern or "{leaf}",
                 list_column=chosen.list,
                 classes=chosen.classes,
-                id=given.id,
-                label=given.label,
-                model_version=given.model_version,
                 features=self.feature_columns if features is None else tuple(features),
-                time_zone=given.time_zone,
-                time_unit=given.time_unit,
             ),
             labels=None
             if labels is None
             else LabelTable(
+                **{name: getattr(labels, name) for name in LabelColumns.model_fields},
                 table=self._table(labels, ("source", "labels")),
-                id=labels.id,
-                label=labels.label,
-                time=labels.time,
-                time_zone=labels.time_zone,
-                time_unit=labels.time_unit,
             ),
             max_bad_share=1.0 if base else settings.max_bad_share,
             sum_tolerance=settings.sum_tolerance,
@@ -227,10 +218,10 @@ class Config:
         large = self.settings.large
         engine = self._engine()
         if engine is not None:
-            return engine.source(log, most_rows=large.rows or _SPARK_ROWS, **given)
-        if large.rows is None:
+            return engine.source(log, most_rows=large.most_rows or _SPARK_ROWS, **given)
+        if large.most_rows is None:
             return TableSource(log, **given)
-        return LargeSource(log, most_rows=large.rows, memory_limit=large.memory_limit, **given)
+        return LargeSource(log, most_rows=large.most_rows, memory_limit=large.memory_limit, **given)
 
     def _engine(self) -> Engine | None:
         settings = self.settings
@@ -258,13 +249,10 @@ class Config:
                 return SQLTable(given.url.get_secret_value(), str(given.table), given.db_schema)
             if given.database is not None:
                 return DuckTable.database(self._path(given.database), str(given.table))
-            partition = given.partition
             return DuckTable.files(
                 self._path(str(given.path)),
                 format=given.format,
-                partition=None
-                if partition is None
-                else Partition(partition.columns, partition.time_zone),
+                partition=given.partition,
                 union_by_name=given.union_by_name,
             )
         except HUCError as error:

@@ -11,6 +11,7 @@ import pandas as pd
 
 from huc_monitor.errors import InvalidInputError, UnknownNameError, did_you_mean
 from huc_monitor.sources._rows import LEAF, ProbabilityColumns
+from huc_monitor.sources._spec import ROW_CHECKS
 from huc_monitor.sources._table import as_matrix, as_numbers
 
 if TYPE_CHECKING:
@@ -79,7 +80,7 @@ class Guess:
     label: str | None = None
     id: str | None = None
     model_version: str | None = None
-    sum_tolerance: float = 1e-6
+    sum_tolerance: float = ROW_CHECKS.sum_tolerance
     groups: list[str] = field(default_factory=list)
     numbers: list[str] = field(default_factory=list)
     notes: dict[str, str] = field(default_factory=dict)

@@ -16,20 +16,39 @@ from pydantic import (
 
 from huc_monitor._common.settings import (
     Name,
-    Number,
     PathText,
     Secret,
     Section,
-    Share,
     TimeText,
     Whole,
-    Zone,
 )
-from huc_monitor._common.times import TimeUnit  # noqa: TC001 - read by pydantic
-from huc_monitor.config._engines import LargeSettings, SparkSettings
 from huc_monitor.monitor.alerts import AlertPolicy
 from huc_monitor.monitor.policy import Policy
 from huc_monitor.monitor.windows import CountWindows, TimeWindows
+from huc_monitor.sources._spec import (
+    FileOptions,
+    LabelColumns,
+    LargeWindows,
+    LogColumns,
+    RowChecks,
+)
+from huc_monitor.subgroups import MIN_SIZE
+
+
+class SparkSettings(Section):
+    """The Spark session of `engine: spark`; one that is already running is used as it is."""
+
+    master: Name | None = Field(
+        default=None, description="Its master, where spark-submit does not say.", examples=["yarn"]
+    )
+    options: dict[str, str] = Field(
+        default_factory=dict,
+        description="Spark's own settings.",
+        examples=[{"spark.executor.memory": "8g"}],
+    )
+    partitions: Annotated[Whole, Field(ge=1)] | None = Field(
+        default=None, description="Ranges of score that are scanned apart."
+    )
 
 
 class ModelSettings(Section):
@@ -38,33 +57,13 @@ class ModelSettings(Section):
     name: Name = Field(description="Its name, as in the model registry.")
 
 
-class PartitionSettings(Section):
-    """How the folders of a hive-partitioned log follow the time column."""
-
-    columns: dict[str, str] = Field(
-        min_length=1,
-        description="Partition column to the strftime format of its values.",
-        examples=[{"day": "%Y-%m-%d"}, {"year": "%Y", "month": "%m"}],
-    )
-    time_zone: Zone = Field(
-        default="UTC", description="The zone in which the folders' dates are meant."
-    )
-
-
-class TableSettings(Section):
+class TableSettings(FileOptions):
     """Where rows are: files (`path`), a DuckDB file (`database`) or an SQL database (`url`)."""
 
     path: PathText | None = Field(
         default=None,
         description="A Parquet or CSV file, a folder of Parquet files, or a glob pattern.",
     )
-    format: Literal["auto", "parquet", "csv", "delta", "orc"] = Field(
-        default="auto", description="Of the files at `path`; Delta and ORC with `engine: spark`."
-    )
-    partition: PartitionSettings | None = Field(
-        default=None, description="Lets a window open only the files of its own folders."
-    )
-    union_by_name: bool = Field(default=False, description="Accept files with different columns.")
     database: PathText | None = Field(default=None, description="A DuckDB database file.")
     url: Secret | None = Field(
         default=None,
@@ -104,33 +103,16 @@ class TableSettings(Section):
         return self
 
 
-class LabelTableSettings(TableSettings):
+class LabelTableSettings(TableSettings, LabelColumns):
     """Labels in a table of their own; the latest of each id counts."""
 
-    id: Name = Field(description="Column that equals the log's `columns.id`.")
-    label: Name = Field(description="Column of the label.")
-    time: Name | None = Field(
-        default=None, description="When the label became known; makes audits repeatable."
-    )
-    time_zone: Zone = Field(default="UTC", description="What label times without a zone mean.")
-    time_unit: TimeUnit | None = Field(
-        default=None, description="For label times that are numbers."
-    )
 
-
-class SourceSettings(Section):
+class SourceSettings(RowChecks):
     """Where predictions and labels are."""
 
     log: TableSettings = Field(description="The prediction log.")
     labels: LabelTableSettings | None = Field(
         default=None, description="Labels, where they are not in the log (`columns.label`)."
-    )
-    max_bad_share: Share = Field(
-        default=0.05, description="Share of unusable rows above which a window is an error."
-    )
-    sum_tolerance: Annotated[Number, Field(ge=0, le=0.1)] = Field(
-        default=1e-6,
-        description="Rows that sum to 1 within this are rescaled: for rounded numbers.",
     )
 
 
@@ -164,10 +146,9 @@ def _pattern(value: Any) -> Any:
     return {"pattern": value} if isinstance(value, str) else value
 
 
-class ColumnSettings(Section):
+class ColumnSettings(LogColumns):
     """Which columns of the log mean what."""
 
-    time: Name = Field(description="When the prediction was made.")
     probabilities: Annotated[ProbabilitySettings, BeforeValidator(_pattern)] = Field(
         default_factory=lambda: ProbabilitySettings(pattern="{leaf}"),
         description="Where the probabilities are; a text is a pattern.",
@@ -179,15 +160,6 @@ class ColumnSettings(Section):
         "are those of a recalibrated version; recalibration is fitted to them.",
         examples=["base_{leaf}"],
     )
-    label: Name | None = Field(default=None, description="The label, where it is in the log.")
-    id: Name | None = Field(
-        default=None, description="Id of a prediction; labels are joined by it."
-    )
-    model_version: Name | None = Field(
-        default=None, description="Version of the model that answered."
-    )
-    time_zone: Zone = Field(default="UTC", description="What times without a zone mean.")
-    time_unit: TimeUnit | None = Field(default=None, description="For times that are numbers.")
 
 
 class SubgroupSettings(Section):
@@ -201,7 +173,7 @@ class SubgroupSettings(Section):
     predicates: dict[str, Any] = Field(default_factory=dict, description="Name to predicate.")
     weights: dict[str, str] = Field(default_factory=dict, description="Name to weight column.")
     min_size: Annotated[Whole, Field(ge=0)] = Field(
-        default=0, description="Subgroups with fewer reference rows are left out."
+        default=MIN_SIZE, description="Subgroups with fewer reference rows are left out."
     )
 
 
@@ -301,7 +273,7 @@ class Settings(Policy):
     tracker: Host = Field(default=HostSettings(name="files"), description="Where records are kept.")
     state: PathText = Field(default="huc-state", description="Folder of the monitor's state.")
     engine: Literal["local", "spark"] = Field(default="local", description="Who computes an audit.")
-    large: LargeSettings = LargeSettings()
+    large: LargeWindows = LargeWindows()
     spark: SparkSettings = SparkSettings()
 
     @field_validator("channels")

@@ -22,6 +22,7 @@ import numpy as np
 
 from huc_monitor.audit.plan import AuditPlan
 from huc_monitor.audit.two_samples import Sample, compare_samples
+from huc_monitor.detection.options import DEFAULTS
 from huc_monitor.errors import InvalidInputError
 
 if TYPE_CHECKING:
@@ -138,7 +139,7 @@ class ChangeTest:
         tree: Any,
         utilities: Any,
         subgroups: Any = None,
-        average_run_length: float = 100.0,
+        average_run_length: float = DEFAULTS.average_run_length,
         pools: tuple[int, ...] = POOLS,
         rng: Any = 0,
     ) -> None:

@@ -18,6 +18,7 @@ from huc_monitor._common.times import (
 from huc_monitor.errors import InvalidInputError
 from huc_monitor.sources._data import TimeRange
 from huc_monitor.sources._partition import Partition, ScanProfile, read_profile
+from huc_monitor.sources._spec import FILES
 from huc_monitor.sources._table import Chunk, ColumnKind, Lookup, TimeColumn, chunk_rows
 
 if TYPE_CHECKING:
@@ -57,9 +58,9 @@ class DuckTable:
         cls,
         path: str | Path,
         *,
-        format: str = "auto",  # noqa: A002 - the word people type
+        format: str = FILES.format,  # noqa: A002 - the word people type
         partition: Partition | None = None,
-        union_by_name: bool = False,
+        union_by_name: bool = FILES.union_by_name,
         memory_limit: str = "512MB",
     ) -> DuckTable:
         """Read Parquet or CSV files.

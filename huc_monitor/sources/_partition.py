@@ -8,11 +8,13 @@ from dataclasses import dataclass, field
 from datetime import datetime, timedelta
 from typing import Any
 
+from pydantic import Field
+
+from huc_monitor._common.settings import Section, Zone
 from huc_monitor._common.times import get_zone
 
 
-@dataclass(frozen=True, slots=True)
-class Partition:
+class Partition(Section):
     """How the folders of a hive-partitioned log follow the time column.
 
     Parameters
@@ -30,8 +32,14 @@ class Partition:
     each file whose times are outside, but has to look into every file.
     """
 
-    columns: Mapping[str, str]
-    time_zone: str = "UTC"
+    columns: dict[str, str] = Field(
+        min_length=1,
+        description="Partition column to the strftime format of its values.",
+        examples=[{"day": "%Y-%m-%d"}, {"year": "%Y", "month": "%m"}],
+    )
+    time_zone: Zone = Field(
+        default="UTC", description="The zone in which the folders' dates are meant."
+    )
 
     def values(self, start: datetime, end: datetime) -> dict[str, list[str]]:
         """Return the values that a partition column can have between two times.
@@ -39,7 +47,7 @@ class Partition:
         Examples
         --------
         >>> from datetime import UTC
-        >>> days = Partition({"day": "%d"}, "Europe/Berlin")
+        >>> days = Partition(columns={"day": "%d"}, time_zone="Europe/Berlin")
         >>> days.values(datetime(2024, 1, 1, tzinfo=UTC), datetime(2024, 1, 2, tzinfo=UTC))
         {'day': ['01', '02']}
         """

@@ -13,7 +13,8 @@ from huc_monitor.sources._data import PredictionData, RowCounts, TimeRange, Wind
 from huc_monitor.sources._duck import DuckTable
 from huc_monitor.sources._labels import latest_labels
 from huc_monitor.sources._reading import Reading
-from huc_monitor.sources._rows import SUM_TOLERANCE, ProbabilityColumns
+from huc_monitor.sources._rows import ProbabilityColumns
+from huc_monitor.sources._spec import ROW_CHECKS
 from huc_monitor.sources._table import ColumnKind, Table, TimeColumn, require_columns
 
 if TYPE_CHECKING:
@@ -76,8 +77,8 @@ class TableSource:
     tree: LabelTree = field(kw_only=True)
     columns: Columns = field(kw_only=True)
     labels: LabelTable | None = field(default=None, kw_only=True)
-    max_bad_share: float = field(default=0.05, kw_only=True)
-    sum_tolerance: float = field(default=SUM_TOLERANCE, kw_only=True)
+    max_bad_share: float = field(default=ROW_CHECKS.max_bad_share, kw_only=True)
+    sum_tolerance: float = field(default=ROW_CHECKS.sum_tolerance, kw_only=True)
     probabilities: ProbabilityColumns = field(init=False)
     time: TimeColumn = field(init=False)
     encoder: LabelEncoder = field(init=False)

@@ -1,21 +1,48 @@
-"""What the user says about a prediction log and its labels."""
+"""What the user says about a prediction log and its labels, in the file and in Python."""
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from collections.abc import Mapping, Sequence  # noqa: TC003 - read by pydantic
+from typing import Annotated, Any, Final, Literal
 
-from huc_monitor.sources._rows import LEAF
+from pydantic import AfterValidator, Field, SkipValidation, field_validator
 
-if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
+from huc_monitor._common.settings import Name, Number, Section, Share, Whole, Zone, renamed
+from huc_monitor._common.times import TimeUnit  # noqa: TC001 - read by pydantic
+from huc_monitor.errors import InvalidInputError
+from huc_monitor.sources._partition import Partition  # noqa: TC001 - read by pydantic
+from huc_monitor.sources._rows import LEAF, SUM_TOLERANCE
 
-    from huc_monitor._common.times import TimeUnit
-    from huc_monitor.sources._table import Table
+__all__ = [
+    "FILES",
+    "LARGE",
+    "ROW_CHECKS",
+    "Columns",
+    "FileOptions",
+    "LabelColumns",
+    "LabelTable",
+    "LargeWindows",
+    "LogColumns",
+    "RowChecks",
+]
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Columns:
+class LogColumns(Section):
+    """Which columns of the log mean what."""
+
+    time: Name = Field(description="When the prediction was made.")
+    label: Name | None = Field(default=None, description="The label, where it is in the log.")
+    id: Name | None = Field(
+        default=None, description="Id of a prediction; labels are joined by it."
+    )
+    model_version: Name | None = Field(
+        default=None, description="Version of the model that answered."
+    )
+    time_zone: Zone = Field(default="UTC", description="What times without a zone mean.")
+    time_unit: TimeUnit | None = Field(default=None, description="For times that are numbers.")
+
+
+class Columns(LogColumns):
     """Which columns of a prediction log mean what.
 
     Parameters
@@ -39,20 +66,27 @@ class Columns:
         For times that are numbers.
     """
 
-    time: str
     probabilities: str | Mapping[str, str] = LEAF
-    list_column: str | None = None
+    list_column: Name | None = None
     classes: Sequence[str] | None = None
-    id: str | None = None
-    label: str | None = None
-    model_version: str | None = None
-    features: Sequence[str] = ()
-    time_zone: str = "UTC"
-    time_unit: TimeUnit | None = None
+    features: Annotated[Sequence[str], AfterValidator(tuple)] = ()
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class LabelTable:
+class LabelColumns(Section):
+    """Which columns of a table of labels mean what."""
+
+    id: Name = Field(description="Column that equals the log's `columns.id`.")
+    label: Name = Field(description="Column of the label.")
+    time: Name | None = Field(
+        default=None, description="When the label became known; makes audits repeatable."
+    )
+    time_zone: Zone = Field(default="UTC", description="What label times without a zone mean.")
+    time_unit: TimeUnit | None = Field(
+        default=None, description="For label times that are numbers."
+    )
+
+
+class LabelTable(LabelColumns):
     """Labels in a table of their own, which may arrive late and more than once.
 
     The label with the latest time wins, and replaced labels are counted. Different labels of equal
@@ -69,9 +103,62 @@ class LabelTable:
         As in `Columns`.
     """
 
-    table: Table
-    id: str
-    label: str
-    time: str | None = None
-    time_zone: str = "UTC"
-    time_unit: TimeUnit | None = None
+    table: SkipValidation[Any]
+
+
+class RowChecks(Section):
+    """Which rows can be used, and how many may not."""
+
+    max_bad_share: Share = Field(
+        default=0.05, description="Share of unusable rows above which a window is an error."
+    )
+    sum_tolerance: Annotated[Number, Field(ge=0, le=0.1)] = Field(
+        default=SUM_TOLERANCE,
+        description="Rows that sum to 1 within this are rescaled: for rounded numbers.",
+    )
+
+
+class FileOptions(Section):
+    """How files are read."""
+
+    format: Literal["auto", "parquet", "csv", "delta", "orc"] = Field(
+        default="auto", description="Of the files at `path`; Delta and ORC with `engine: spark`."
+    )
+    partition: Partition | None = Field(
+        default=None, description="Lets a window open only the files of its own folders."
+    )
+    union_by_name: bool = Field(default=False, description="Accept files with different columns.")
+
+
+class LargeWindows(Section):
+    """What happens to windows with more labelled rows than are held in memory."""
+
+    most_rows: Annotated[Whole, Field(ge=1)] | None = Field(
+        default=None,
+        validation_alias=renamed("most_rows", "rows"),
+        description="Labelled rows that are held. Larger windows are audited from disk, or on "
+        "Spark; a sample of this size explains what is found. No limit when left out; "
+        "200,000 with `engine: spark`.",
+    )
+    memory_limit: str = Field(
+        default="1GB",
+        description="What sorting a larger window may take with `engine: local`.",
+        examples=["512MB", "4GB"],
+    )
+
+    @field_validator("memory_limit")
+    @classmethod
+    def _is_size(cls, value: str) -> str:
+        from huc_monitor.sources.large import bytes_of
+
+        try:
+            bytes_of(value)
+        except InvalidInputError:
+            msg = f"must be a size such as 512MB; got {value!r}"
+            raise ValueError(msg) from None
+        return value
+
+
+ROW_CHECKS: Final = RowChecks()
+FILES: Final = FileOptions()
+LARGE: Final = LargeWindows()

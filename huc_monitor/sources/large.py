@@ -27,6 +27,7 @@ from huc_monitor.errors import InvalidInputError
 from huc_monitor.sources import RowCounts, SampledTable, Streaming, Table, TableSource
 from huc_monitor.sources._labels import latest_labels
 from huc_monitor.sources._repeats import repeated_ids
+from huc_monitor.sources._spec import LARGE
 from huc_monitor.tree.labels import LeafCodes
 
 if TYPE_CHECKING:
@@ -74,7 +75,7 @@ def audit_pieces(
     confidence_level: float = DEFAULTS.confidence_level,
     n_draws: int = DEFAULTS.n_draws,
     rng: Any = DEFAULTS.rng,
-    memory_limit: str | int = "1GB",
+    memory_limit: str | int = LARGE.memory_limit,
     folder: str | Path | None = None,
 ) -> AuditResult:
     """Measure how far predicted utility is from realised utility, in a window larger than memory.
@@ -308,7 +309,7 @@ class LargeSource(TableSource):
     """
 
     most_rows: int = field(kw_only=True)
-    memory_limit: str | int = field(default="1GB", kw_only=True)
+    memory_limit: str | int = field(default=LARGE.memory_limit, kw_only=True)
 
     def __post_init__(self) -> None:
         TableSource.__post_init__(self)

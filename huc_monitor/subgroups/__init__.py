@@ -2,6 +2,6 @@
 
 from __future__ import annotations
 
-from huc_monitor.subgroups._subgroups import Subgroups
+from huc_monitor.subgroups._subgroups import MIN_SIZE, Subgroups
 
-__all__ = ["Subgroups"]
+__all__ = ["MIN_SIZE", "Subgroups"]

@@ -38,9 +38,10 @@ from huc_monitor.subgroups._spec import expand
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
-__all__ = ["Subgroups"]
+__all__ = ["MIN_SIZE", "Subgroups"]
 
 _SCHEMA_VERSION: Final = 1
+MIN_SIZE: Final = 0  # reference rows that a subgroup must have, unless the user asks for more
 
 
 @dataclass(frozen=True, slots=True, eq=False, repr=False)
@@ -106,7 +107,7 @@ class Subgroups:
         *,
         predicates: Mapping[str, Any] | None = None,
         weights: Mapping[str, Any] | None = None,
-        min_size: int = 0,
+        min_size: int = MIN_SIZE,
     ) -> Subgroups:
         """Define subgroups on reference data and freeze every value and cut point found there.
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from huc_monitor.errors import InvalidInputError, MissingExtraError
+from huc_monitor.sources._spec import FILES
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -59,7 +60,7 @@ class SparkEngine:
         *,
         path: str | None,
         table: str | None,
-        format: str = "auto",  # noqa: A002 - the word people type
+        format: str = FILES.format,  # noqa: A002 - the word people type
     ) -> SparkTable:
         """Open files or a folder of them, a Delta table by its path, or a table by its name."""
         from py4j.protocol import Py4JJavaError

@@ -35,7 +35,9 @@ def make_table(tmp_path, request):
             frame.to_parquet(place.with_suffix(".parquet"))
             return DuckTable.files(place.with_suffix(".parquet"))
         if kind == "hive":
-            return DuckTable.files(_hive(frame, time, place), partition=Partition({"day": "%F"}))
+            return DuckTable.files(
+                _hive(frame, time, place), partition=Partition(columns={"day": "%F"})
+            )
         if kind == "csv":
             text = frame.assign(**{time: _texts(frame[time])})
             text.to_csv(place.with_suffix(".csv"), index=False)
