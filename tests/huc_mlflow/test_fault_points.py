@@ -49,7 +49,7 @@ def assert_one_of_everything(world, store, expected):
     assert [str(version.version) for version in registry.versions()] == ["1", "2"]
     assert str(registry.at("champion").version) == "2"
     assert registry.version("2").tags["huc.previous_champion"] == "1"
-    assert registry._lease() is None
+    assert registry.lease._held() is None
     assert tracker.load_state()["trigger"] is None
 
 
@@ -133,7 +133,7 @@ def test_two_monitors_that_trigger_at_once_make_one_version(story, store, settle
         assert processes.run(mortal_check.check, config, world.now, told) == 0
     assert [str(version.version) for version in registry.versions()] == ["1", "2"]
     assert str(registry.at("champion").version) == "2"
-    assert registry._lease() is None
+    assert registry.lease._held() is None
     made = [
         run.data.tags["huc.gate"]
         for config in configs

@@ -188,4 +188,4 @@ def test_a_trial_survives_a_kill_at_any_write(world, store, monkeypatch):
             assert [point.step for point in history] == [2, 3], place
         assert follow() is None
         # Only a kill between the last word and the end of the lease leaves it to expire.
-        assert registry._lease() is None or (at, after) == (total, False), place
+        assert registry.lease._held() is None or (at, after) == (total, False), place

@@ -179,7 +179,7 @@ def test_a_window_costs_the_same_however_many_came_before(store):
     mine._pages = lambda _: {}  # drawing takes long, and is the same for every window
     engine = next(
         store.engine
-        for store in [mine._client._client._tracking_client.store]
+        for store in [mine._client._reached(5)._tracking_client.store]
         if isinstance(store, SqlAlchemyStore)
     )
     statements, counts = [], []

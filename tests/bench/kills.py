@@ -1,0 +1,165 @@
+"""Checks and recalibrations killed at random times on the MLflow tracker, then run again.
+
+A real MLflow server over HTTP with PostgreSQL behind it. Every trial is a model of its own with
+three days of log: the second day opens an alert, the third requests a recalibration that is
+registered and promoted. A trial is killed with SIGKILL at a random time, most of them after the
+first record was written, and run again; its records, metric points, versions, tags and aliases are
+compared with those of a run that nobody killed. Prints one JSON line.
+
+Run: python tests/bench/kills.py [--kills 200] [--seed 0]
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+import random
+import signal
+import sys
+import tempfile
+import time
+import warnings
+from pathlib import Path
+from typing import Any
+
+sys.path.insert(0, str(Path(__file__).parents[1]))
+os.environ.setdefault("MLFLOW_ENABLE_ARTIFACTS_PROGRESS_BAR", "false")
+os.environ.setdefault("MLFLOW_DISABLE_TELEMETRY", "true")
+os.environ.setdefault("GIT_PYTHON_REFRESH", "quiet")
+
+import huc_mlflow
+import mlflow
+from support import mortal_check
+from support.deployment import World
+from support.forests import log_forest, make_story
+from support.forked import Processes
+from support.mlflow_servers import mlflow_server, postgres_server
+
+from huc_monitor.config import load_config
+from huc_monitor.config.opening import open_tracker
+
+# Names and numbers that differ from run to run by design.
+_VOLATILE = ("timings", "identity", "monitor", "model")
+
+
+def make_world(story: Any, folder: Path, address: str, name: str) -> World:
+    """Register the base model under a name of its own and write three days of log."""
+    folder.mkdir()
+    log_forest(story, name)
+    world = World(story, folder, address, name=name)
+    world.settings["sequential"] = {"enabled": False}
+    world.settings["bounds"] = {"draws": 100}
+    world.configure(critical_windows=2)
+    for drift in (0.0, 1.0, 1.0):
+        world.serve(drift=drift)
+    return world
+
+
+def count_records(world: World) -> int:
+    """Return how many windows the server has a record of."""
+    return len(list(open_tracker(load_config(world.config))._search("window")))
+
+
+def outcome(world: World) -> dict[str, Any]:
+    """Everything the server holds about one model, without what names it."""
+    tracker = open_tracker(load_config(world.config))
+    client = mlflow.MlflowClient()
+    records = [record.to_dict() for record in tracker.records()]
+    metrics = {}
+    for kind in ("monitor", "window", "retraining"):
+        for run in tracker._search(kind):
+            label = (kind, run.data.tags.get("huc.window", ""))
+            metrics[str(label)] = {
+                key: [(p.step, p.value) for p in client.get_metric_history(run.info.run_id, key)]
+                for key in run.data.metrics
+            }
+    registry = huc_mlflow.Registry(world.name)
+    champion = registry.at("champion")
+    return {
+        "records": [{k: v for k, v in r.items() if k not in _VOLATILE} for r in records],
+        "metrics": metrics,
+        "versions": [str(version.version) for version in registry.versions()],
+        "champion": None if champion is None else str(champion.version),
+        "previous": None if champion is None else champion.tags.get("huc.previous_champion"),
+        "lease": registry.lease._held() is not None,
+        "open_trigger": (tracker.load_state() or {}).get("trigger") is not None,
+    }
+
+
+def differs(found: Any, expected: Any, path: str = "$") -> str | None:
+    """Return where two outcomes first differ; identifiers of runs and models do not count."""
+    if isinstance(expected, dict) and isinstance(found, dict) and found.keys() == expected.keys():
+        parts = [(found[k], expected[k], f"{path}.{k}") for k in expected]
+    elif isinstance(expected, list) and isinstance(found, list) and len(found) == len(expected):
+        parts = [
+            (a, b, f"{path}[{i}]") for i, (a, b) in enumerate(zip(found, expected, strict=True))
+        ]
+    else:
+        return None if found == expected else f"{path}: {found!r:.80} != {expected!r:.80}"
+    return next((text for part in parts if (text := differs(*part)) is not None), None)
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--kills", type=int, default=200)
+    parser.add_argument("--seed", type=int, default=0)
+    options = parser.parse_args()
+    warnings.simplefilter("ignore")
+    rng = random.Random(options.seed)  # noqa: S311 - not a secret
+    with tempfile.TemporaryDirectory() as name, postgres_server() as database:
+        place = Path(name)
+        (place / "server").mkdir()
+        with mlflow_server(database, place / "server") as address:
+            mlflow.set_tracking_uri(address)
+            print(json.dumps(run(place, address, options.kills, rng)))
+
+
+def run(place: Path, address: str, n_kills: int, rng: random.Random) -> dict[str, Any]:
+    """Kill and repeat until so many were killed."""
+    story, processes = make_story(), Processes()
+
+    def arguments(world: World) -> tuple[Any, ...]:
+        return mortal_check.check, str(world.config), world.now, str(world.folder / "told.json")
+
+    calm = make_world(story, place / "calm", address, "calm")
+    started = time.monotonic()
+    assert processes.run(*arguments(calm)) == 0
+    seconds = time.monotonic() - started
+    expected = outcome(calm)
+    assert expected["versions"] == ["1", "2"], "a recalibration is part of it"
+    assert expected["champion"] == "2"
+    killed = n_runs = 0
+    wrong: list[str] = []
+    records_when_killed: list[int] = []
+    while killed < n_kills:
+        n_runs += 1
+        assert n_runs <= 3 * n_kills + 10, "checks finish before they can be killed"
+        world = make_world(story, place / f"trial{n_runs}", address, f"trial{n_runs}")
+        child = processes.start(*arguments(world))
+        # Most of the time goes into what follows the first record.
+        child.join(rng.uniform(0.15, 1.0) * seconds)
+        if child.exitcode is None:
+            os.kill(child.pid, signal.SIGKILL)
+        child.join()
+        if child.exitcode != -signal.SIGKILL:
+            continue
+        killed += 1
+        records_when_killed.append(count_records(world))
+        assert processes.run(*arguments(world)) == 0
+        place_of = differs(outcome(world), expected)
+        if place_of is not None:
+            wrong.append(f"trial {n_runs}: {place_of}")
+            print(wrong[-1], file=sys.stderr, flush=True)
+    after = sum(n > 0 for n in records_when_killed)
+    return {
+        "kills": killed,
+        "after_the_first_record": after,
+        "by_records": [records_when_killed.count(n) for n in range(4)],
+        "differences": len(wrong),
+        "seconds_undisturbed": round(seconds, 1),
+    }
+
+
+if __name__ == "__main__":
+    main()
