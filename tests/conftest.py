@@ -38,8 +38,8 @@ def _rank(parts: tuple[str, ...]) -> int:
     return next((k for k, name in enumerate(_LONGEST) if name in parts), len(_LONGEST))
 
 
-# Each process of pytest-xdist gets a place of its own for temporary files, below one place that the
-# first process removes at the end.
+# Each process of pytest-xdist gets a place of its own for temporary files and for locks, below one
+# place that the first process removes at the end.
 
 
 def pytest_configure(config: pytest.Config) -> None:
@@ -49,6 +49,7 @@ def pytest_configure(config: pytest.Config) -> None:
     else:
         config.stash[_TEMPORARY] = place = tempfile.mkdtemp(prefix="huc-tests-")
         config.add_cleanup(lambda: shutil.rmtree(place, ignore_errors=True))
+    os.environ["XDG_STATE_HOME"] = place
 
 
 @pytest.hookimpl(optionalhook=True)

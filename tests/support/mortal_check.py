@@ -68,6 +68,7 @@ def known_recalibration(probabilities, labels, *, tree, **_):
         scaling,
         passed=True,
         reasons=(),
+        base=before,
         before=before,
         after=after,
         choices={},
