@@ -40,7 +40,7 @@ def audit(
     """Measure how far predicted utility is from realised utility, branch by branch.
 
     For every candidate (subgroup, utility, relevant branch) the audit finds the interval of
-    predicted utility on which the branch's mean contribution (eq:gamma-note) is largest in
+    predicted utility on which the branch's mean contribution is largest in
     absolute value, exactly, over all intervals. A negative moment says that predictions overstate
     utility there. HUC is the largest absolute moment; UC is the same after summing over branches,
     where errors of opposite sign cancel.
@@ -63,7 +63,7 @@ def audit(
     bounds : {"bootstrap", "sharp", "theorem"} or None, default "bootstrap"
         How ``radius``, ``lower`` and ``upper`` are made. ``"bootstrap"`` is the narrowest, and
         approximate: its coverage was checked by simulation. ``"sharp"`` holds for any distribution
-        and any n; 3 to 6 times as wide. ``"theorem"`` is Theorem thm:finite-sample-main; about
+        and any n; 3 to 6 times as wide. ``"theorem"`` is Theorem 3.4; about
         0.5 at 2,000 rows. None makes no bounds: they are NaN.
     confidence_level : float, default 0.95
         Probability that all bounds hold at once.

@@ -115,7 +115,7 @@ def decompose(
 ) -> list[UtilityRows]:
     """Split every row's utility residual over the branches of the tree.
 
-    By Theorem thm:tree-decomp-note, realised minus predicted utility is exactly the sum of the
+    By Theorem 3.1, realised minus predicted utility is exactly the sum of the
     contributions of the branches on the realised path.
 
     Parameters

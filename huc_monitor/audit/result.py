@@ -185,12 +185,12 @@ class AuditResult:
 
     @property
     def huc(self) -> float:
-        """Hierarchical utility calibration error, eq:huc-note."""
+        """Hierarchical utility calibration error (Definition 3.2)."""
         return float(np.abs(self.candidates.moment).max(initial=0.0))
 
     @property
     def uc(self) -> float:
-        """Utility calibration error, eq:uc-note."""
+        """Utility calibration error (Definition 2.2)."""
         return float(np.abs(self.totals.moment).max(initial=0.0))
 
     @property
@@ -254,7 +254,7 @@ class AuditResult:
     def guarantee(self, utility: str, nodes: Sequence[str] | None = None) -> float:
         """Bound on the risk that monotone post-processing could still save.
 
-        Theorem thm:decision-guarantee: when branching continues at ``nodes`` (each with all its
+        Theorem G.2: when branching continues at ``nodes`` (each with all its
         ancestors; every node when left out) and utility is averaged below, no non-decreasing
         transformation of predicted utility lowers the threshold risk by more than
         ``2 * (relevant branches among nodes) * HUC`` of the whole population. This evaluates the

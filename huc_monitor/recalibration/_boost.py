@@ -29,7 +29,7 @@ class HUCBoost(Boost):
     """Recalibrate branch by branch until no branch misstates utility.
 
     Each update tilts the choice at one node, for one subgroup and one interval of predicted
-    utility (alg:empirical-huc-boost); the reach of the node, the distributions inside its children
+    utility (Algorithm 3); the reach of the node, the distributions inside its children
     and all other leaves stay as they were. Calibration log loss falls with every update.
 
     Parameters
@@ -66,7 +66,7 @@ class HUCBoost(Boost):
     early_stopping : int, optional
         Stop after so many updates without a better validation measure.
     interior : float, default 1e-10
-        Share of the uniform distribution mixed into every row (eq:experimental-interiorization-v16)
+        Share of the uniform distribution mixed into every row
     rng : int, default 0
         Seed of the bootstrap behind the noise-aware gate.
     progress : bool, default False
@@ -168,7 +168,7 @@ class UCBoost(Boost):
     """Recalibrate the sum over branches only: the paper's comparison.
 
     Each update moves all leaf logits along u(p, y) - mu_u(p) for one subgroup and interval
-    (eq:toy8-empirical-uc-update). UC falls; errors of opposite sign in two branches stay.
+   . UC falls; errors of opposite sign in two branches stay.
 
     Parameters are those of `HUCBoost` where they apply; at most 100 updates by default.
     """

@@ -22,7 +22,7 @@ _SAMPLE = 32
 
 @dataclass(frozen=True, slots=True)
 class Checks:
-    """The guard rails of Theorem thm:finite-termination-explicit, as they turned out.
+    """The guard rails of Theorem 3.5, as they turned out.
 
     Attributes
     ----------

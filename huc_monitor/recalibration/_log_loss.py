@@ -65,7 +65,7 @@ class LogitMap(ABC):
 
 
 class TemperatureMap(LogitMap):
-    """One inverse temperature (rtf:eq:temperature-model)."""
+    """One inverse temperature."""
 
     bounds = _BETA_BOUNDS
 
@@ -83,7 +83,7 @@ class TemperatureMap(LogitMap):
 
 
 class VectorMap(LogitMap):
-    """A slope and an intercept per leaf (rtf:eq:vector-model)."""
+    """A slope and an intercept per leaf."""
 
     def start(self) -> Floats:
         """Slopes one, intercepts zero."""
@@ -104,7 +104,7 @@ class VectorMap(LogitMap):
 
 
 class DirichletMap(LogitMap):
-    """A full matrix and an intercept per leaf (rtf:eq:dirichlet-original)."""
+    """A full matrix and an intercept per leaf."""
 
     def start(self) -> Floats:
         """Identity matrix, intercepts zero."""
@@ -129,7 +129,7 @@ class DirichletMap(LogitMap):
 def objective(
     theta: Floats, logit_map: LogitMap, sample: LossRows, strength: float
 ) -> tuple[float, Floats]:
-    """Penalised log loss (eq:global-calibration-fit-v16) and its gradient."""
+    """Penalised log loss and its gradient."""
     loss, in_logits = _loss_and_gradient(logit_map.logits(theta, sample.logs), sample)
     away = logit_map.deviation(theta)
     penalty = 0.5 * strength * float(away @ away)

@@ -173,7 +173,7 @@ class TemperatureScaling(_LogLossScaling):
     Attributes
     ----------
     inverse_temperature_ : float
-        1 / T (rtf:eq:temperature-model); below 1 the base model was overconfident.
+        1 / T; below 1 the base model was overconfident.
     held_out_log_loss_ : float
         Log loss on the validation data, or over the folds: comparable between scalings.
 
@@ -215,7 +215,7 @@ class VectorScaling(_LogLossScaling):
     Attributes
     ----------
     slope_, intercept_ : (K,) arrays
-        a and b (rtf:eq:vector-model).
+        a and b.
     regularization_ : float
         The strength used.
     held_out_log_loss_ : float or None
@@ -263,7 +263,7 @@ class DirichletScaling(_LogLossScaling):
     Attributes
     ----------
     matrix_ : (K, K) array
-        W (rtf:eq:dirichlet-original).
+        W.
     intercept_ : (K,) array
     regularization_ : float
         The strength used.

@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 class Update:
     """Tilt the choice at ``node`` for rows of a subgroup whose score lies in a closed interval.
 
-    The branch logits of the node move by ``step * c(x) * Delta_{u,v}(p)`` (alg:huc-boost), that is
+    The branch logits of the node move by ``step * c(x) * Delta_{u,v}(p)`` (Algorithm 1), that is
     towards children that pay more when ``step`` is positive. ``node`` is None for a UC-Boost
     update, which moves all leaf logits. Scores are those of the prediction as it stands when the
     update's turn comes.

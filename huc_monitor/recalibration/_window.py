@@ -142,7 +142,7 @@ class BoostWindow:
 
     @property
     def log_loss(self) -> float:
-        """Mean negative log probability of the label (eq:empirical-log-loss)."""
+        """Mean negative log probability of the label."""
         if self.groups.repeats.size:
             return float(-np.dot(self.log_probability, self.groups.repeats) / self.mass)
         return float(-self.log_probability.mean())

@@ -22,7 +22,7 @@ _FAMILIES: dict[str, type[Utility]] = {}
 
 @dataclass(frozen=True, kw_only=True)
 class Utility(ABC):
-    """Value in [-1, 1] of using prediction p when label y happens (eq:general-utility-definition).
+    """Value in [-1, 1] of using prediction p when label y happens.
 
     A utility knows no data. It is compiled for a tree, and then read by the audit. One unit of
     utility is worth ``scale`` of ``units``: with ``units="EUR", scale=200`` a moment of 0.01 is
@@ -70,7 +70,7 @@ class Utility(ABC):
 
         A contribution is a child mean minus its parent's mean, so it cannot exceed the largest
         difference between two utility values that one prediction can give to leaves below the
-        branch. The branch is relevant (eq:relevant-node-set-local-closure) exactly when that
+        branch. The branch is relevant exactly when that
         difference can be positive.
         """
 

@@ -172,7 +172,7 @@ class SubtreeIndicator(_PayoffRows):
 
 @dataclass(frozen=True, repr=False)
 class ActionPayoff(_PayoffRows):
-    """Payoff of the action with the largest predicted mean payoff (eq:ordered-argmax-convention).
+    """Payoff of the action with the largest predicted mean payoff.
 
     Parameters
     ----------
@@ -223,7 +223,7 @@ class BinaryAction(_PayoffRows):
     """Payoff of acting or not, judged only on the ``active`` outcomes.
 
     Acting gains ``1 - threshold`` on outcomes that favour it and loses ``threshold`` on the other
-    active ones; not acting is the mirror image (eq:toy8-prediction-dependent-utilities). The model
+    active ones; not acting is the mirror image. The model
     acts when the favouring outcomes' share of the active ones is at least ``threshold``; on a tie
     it acts.
 

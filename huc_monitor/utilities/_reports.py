@@ -51,7 +51,7 @@ def _check_level(level: int | str, name: str) -> None:
 
 @dataclass(frozen=True, repr=False)
 class LevelCorrectness(Utility):
-    """Top-1 correctness at a level of the tree (eq:inat-rank-top1-utility).
+    """Top-1 correctness at a level of the tree.
 
     The reported category is the most probable one at that depth, leaves above the depth counting
     as themselves; the utility is one when it contains the label.
@@ -89,7 +89,7 @@ class LevelCorrectness(Utility):
 class GreedyPathCorrectness(Utility):
     """Correctness of the node reached by following the heaviest child down to a depth.
 
-    The status and family decisions of NSL-KDD and N-BaIoT (eq:nsl-complete-utilities): unlike
+    The status and family decisions of NSL-KDD and N-BaIoT: unlike
     `LevelCorrectness`, a choice made at an upper branch is never revised below it. A tie selects
     the first child.
     """
@@ -128,7 +128,7 @@ class GreedyPathCorrectness(Utility):
 class SelectiveReport(Utility):
     """Payoff of abstaining, naming a group, or naming a leaf, by confidence thresholds.
 
-    MASSIVE's rule and payoffs (eq:massive-action, eq:massive-complete-utility): take the heaviest
+    MASSIVE's rule and payoffs: take the heaviest
     group at ``level``; below ``group_threshold`` abstain; name its heaviest leaf when that leaf
     holds at least ``leaf_threshold`` of the group's probability, else name the group.
 

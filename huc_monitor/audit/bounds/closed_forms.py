@@ -3,7 +3,7 @@ r"""Radii: how far an empirical moment may lie from the population's, for all ca
 Three ways, all simultaneous over candidates and over all intervals of score:
 
 ``theorem``
-    Theorem thm:finite-sample-main, word for word: any distribution, any sample size, one radius.
+    Theorem 3.4, word for word: any distribution, any sample size, one radius.
 ``sharp``
     Any distribution, any sample size, but each candidate's radius follows the size of its own
     contributions. Derived below.
@@ -76,7 +76,7 @@ class NoBound(Bound):
 
 
 class TheoremBound(Bound):
-    """Theorem thm:finite-sample-main: finite-sample, distribution-free, one radius for all."""
+    """Theorem 3.4: finite-sample, distribution-free, one radius for all."""
 
     def radii(self) -> Floats:
         """Return the theorem's radius for every candidate."""
@@ -111,7 +111,7 @@ class SharpBound(Bound):
 
 
 def theorem_radius(n: float, n_candidates: int, confidence_level: float) -> float:
-    """Radius of eq:finite-sample-main.
+    """Radius of Theorem 3.4.
 
     It holds for any distribution and any sample size, and is wide: about 0.5 at 2,000 rows.
 
