@@ -167,8 +167,8 @@ class HUCBoost(Boost):
 class UCBoost(Boost):
     """Recalibrate the sum over branches only: the paper's comparison.
 
-    Each update moves all leaf logits along u(p, y) - mu_u(p) for one subgroup and interval
-   . UC falls; errors of opposite sign in two branches stay.
+    Each update moves all leaf logits along u(p, y) - mu_u(p) for one subgroup and interval.
+    UC falls; errors of opposite sign in two branches stay.
 
     Parameters are those of `HUCBoost` where they apply; at most 100 updates by default.
     """
