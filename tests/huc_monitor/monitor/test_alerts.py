@@ -1,13 +1,17 @@
 from __future__ import annotations
 
+import dataclasses
 from datetime import UTC, datetime, timedelta
+from types import SimpleNamespace
 
+import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from support.documented import defaults, documented_defaults
 
 from huc_monitor.errors import InvalidInputError
-from huc_monitor.monitor.alerts import AlertPolicy, Judgement, advance
+from huc_monitor.monitor.alerts import AlertPolicy, Judgement, advance, judge
 
 CANDIDATE = ("family", "all", "attack")
 SIZES = {None: 0.0, "warning": 0.03, "critical": 0.06}
@@ -183,3 +187,126 @@ def test_a_calm_window_does_not_count_as_critical():
 def test_counts_of_windows_must_be_at_least_one(name):
     with pytest.raises(InvalidInputError, match=rf"`{name}` must be at least 1; got 0"):
         AlertPolicy(**{name: 0})
+
+
+ROOT, CAT, DOG = (("family", "all", node) for node in ("root", "cat", "dog"))
+
+
+def judgements(moments, lowers, detector=None):
+    found = judge([ROOT, CAT, DOG], np.array(moments), np.array(lowers), np.full(3, 0.02), detector)
+    return [(item.level, item.reasons, item.lower, item.gaining) for item in found]
+
+
+def detector(*, alarm, named=(), e_values=(0.0, 0.0, 0.0)):
+    def shown(triple):
+        return SimpleNamespace(utility=triple[0], subgroup=triple[1], node=triple[2])
+
+    return SimpleNamespace(
+        names=SimpleNamespace(triple=[ROOT, CAT, DOG].__getitem__),
+        e_values=np.array(e_values),
+        named=[shown(triple) for triple in named],
+        alarm=alarm,
+        worst=shown(CAT),
+    )
+
+
+def test_an_estimate_beyond_the_tolerance_warns_and_a_bound_beyond_it_is_critical():
+    assert judgements([0.02, -0.021, 0.05], [-np.inf, 0.02, 0.021]) == [
+        (None, (), None, False),
+        ("warning", ("estimate",), 0.02, False),
+        ("critical", ("estimate", "bound"), 0.021, False),
+    ]
+
+
+def test_what_the_detector_names_is_critical_and_only_growing_evidence_gains():
+    step = detector(alarm=True, named=[DOG], e_values=[1.0, 1.01, 3.0])
+    assert judgements([0.0] * 3, [0.0] * 3, step) == [
+        (None, (), 0.0, False),
+        (None, (), 0.0, True),
+        ("critical", ("detector",), 0.0, True),
+    ]
+
+
+def test_an_alarm_that_names_nobody_makes_the_worst_candidate_a_warning():
+    suspected = judgements([0.0] * 3, [0.0] * 3, detector(alarm=True))
+    assert [item[:2] for item in suspected] == [(None, ()), ("warning", ("suspected",)), (None, ())]
+    calm = judgements([0.0] * 3, [0.0] * 3, detector(alarm=False))
+    assert {item[:2] for item in calm} == {(None, ())}
+
+
+def test_the_cool_down_of_a_resolved_alert_includes_its_last_moment():
+    story, states = live(["warning", None, None, "warning"], cool_down="2d")
+    assert story == ["opened", "resolved", "", "~opened"]
+    assert states[3].announced_at == states[1].announced_at == day(2)
+
+
+def test_an_alert_that_knows_of_later_windows_is_carried_over_as_it_is():
+    _, states = live(["warning"], ordinals=[5])
+    alerts, steps = advance(
+        {CANDIDATE: states[0]},
+        judged(None),
+        ordinal=3,
+        start=day(2),
+        end=day(3),
+        policy=AlertPolicy(cool_down="7d"),
+    )
+    assert (alerts, steps) == ({CANDIDATE: states[0]}, [])
+
+
+def test_a_second_look_at_a_calm_window_counts_once():
+    story, states = live(["warning", None, None], ordinals=[0, 1, 1], resolve_after=2)
+    assert story == ["opened", "", ""]
+    assert states[2].n_calm == 1
+
+
+def test_a_second_look_can_take_back_what_the_first_saw():
+    assert live(["warning", None], ordinals=[0, 0])[0] == ["opened", "resolved"]
+    _, states = live(["warning", "warning", "critical"], ordinals=[0, 1, 1])
+    assert [state.n_critical for state in states] == [0, 0, 1]
+
+
+def test_a_second_look_at_a_rising_window_counts_once():
+    story, states = live(["warning", "warning"], ordinals=[0, 0], min_windows=2)
+    assert story == ["", ""]
+    assert (states[1].n_rising, states[1].n_windows) == (1, 1)
+
+
+def test_a_resolved_alert_starts_its_counts_afresh_and_knows_when_it_was_called_off():
+    _, states = live(["critical", None, "warning", None, "critical"])
+    assert (states[1].n_calm, states[1].n_critical, states[1].announced_at) == (0, 0, day(2))
+    assert (states[2].first_seen, states[2].first_ordinal) == (day(2), 3)
+    assert states[3].announced_at == day(2), "what was not announced is not called off"
+    worse = live(["warning", None, "critical"])[1][2]
+    assert (worse.announced_at, worse.announced_level) == (day(3), "critical")
+
+
+def test_windows_above_the_tolerance_must_be_in_a_row_after_an_alert_was_resolved_too():
+    story, states = live(["warning", "warning", None, "critical", None, "warning"], min_windows=2)
+    assert story == ["", "opened", "resolved", "", "", ""]
+    assert (states[3].announced_at, states[3].announced_level) == (day(3), "warning")
+    assert (states[3].n_critical, states[3].told) == (0, False)
+    assert states[0].announced_at is None
+
+
+def test_an_alert_that_came_back_unannounced_is_called_off_once_it_escalated():
+    story, _ = live(["critical", None, "warning", "critical", None])
+    assert story == ["opened", "resolved", "~opened", "escalated", "resolved"]
+
+
+def test_an_alert_remembers_the_tolerance_that_it_exceeded():
+    alerts, exceeded = {}, []
+    for n, (level, tolerance) in enumerate([("warning", 0.02), (None, 0.05), ("warning", 0.025)]):
+        alerts, _ = advance(
+            alerts,
+            [dataclasses.replace(judged(level)[0], tolerance=tolerance)],
+            ordinal=n + 1,
+            start=day(n),
+            end=day(n + 1),
+            policy=AlertPolicy(resolve_after=2),
+        )
+        exceeded.append(alerts[CANDIDATE].exceeded_tolerance)
+    assert exceeded == [0.02, 0.02, 0.025]
+
+
+def test_defaults_are_those_of_the_docstring():
+    assert defaults(AlertPolicy) == documented_defaults(AlertPolicy) != {}

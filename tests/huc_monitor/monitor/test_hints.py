@@ -1,9 +1,12 @@
 from __future__ import annotations
 
+from types import SimpleNamespace
+
 import numpy as np
 import pytest
 
 import huc_monitor as hm
+from huc_monitor.monitor import hints as hints_module
 from huc_monitor.monitor.drift import DriftPolicy, summarise
 from huc_monitor.monitor.hints import (
     Cancellation,
@@ -132,3 +135,86 @@ def test_nothing_is_said_where_the_likeliest_child_is_seen_as_predicted_or_nobod
     assert preferred_hints(tree, 0, p, np.arange(10) % 2) == []
     nested = hm.LabelTree.from_nested({"cat": ["lion", "lynx"], "dog": None})
     assert preferred_hints(nested, 1, np.full((4, 3), 1 / 3), np.full(4, 2)) == []
+
+
+@pytest.mark.parametrize(
+    ("moments", "node", "found"),
+    [
+        ([0.5, -1.0, 0.0], "left", Cancellation("root", 0.5)),  # both at their limits
+        ([0.0, -1.0, 0.75], "left", Cancellation("right", 0.75)),
+        ([0.4375, -1.0, 0.125], "left", Cancellation()),  # no single branch is large enough
+        ([0.625, -1.25, 0.0], "left", Cancellation()),  # the sum still shows it
+        ([0.75, -0.5, 0.0], "root", Cancellation()),  # nothing hides behind itself
+        ([], "left", Cancellation()),
+    ],
+)
+def test_a_branch_hides_another_from_half_of_its_moment_on(monkeypatch, moments, node, found):
+    monkeypatch.setattr(hints_module, "interval_moments", lambda *_: np.array(moments))
+    rows = SimpleNamespace(tree=TREE, relevant=np.arange(len(moments)))
+    assert cancellation(rows, None, None, node, -1.0) == found
+
+
+def test_the_two_children_that_differ_most_are_named_the_largest_gap_first():
+    shares = {
+        "a": {"predicted": 0.30, "observed": 0.35},
+        "b": {"predicted": 0.50, "observed": 0.25},
+        "c": {"predicted": 0.20, "observed": 0.40},
+    }
+    (hint,) = child_hints("left", shares)
+    assert hint.index("*b*") < hint.index("*c*")
+    assert "*a*" not in hint
+
+
+def test_a_gap_of_one_in_a_hundred_is_told_and_a_smaller_one_is_not():
+    assert child_hints("left", {"a": {"predicted": 0.0, "observed": 0.01}}) != []
+    assert child_hints("left", {"a": {"predicted": 0.0, "observed": 0.0099}}) == []
+
+
+def test_a_branch_without_predicted_mass_has_no_frequencies():
+    assert branch_frequencies(TREE, 1, np.array([0.0, 0.0, 1.0, 1.0]), np.array([1, 1, 0, 0])) == {}
+
+
+def test_of_likeliest_children_the_gap_that_concerns_most_rows_is_told():
+    tree = hm.LabelTree.flat(["a", "b"])
+    p = np.repeat([[0.9, 0.1], [0.1, 0.9]], [10, 90], axis=0)
+    labels = np.concatenate([np.arange(10) % 2, np.arange(90) % 5 > 0]).astype(int)
+    (hint,) = preferred_hints(tree, 0, p, labels)
+    assert hint.startswith("Where *b* was the likeliest under *root*")
+    assert hint.endswith("it was predicted in 90.0% and seen in 80.0%.")
+
+
+def test_small_gaps_of_likeliest_children_are_not_told():
+    tree = hm.LabelTree.flat(["a", "b", "c"])
+    p = np.tile([1.0, 0.0, 0.0], (1000, 1))
+    for n_wrong, told in ((9, 0), (11, 1)):
+        labels = (np.arange(1000) < n_wrong).astype(int)
+        assert len(preferred_hints(tree, 0, p, labels)) == told
+
+
+def a_move(kind, name, before, after):
+    return DriftFinding(
+        kind=kind, name=name, distance=0.3, lower=0.2, drifted=True, before=before, after=after
+    )
+
+
+def test_one_subgroup_and_one_other_movement_are_told_whatever_their_order():
+    p, labels, rows = sample(100)
+    whole = hm.Subgroups.whole()
+    reference = summarise(p, [rows], whole.weights(None, 100), subgroups=whole, labels=labels)
+    scores = a_move("scores", "pay", {"median": 0.1}, {"median": 0.25})
+    branch = a_move("branch", "left", {"b": 0.5, "a": 0.5}, {"b": 0.75, "a": 0.25})
+    old, new = (a_move("subgroup", n, {"share": 0.1}, {"share": 0.4}) for n in ("old", "new"))
+    what = {"tree": TREE, "labels": labels, "reference": reference, "policy": DriftPolicy()}
+    assert shift_hints([scores, branch, old, new], changed=True, **what) == [
+        "The inputs moved since the reference: subgroup old from 10.0% to 40.0% of the rows.",
+        "Predicted utility *pay* moved since the reference: median from 0.100 to 0.250.",
+    ]
+    assert shift_hints([branch], **what) == [
+        "Predictions moved since the reference: under *left*, *b* from 50.0% to 75.0% of the mass."
+    ]
+
+
+def test_an_interval_includes_both_its_ends_and_leaves_out_rows_of_no_weight():
+    rows = SimpleNamespace(scores=np.array([0.1, 0.2, 0.3, 0.4, 0.2]))
+    weights = np.array([1, 1, 1, 1, 0])
+    assert rows_inside(rows, weights, 0.2, 0.3).tolist() == [1, 2]

@@ -1,9 +1,11 @@
 from __future__ import annotations
 
+import dataclasses
 from datetime import UTC, datetime, timedelta
 
 import pandas as pd
 import pytest
+from support.documented import defaults, documented_defaults
 
 import huc_monitor as hm
 from huc_monitor.errors import InvalidInputError
@@ -128,3 +130,43 @@ def test_a_trial_that_fails_does_not_fail_the_check(caplog):
     follower.fails = False
     monitor.check("2024-01-03T00:00Z")
     assert follower.seen == [2, 2]
+
+
+def test_defaults_are_those_of_the_docstring():
+    assert defaults(RetrainingPolicy) == documented_defaults(RetrainingPolicy) != {}
+
+
+def test_two_critical_windows_are_no_reason_by_default_and_three_are():
+    assert RetrainingPolicy().decide(a_record(n_critical=2)) is None
+    assert RetrainingPolicy().decide(a_record(n_critical=3)) is not None
+
+
+def test_the_longest_of_several_alerts_is_named_and_the_others_are_counted():
+    record = a_record(n_critical=3)
+    (alert,) = record.alerts
+    longer = dataclasses.replace(alert, node="probe", n_critical=5)
+    short = dataclasses.replace(alert, node="dos", n_critical=1)
+    both = dataclasses.replace(record, alerts=(alert, longer, short))
+    reason = RetrainingPolicy().decide(both).reason
+    assert "branch 'probe'" in reason
+    assert reason.endswith(" and 1 more critical for 5 windows")
+    assert "more" not in RetrainingPolicy().decide(record).reason
+
+
+def test_without_an_e_detector_nothing_alarms_and_resolved_alerts_are_not_repaired():
+    record = dataclasses.replace(a_record(), detector=None)
+    assert RetrainingPolicy().decide(record) is None
+    over = dataclasses.replace(record.alerts[0], node="dos", level=None)
+    lasting = a_record(n_critical=3)
+    trigger = RetrainingPolicy().decide(
+        dataclasses.replace(lasting, alerts=(*lasting.alerts, over), detector=None)
+    )
+    assert trigger.candidates == (("u", "all", "attack"),)
+    assert len(trigger.id) == 16
+
+
+@pytest.mark.parametrize(("n_windows", "rule"), [(0, "at least 1"), (51, "at most 50")])
+def test_a_trial_takes_one_to_fifty_windows(n_windows, rule):
+    assert RetrainingPolicy(shadow_windows=50).shadow_windows == 50
+    with pytest.raises(InvalidInputError, match=f"`shadow_windows` must be {rule}"):
+        RetrainingPolicy(shadow_windows=n_windows)

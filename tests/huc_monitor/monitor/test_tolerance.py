@@ -2,10 +2,11 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
+from support.documented import defaults, documented_defaults
 
 import huc_monitor as hm
 from huc_monitor.errors import InvalidInputError, UnknownNameError
-from huc_monitor.monitor.tolerance import Tolerance, ToleranceRule, accepted
+from huc_monitor.monitor.tolerance import Tolerance, ToleranceRule, accepted, ignored
 
 TREE = hm.LabelTree.from_nested({"cat": ["lion", "lynx"], "dog": ["pug", "husky"]})
 UTILITIES = [hm.LevelCorrectness(level=2, name="kind"), hm.Payoff("cost", {"lynx": -1}, scale=200)]
@@ -92,3 +93,34 @@ def test_the_json_form_of_earlier_versions_is_still_read():
         relative_to="reference",
     )
     assert Tolerance.from_dict({**old, "in_units": False, "relative": False}).unit == "utility"
+
+
+def test_defaults_are_those_of_the_docstring():
+    assert defaults(Tolerance) == documented_defaults(Tolerance) != {}
+
+
+def test_a_rule_must_name_something():
+    with pytest.raises(InvalidInputError, match="must name a utility, a node or a subgroup"):
+        ToleranceRule(value=1)
+
+
+def test_a_default_replaces_the_value_but_no_override():
+    tolerance = Tolerance(value=4, unit="money", overrides=[ToleranceRule(value=2, node="cat")])
+    found = tolerance.values(TREE, UTILITIES[1:], hm.Subgroups.whole(), default=0.5)
+    assert found.tolist() == [0.5, 0.01]
+
+
+def test_without_a_reference_the_tolerance_is_what_is_accepted():
+    values = np.array([0.02])
+    assert accepted(values, np.array([0.5]), None) is values
+    assert Tolerance(relative_to="reference").relative
+    assert not Tolerance().relative
+
+
+def test_a_name_is_ignored_once_all_its_tolerances_are_one():
+    candidates = [("kind", "all", "root"), ("kind", "all", "cat"), ("cost", "old", "cat")]
+    assert ignored(np.array([1.0, 0.999, 1.5]), candidates) == {
+        ("branch", "root"),
+        ("subgroup", "old"),
+        ("scores", "cost"),
+    }

@@ -8,6 +8,7 @@ from zoneinfo import ZoneInfo
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from support.documented import defaults, documented_defaults
 
 import huc_monitor as hm
 from huc_monitor.monitor.windows import (
@@ -310,3 +311,41 @@ def test_now_needs_a_time_zone():
     naive = datetime(2024, 1, 1)  # noqa: DTZ001
     with pytest.raises(hm.InvalidInputError, match="`now` must be a datetime with a time zone"):
         due_windows(TimeWindows(length="1d"), Log([]), now=naive, identity="x")
+
+
+def test_defaults_are_those_of_the_docstring():
+    assert defaults(TimeWindows) == documented_defaults(TimeWindows) != {}
+
+
+@pytest.mark.parametrize(("n_labelled", "expected"), [(49, "few labels"), (50, "ready")])
+def test_as_many_labels_as_asked_for_are_enough(n_labelled, expected):
+    spec = TimeWindows(length="1d", min_labelled=50)
+    assert readiness(spec, RowCounts(1000, n_labelled)) == expected
+
+
+def test_one_label_is_enough_where_nothing_is_asked_for():
+    for spec in (TimeWindows(length="1d"), TimeWindows(length="1d", min_labelled=0)):
+        assert readiness(spec, RowCounts(10, 1)) == "ready"
+
+
+def test_names_of_windows_are_those_that_records_on_disk_have():
+    (window,) = listed(
+        TimeWindows(length="1d"), days("2024-01-01", "2024-01-01"), identity="triage"
+    )
+    assert window.id == "f90fd8a0a0d92d66"
+
+
+def test_no_count_window_starts_before_the_configured_beginning():
+    log = Log([at("2024-01-01") + timedelta(hours=h) for h in range(10)])
+    spec = CountWindows(n_rows=3, begin="2024-01-01T04:00")
+    assert ranges(listed(spec, log)) == [("01.01. 04:00", "01.01. 07:00")]
+    early = CountWindows(n_rows=6, begin="2023-01-01")
+    assert ranges(listed(early, log)) == [("01.01. 00:00", "01.01. 06:00")]
+    assert listed(spec, Log([])) == []
+
+
+def test_a_length_in_hours_is_absolute_though_windows_start_with_the_day():
+    spec = TimeWindows(length="24h", stride="1d", time_zone="Europe/Berlin")
+    windows = listed(spec, days("2024-03-30T12:00", "2024-04-01T12:00"))
+    assert {w.end - w.start for w in windows} == {timedelta(hours=24)}
+    assert [(b.start - a.start) / timedelta(hours=1) for a, b in pairwise(windows)] == [24, 23]

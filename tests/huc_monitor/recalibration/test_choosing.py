@@ -1,6 +1,5 @@
 from __future__ import annotations
 
-import dataclasses
 import json
 
 import numpy as np
@@ -62,19 +61,6 @@ def test_the_newest_rows_are_only_judged():
     assert one.after != other.after
 
 
-def test_the_gate_says_every_reason():
-    before = Figures(100, 0.02, None, None, 0.01, 1.0, 0.8)
-    after = Figures(100, 0.019, None, None, 0.01, 1.1, 0.7)
-    reasons = Gate().reasons(before, after)
-    assert [reason.split()[0] for reason in reasons] == ["HUC", "log", "accuracy"]
-    assert (
-        Gate(min_improvement=0.05, max_log_loss_increase=0.2, max_accuracy_drop=0.2).reasons(
-            before, after
-        )
-        == ()
-    )
-
-
 def test_an_improvement_that_may_be_chance_does_not_pass():
     rng = np.random.default_rng(1)
     p = rng.dirichlet([2, 2, 2], 60)
@@ -113,18 +99,6 @@ def test_a_repair_must_beat_the_model_that_serves_now_and_not_the_base():
     assert search(p, labels, frame, current=p[:, [1, 2, 0]]).passed
     with pytest.raises(hm.InvalidInputError, match=r"`current` must have a row per row"):
         search(p, labels, frame, current=served[1:])
-
-
-def test_settings_of_the_gate_have_the_names_and_defaults_of_the_gate():
-    from huc_monitor.monitor.retraining import RetrainingPolicy
-
-    assert RetrainingPolicy().gate == Gate()
-    before = Figures(100, 0.1, None, None, 0.01, 1.0, 0.8)
-    for huc, passes in ((0.09, True), (0.0901, False)):
-        after = dataclasses.replace(before, huc=huc)
-        assert (Gate(min_improvement=0.1).reasons(before, after) == ()) == passes
-    with pytest.raises(hm.InvalidInputError, match=r"`min_improvement` must be .* got 1.5"):
-        Gate(min_improvement=1.5)
 
 
 def test_too_few_rows_and_unknown_candidates_are_refused():

@@ -89,3 +89,32 @@ def test_fifty_windows_fit_into_a_tag():
         dataclasses.replace(NOW, huc=k / 7, log_loss=k / 13, accuracy=k / 70) for k in range(50)
     ]
     assert len(trial(*long).decide(Gate()).to_json()) <= 8_000
+
+
+def test_better_in_half_of_the_windows_is_not_enough():
+    very = dataclasses.replace(BETTER, huc=0.0)
+    (reason,) = trial(very, WORSE).decide(Gate()).reasons
+    assert reason.startswith("HUC was lower than the champion's in 1 of 2 windows;")
+
+
+def test_an_equal_huc_is_not_better():
+    assert not ShadowWindow.of(1, NOW, NOW).is_better
+    assert ShadowWindow.of(1, NOW, BETTER).is_better
+
+
+def test_figures_are_kept_to_nine_decimals():
+    third = dataclasses.replace(NOW, huc=1 / 3)
+    assert ShadowWindow.of(1, third, third).huc == (0.333333333, 0.333333333)
+
+
+def test_a_trial_in_one_line_has_the_means_of_both_and_the_reasons():
+    assert str(trial(BETTER)) == (
+        "version 2 beside champion 1: running, 1 of 1 windows, mean HUC 0.0500 for 0.1000"
+    )
+    ended = ShadowTrial(version="2", champion="1", upto=7, n_windows=3).end("over")
+    assert str(ended) == "version 2 beside champion 1: ended, 0 of 3 windows (over)"
+
+
+def test_a_window_that_was_looked_at_again_does_not_turn_the_clock_back():
+    assert trial(BETTER).skip(3).upto == 8
+    assert trial(BETTER).add(ShadowWindow.of(2, NOW, BETTER)).upto == 8

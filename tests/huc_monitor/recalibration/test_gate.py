@@ -1,0 +1,81 @@
+"""The gate: what stands exactly at a limit passes."""
+
+from __future__ import annotations
+
+import dataclasses
+from types import SimpleNamespace
+
+import pytest
+from support.documented import defaults, documented_defaults
+
+import huc_monitor as hm
+from huc_monitor.monitor.retraining import RetrainingPolicy
+from huc_monitor.recalibration.choosing import Figures
+from huc_monitor.recalibration.gate import Gate, surely_better
+
+BEFORE = Figures(100, 0.5, None, None, 0.01, 1.0, 0.75)
+GATE = Gate(min_improvement=0.5, max_log_loss_increase=0.25, max_accuracy_drop=0.25)
+
+
+def first_words(**after):
+    return [
+        reason.split()[0] for reason in GATE.reasons(BEFORE, dataclasses.replace(BEFORE, **after))
+    ]
+
+
+def test_what_stands_at_every_limit_passes():
+    assert first_words(huc=0.25, log_loss=1.25, accuracy=0.5) == []
+
+
+@pytest.mark.parametrize(
+    ("after", "word"),
+    [
+        ({"huc": 0.2501}, "HUC"),
+        ({"huc": float("nan")}, "HUC"),
+        ({"huc": 0.1, "log_loss": 1.2501}, "log"),
+        ({"huc": 0.1, "accuracy": 0.4999}, "accuracy"),
+    ],
+)
+def test_what_lies_beyond_a_limit_does_not(after, word):
+    assert first_words(**after) == [word]
+
+
+def test_the_gate_says_every_reason():
+    before = Figures(100, 0.02, None, None, 0.01, 1.0, 0.8)
+    after = Figures(100, 0.019, None, None, 0.01, 1.1, 0.7)
+    reasons = Gate().reasons(before, after)
+    assert [reason.split()[0] for reason in reasons] == ["HUC", "log", "accuracy"]
+    assert (
+        Gate(min_improvement=0.05, max_log_loss_increase=0.2, max_accuracy_drop=0.2).reasons(
+            before, after
+        )
+        == ()
+    )
+
+
+def a_comparison(upper):
+    huc = SimpleNamespace(lower=-0.3, upper=upper)
+    return SimpleNamespace(huc=huc, confidence_level=0.95)
+
+
+def test_an_improvement_is_sure_only_if_zero_lies_above_its_bounds():
+    assert surely_better(a_comparison(-0.01))
+    assert not surely_better(a_comparison(0.0))
+    better = dataclasses.replace(BEFORE, huc=0.1)
+    assert GATE.reasons(BEFORE, better, comparison=a_comparison(-0.01)) == ()
+    (reason,) = GATE.reasons(BEFORE, better, comparison=a_comparison(0.01))
+    assert "between -0.3000 and +0.0100 (95% confidence)" in reason
+
+
+def test_defaults_are_those_of_the_docstring_and_of_the_retraining_policy():
+    assert defaults(Gate) == documented_defaults(Gate) != {}
+    assert RetrainingPolicy().gate == Gate()
+
+
+@pytest.mark.parametrize(
+    ("name", "value"),
+    [("min_improvement", 1.5), ("max_log_loss_increase", -0.1), ("max_accuracy_drop", 1.5)],
+)
+def test_wrong_limits_are_refused(name, value):
+    with pytest.raises(hm.InvalidInputError, match=rf"`{name}` must be .* got {value}"):
+        Gate(**{name: value})
