@@ -20,6 +20,7 @@ from huc_monitor.audit.decomposition import iter_decomposed
 from huc_monitor.audit.inputs import Predictions
 from huc_monitor.detection.step import CandidateNames
 from huc_monitor.monitor._ahead import ReadAhead
+from huc_monitor.monitor._changing import Changing
 from huc_monitor.monitor._detecting import Detecting
 from huc_monitor.monitor._examine import Examination, reconcile
 from huc_monitor.monitor._outbox import Outbox
@@ -45,6 +46,7 @@ if TYPE_CHECKING:
     from huc_monitor.detection import EDetectorStep
     from huc_monitor.monitor._monitor import Monitor
     from huc_monitor.monitor._rows import Decomposed
+    from huc_monitor.monitor._samples import SampleFiles
     from huc_monitor.monitor.records import AlertTransition
     from huc_monitor.sources import WindowData
 
@@ -61,15 +63,18 @@ class Check:
     monitor: Monitor
     state: MonitorState
     now: datetime
+    files: SampleFiles
     progress: Callable[[int, int, str], None] | None = None
     outbox: Outbox = field(init=False)
     _standards: Standards = field(init=False)
     _detecting: Detecting = field(init=False)
+    _changing: Changing = field(init=False)
 
     def __post_init__(self) -> None:
         self.outbox = Outbox(self.monitor, self.state)
         self._standards = Standards(self.monitor, self.state)
         self._detecting = Detecting(self.monitor, self.state)
+        self._changing = Changing(self.monitor, self.state, self.files)
 
     def run(self, since: datetime | None, until: datetime | None) -> None:
         """Deal with everything that is due."""
@@ -114,6 +119,13 @@ class Check:
     def _prepare(self, due: list[Window]) -> None:
         self._standards.prepare(due, [(item.window, self.now) for item in self.state.visited])
         self._load_detector()
+        self._changing.load(self._standards.subgroups)
+        self._keep_reference()
+
+    def _keep_reference(self) -> None:
+        if self._standards.frozen is not None:
+            self._changing.freeze(self._standards.frozen)
+            self._standards.frozen = None
 
     def _load_detector(self) -> None:
         self._detecting.load(self._standards.subgroups, self._standards.reference)
@@ -200,7 +212,7 @@ class Check:
             status = "empty" if ready == "empty" else "thin"
             self.state.early_drift.pop(window.id, None)
             return self._base(visited, status, reason=ready, step=step, **facts)
-        return self._audited(visited, found, step, facts, {"read": waited})
+        return self._audited(visited, found, step, facts, {"read": waited}, as_of)
 
     def _tell_repeats(self, window: Window, data: WindowData) -> None:
         """Say when ids come more than once, and again after the cool-down while they do."""
@@ -238,20 +250,24 @@ class Check:
         step: EDetectorStep | None,
         facts: dict[str, Any],
         timings: dict[str, float],
+        as_of: datetime,
     ) -> WindowRecord:
         monitor, state, window = self.monitor, self.state, visited.window
         reference = self._standards.reference
         examined = Examination.of(monitor, self._standards.subgroups, window, found, reference)
+        newest = window.ordinal >= state.last_judged
+        change = self._changing.look(visited, examined, as_of, newest=newest)
         judgements = examined.judgements(step)
         notes: list[str] = []
         transitions: list[AlertTransition] = []
         if reference is None:
             self._standards.freeze(examined, window)
+            self._keep_reference()
             notes.append("This window is the reference that later windows are compared with.")
         is_accepted = reference is None and monitor.policy.tolerance.relative
         if is_accepted:
             self._load_detector()
-        elif window.ordinal >= state.last_judged:
+        elif newest:
             state.last_judged = window.ordinal
             state.alerts, transitions = examined.advance(state.alerts, judgements)
             state.transitions += transitions
@@ -273,6 +289,7 @@ class Check:
             levels=tuple(None if is_accepted else item.level for item in judgements),
             transitions=tuple(transitions),
             drift=examined.drift,
+            change=change,
             curve=examined.curve(),
             frequencies=examined.frequencies(),
             notes=tuple(notes),

@@ -138,11 +138,16 @@ class Examination:
         known = radii if np.isfinite(radii).all() else None
         return Reference(self.frame["moment"].to_numpy(), summary, known)
 
+    @property
+    def candidates(self) -> list[Triple]:
+        """(utility, subgroup, node) of every row of the audit."""
+        names = self.frame[["utility", "subgroup", "node"]].itertuples(index=False, name=None)
+        return [(str(u), str(c), str(v)) for u, c, v in names]
+
     def judgements(self, step: EDetectorStep | None) -> list[Judgement]:
         """Say of every candidate what this window by itself says."""
-        names = self.frame[["utility", "subgroup", "node"]].itertuples(index=False, name=None)
         return judge(
-            [(str(u), str(c), str(v)) for u, c, v in names],
+            self.candidates,
             self.frame["moment"].to_numpy(),
             self.frame["lower"].to_numpy(),
             self.tolerances,

@@ -9,12 +9,14 @@ from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING, overload
 
+from huc_monitor._common.safe_text import file_name
 from huc_monitor._common.times import to_utc
 from huc_monitor.audit.inputs import check_utilities
 from huc_monitor.errors import InvalidInputError
 from huc_monitor.monitor._ahead import OneAtATime
 from huc_monitor.monitor._check import Check
 from huc_monitor.monitor._lock import default_path, hold
+from huc_monitor.monitor._samples import SampleFiles
 from huc_monitor.monitor._state import MonitorState, open_state
 from huc_monitor.monitor.hosts import Hosts
 from huc_monitor.monitor.policy import Policy
@@ -215,7 +217,7 @@ class Monitor:
         if dry_run:
             return self._dry(moment, first, last, progress)
         with hold(self.lock_path, wait=wait):
-            check = Check(self, self._load(), moment, progress)
+            check = Check(self, self._load(), moment, self._files(), progress)
             check.run(first, last)
         return _result(check)
 
@@ -249,9 +251,13 @@ class Monitor:
         deaf = dataclasses.replace(self, hosts=Hosts(), tracker=MemoryTracker())
         state = self._load()
         state.record = None
-        check = Check(deaf, state, now, progress)
+        check = Check(deaf, state, now, self._files(read_only=True), progress)
         check.run(since, until)
         return _result(check)
+
+    def _files(self, *, read_only: bool = False) -> SampleFiles:
+        """Return where the rows of past windows are kept between checks: beside the lock."""
+        return SampleFiles(self.lock_path.parent / "rows" / file_name(self.identity), read_only)
 
     def _load(self) -> MonitorState:
         state = open_state(self.tracker, self.identity, self.tree, self.utilities)

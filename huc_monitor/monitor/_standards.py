@@ -18,6 +18,7 @@ if TYPE_CHECKING:
     import pandas as pd
 
     from huc_monitor.monitor._monitor import Monitor
+    from huc_monitor.monitor._rows import Decomposed
     from huc_monitor.monitor._state import MonitorState
 
 
@@ -29,6 +30,7 @@ class Standards:
     state: MonitorState
     subgroups: Subgroups = field(default_factory=Subgroups.whole)
     cache: RowCache = field(init=False)
+    frozen: Decomposed | None = None  # rows of a reference that was frozen in this check
 
     def prepare(self, due: list[Window], again: list[tuple[Window, datetime]]) -> None:
         """Freeze what can be, before the first of these windows is read.
@@ -53,6 +55,7 @@ class Standards:
         """Compare later windows with this one."""
         span = {"start": window.start.isoformat(), "end": window.end.isoformat()}
         self.state.reference = {**examined.as_reference().to_dict(), **span}
+        self.frozen = examined.found
 
     def _freeze_subgroups(self, windows: list[tuple[Window, datetime]]) -> None:
         monitor, state = self.monitor, self.state

@@ -58,6 +58,18 @@ class Visited(Form):
         return read_form(cls, {**data, "counts": data})
 
 
+@dataclass(frozen=True, slots=True)
+class KeptWindow(Form):
+    """A window whose rows the change test may pool, and the hash they are kept by."""
+
+    id: str
+    ordinal: int
+    start: datetime
+    end: datetime
+    as_of: datetime
+    digest: str
+
+
 @dataclass(slots=True)
 class MonitorState(Form):
     """Everything the next window depends on besides the data. Plain data throughout.
@@ -91,6 +103,8 @@ class MonitorState(Form):
     tree: str | None = None
     exported: dict[str, str | None] = field(default_factory=dict)
     remark: str | None = None
+    reference_rows: str | None = None
+    compared: list[KeptWindow] = field(default_factory=list)
 
     schema: ClassVar[int | None] = SCHEMA_VERSION
 

@@ -10,6 +10,7 @@ from huc_monitor._common.settings import Section, renamed
 from huc_monitor.audit.options import AuditOptions
 from huc_monitor.detection.options import DetectorOptions
 from huc_monitor.monitor.alerts import AlertPolicy
+from huc_monitor.monitor.change import ChangePolicy
 from huc_monitor.monitor.drift import DriftPolicy
 from huc_monitor.monitor.retraining import RetrainingPolicy
 from huc_monitor.monitor.tolerance import Tolerance
@@ -35,6 +36,8 @@ class Policy(Section):
     audit : AuditOptions
     sequential : DetectorOptions
         Of the e-detector.
+    change : ChangePolicy
+        Of the change test: windows against the reference.
     alerts : AlertPolicy
     drift : DriftPolicy
     retraining : RetrainingPolicy
@@ -49,6 +52,7 @@ class Policy(Section):
     tolerance: Annotated[Tolerance, BeforeValidator(valued)] = Tolerance()
     audit: AuditOptions = Field(default=AuditOptions(), validation_alias=renamed("audit", "bounds"))
     sequential: DetectorOptions = DetectorOptions()
+    change: ChangePolicy = ChangePolicy()
     alerts: AlertPolicy = AlertPolicy()
     drift: DriftPolicy = DriftPolicy()
     retraining: RetrainingPolicy = RetrainingPolicy()

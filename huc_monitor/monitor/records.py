@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, Any, ClassVar, Literal, TypeAlias
 
 from huc_monitor._common.forms import Form
 from huc_monitor.audit.result import AuditResult
+from huc_monitor.monitor.change import WindowChange
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -264,6 +265,8 @@ class WindowRecord(Form):
     transitions : tuple of AlertTransition
         What changed in this window.
     drift : tuple of DriftFinding
+    change : WindowChange or None
+        What the newest windows say about a change since the reference.
     curve : dict or None
         `ReliabilityCurve.to_dict()` of the candidate that exceeds its tolerance most.
     frequencies : dict
@@ -303,6 +306,7 @@ class WindowRecord(Form):
     alerts: tuple[AlertState, ...] = ()
     transitions: tuple[AlertTransition, ...] = ()
     drift: tuple[DriftFinding, ...] = ()
+    change: WindowChange | None = None
     curve: Mapping[str, Any] | None = None
     frequencies: Mapping[str, Mapping[str, Mapping[str, float]]] = field(default_factory=dict)
     notes: tuple[str, ...] = ()

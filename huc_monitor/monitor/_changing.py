@@ -1,0 +1,285 @@
+"""The change test of a monitor: which rows it compares, and what it says of a window.
+
+Reference and past windows are kept as scores and contributions (`_samples`), so that a check reads
+every row once. Pooled windows have no rows in common: of rolling windows those that do not overlap
+are pooled. A new model version resets nothing: the log says what was served.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+from dataclasses import dataclass
+from datetime import datetime
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from huc_monitor.audit.two_samples import Sample
+from huc_monitor.detection import ChangeHistory, ChangeTest, find_onset
+from huc_monitor.detection.change import candidate_terms
+from huc_monitor.monitor._rows import RowCache
+from huc_monitor.monitor._state import KeptWindow
+from huc_monitor.monitor.change import CandidateChange, WindowChange
+from huc_monitor.sources import TooManyBadRowsError
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from huc_monitor.audit.comparison import Difference
+    from huc_monitor.detection.change import Change
+    from huc_monitor.monitor._examine import Examination
+    from huc_monitor.monitor._monitor import Monitor
+    from huc_monitor.monitor._rows import Decomposed
+    from huc_monitor.monitor._samples import SampleFiles
+    from huc_monitor.monitor._state import MonitorState, Visited
+    from huc_monitor.monitor.windows import Window
+    from huc_monitor.subgroups import Subgroups
+
+_MOST_DATED = 20
+_LARGEST = 5
+_REFERENCE = "reference"
+Triple = tuple[str, str, str]
+
+
+@dataclass(slots=True, eq=False)
+class Changing:
+    """Keeps the rows that are compared, and compares them."""
+
+    monitor: Monitor
+    state: MonitorState
+    files: SampleFiles
+    _test: ChangeTest | None = None
+    _history: ChangeHistory | None = None
+    _reference: Sample | None = None
+
+    def load(self, subgroups: Subgroups) -> None:
+        """Begin once subgroups are frozen; rows are read when they are needed."""
+        policy = self.monitor.policy.change
+        if not policy.enabled or self.state.subgroups is None:
+            return
+        self._test = ChangeTest(
+            tree=self.monitor.tree,
+            utilities=self.monitor.utilities,
+            subgroups=subgroups,
+            average_run_length=policy.average_run_length,
+            pools=policy.windows,
+            rng=self.monitor.policy.audit.rng,
+        )
+
+    def freeze(self, found: Decomposed) -> None:
+        """Compare later windows with these rows."""
+        if self._test is not None and self.state.reference is not None:
+            self._keep_reference(_sample(found))
+
+    def look(
+        self, visited: Visited, examined: Examination, as_of: datetime, *, newest: bool
+    ) -> WindowChange | None:
+        """Keep a window's rows, and compare the newest windows with the reference.
+
+        None where there is nothing to compare: no reference, or a window that has rows of it.
+        """
+        window = visited.window
+        if self._test is None or not self._is_apart(window):
+            return None
+        history = self._load_history()
+        kept = self.state.compared
+        known = {item.id for item in kept}
+        if window.id not in known and kept and window.ordinal < kept[-1].ordinal:
+            return None
+        history.add(window.id, _sample(examined.found))
+        self._keep(window, as_of)
+        if not newest or not self._load_reference().n:
+            return None
+        chosen = self._pooled()
+        samples = dict(zip(history.names, history.samples, strict=True))
+        return self._compare(examined, chosen, [samples[item.id] for item in chosen])
+
+    def _is_apart(self, window: Window) -> bool:
+        frozen = self.state.reference
+        if frozen is None or "start" not in frozen:  # older states do not say when it was
+            return False
+        start, end = (datetime.fromisoformat(frozen[name]) for name in ("start", "end"))
+        return window.end <= start or window.start >= end
+
+    # What is kept.
+
+    def _keep(self, window: Window, as_of: datetime) -> None:
+        assert self._history is not None  # noqa: S101 - loaded before
+        digest = self.files.write(self._history.to_bytes(window.id))
+        item = KeptWindow(window.id, window.ordinal, window.start, window.end, as_of, digest)
+        others = {kept.id: kept for kept in self.state.compared}
+        others[window.id] = item
+        self.state.compared = [others[name] for name in self._history.names]
+        self._prune()
+
+    def _prune(self) -> None:
+        digests = {item.digest for item in self.state.compared}
+        self.files.keep_only(digests | {str(self.state.reference_rows)})
+
+    def _keep_reference(self, sample: Sample) -> None:
+        assert self._test is not None  # noqa: S101 - asked for with a test only
+        kept = ChangeHistory(self._test.plan, 1)
+        kept.add(_REFERENCE, sample)
+        self._reference = kept.samples[0]
+        self.state.reference_rows = self.files.write(kept.to_bytes(_REFERENCE))
+
+    def _load_reference(self) -> Sample:
+        """Return the reference's rows; none where neither cache nor source has them any more."""
+        assert self._test is not None  # noqa: S101 - asked for with a test only
+        assert self.state.reference is not None  # noqa: S101
+        if self._reference is None:
+            frozen = self.state.reference
+            kept_as = self.state.reference_rows
+            data = None if kept_as is None else self.files.read(kept_as)
+            if data is None:
+                start, end = (datetime.fromisoformat(frozen[name]) for name in ("start", "end"))
+                due_at = self.monitor.windows.due_at(end)
+                self._keep_reference(self._read(start, end, due_at))
+            else:
+                kept = ChangeHistory(self._test.plan, 1)
+                kept.read(_REFERENCE, data)
+                self._reference = kept.samples[0]
+        assert self._reference is not None  # noqa: S101 - read or kept just now
+        return self._reference
+
+    def _load_history(self) -> ChangeHistory:
+        assert self._test is not None  # noqa: S101 - asked for with a test only
+        if self._history is None:
+            history = ChangeHistory(self._test.plan, max(self._test.pools))
+            for item in self.state.compared[-max(self._test.pools) :]:
+                data = self.files.read(item.digest)
+                if data is not None:
+                    history.read(item.id, data)
+                    continue
+                try:
+                    sample = self._read(item.start, item.end, item.as_of)
+                except TooManyBadRowsError:
+                    continue  # its rows were good once, and are pooled no more
+                if sample.n:
+                    history.add(item.id, sample)
+            self._history = history
+        return self._history
+
+    def _read(self, start: datetime, end: datetime, as_of: datetime) -> Sample:
+        """Read rows from the source again; not by the check's cache, which another thread fills."""
+        assert self._test is not None  # noqa: S101 - asked for with a test only
+        cache = RowCache(
+            self.monitor.source,
+            tree=self.monitor.tree,
+            utilities=self.monitor.utilities,
+            subgroups=self._test.plan.subgroups,
+        )
+        return _sample(cache.window(start, end, as_of))
+
+    def _pooled(self) -> list[KeptWindow]:
+        """Return the newest windows without common rows, oldest first."""
+        chosen: list[KeptWindow] = []
+        for item in reversed(self.state.compared):
+            if not chosen or item.end <= chosen[-1].start:
+                chosen.append(item)
+        return chosen[::-1]
+
+    # What is found.
+
+    def _compare(
+        self, examined: Examination, windows: Sequence[KeptWindow], samples: Sequence[Sample]
+    ) -> WindowChange:
+        assert self._test is not None  # noqa: S101 - asked for with a test only
+        reference = self._load_reference()
+        step = self._test.look(reference, samples)
+        found = self._told(examined, step.changes, samples[-1])
+        newest = step.pools[0][1]
+        order = np.argsort(-np.abs(newest.difference), kind="stable")[:_LARGEST]
+        return WindowChange(
+            average_run_length=step.average_run_length,
+            pools=tuple(n for n, _ in step.pools),
+            n_before=reference.n,
+            n_after=tuple(pool.n_after for _, pool in step.pools),
+            changes=self._dated(examined, found, windows, samples),
+            largest=tuple(_plain(newest[int(row)], 1) for row in order),
+        )
+
+    def _told(
+        self, examined: Examination, changes: Sequence[Change], newest: Sample
+    ) -> list[Change]:
+        """Leave out what is not to be told: small, tolerated altogether, or over by now."""
+        least = self.monitor.policy.change.min_change
+        tolerated = {
+            candidate
+            for candidate, value in zip(examined.candidates, examined.tolerances, strict=True)
+            if value >= 1
+        }
+        return [
+            change
+            for change in changes
+            if abs(change.candidate.difference) >= least
+            and _triple(change.candidate) not in tolerated
+            and self._goes_on(change, newest)
+        ]
+
+    def _goes_on(self, change: Change, newest: Sample) -> bool:
+        """Whether the newest window lies on the same side: pooled windows remember what is over."""
+        at = change.candidate
+        if change.n_windows == 1:
+            return True
+        assert self._test is not None  # noqa: S101 - asked for with a test only
+        plan = self._test.plan
+        scores, terms = candidate_terms(newest, plan, at.utility, at.subgroup, at.node)
+        inside = (scores >= at.interval_low) & (scores <= at.interval_high)
+        moment = float(np.where(inside, terms, 0.0).mean())
+        return (moment - at.before) * at.difference > 0
+
+    def _dated(
+        self,
+        examined: Examination,
+        changes: Sequence[Change],
+        windows: Sequence[KeptWindow],
+        samples: Sequence[Sample],
+    ) -> tuple[CandidateChange, ...]:
+        """Say since when, branch by branch: the most certain candidate of a branch dates it."""
+        assert self._test is not None  # noqa: S101 - asked for with a test only
+        assert examined.reference is not None  # noqa: S101 - the test has one
+        sizes = np.abs([examined.frame["moment"].to_numpy(), examined.reference.moments])
+        smaller = dict(zip(examined.candidates, sizes[0] <= sizes[1], strict=True))
+        onsets: dict[str, tuple[datetime, datetime]] = {}
+        dated = []
+        for change in changes:
+            at = change.candidate
+            if at.node not in onsets and len(onsets) < _MOST_DATED:
+                found = find_onset(self._load_reference(), samples, self._test.plan, at)
+                onsets[at.node] = windows[found.first].start, windows[found.last].start
+            better = abs(at.after) < abs(at.before) and bool(smaller[_triple(at)])
+            first, last = onsets.get(at.node, (None, None))
+            plain = _plain(at, change.n_windows)
+            dated.append(
+                dataclasses.replace(plain, better=better, onset_first=first, onset_last=last)
+            )
+        return tuple(dated)
+
+
+def _sample(found: Decomposed) -> Sample:
+    return Sample(tuple(found.rows), found.groups())
+
+
+def _triple(at: Difference) -> Triple:
+    return at.utility, at.subgroup, at.node
+
+
+def _plain(at: Difference, n_windows: int) -> CandidateChange:
+    lower, upper, low, high = (
+        x if np.isfinite(x) else None
+        for x in (at.lower, at.upper, at.interval_low, at.interval_high)
+    )
+    return CandidateChange(
+        utility=at.utility,
+        subgroup=at.subgroup,
+        node=at.node,
+        before=at.before,
+        after=at.after,
+        difference=at.difference,
+        lower=lower,
+        upper=upper,
+        interval_low=low,
+        interval_high=high,
+        n_windows=n_windows,
+    )

@@ -1,0 +1,119 @@
+"""What changed since the reference: the settings of the test, and what it found in one window.
+
+The test itself is `huc_monitor.detection.change`: the newest 1, 4 and 16 windows, pooled, against
+the rows of the reference. What was wrong in the reference and is wrong in the same way now has not
+changed, however large it is.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from datetime import datetime
+from typing import Annotated
+
+from pydantic import Field
+
+from huc_monitor._common.forms import Form
+from huc_monitor._common.settings import Number, Section, Whole
+
+__all__ = ["CandidateChange", "ChangePolicy", "WindowChange"]
+
+
+class ChangePolicy(Section):
+    """Whether, and how, windows are compared with the rows of the reference.
+
+    Parameters
+    ----------
+    enabled : bool, default True
+    windows : tuple of int, default (1, 4, 16)
+        How many of the newest windows are pooled; the error budget is split evenly.
+    average_run_length : float, default 100
+        Windows between false alarms, on average and at least.
+    min_change : float, default 0
+        Smaller changes, in utility, are not told, however sure they are.
+    """
+
+    enabled: bool = Field(
+        default=True, description="Whether windows are compared with the reference."
+    )
+    windows: Annotated[
+        tuple[Annotated[Whole, Field(ge=1, le=1000)], ...], Field(min_length=1, max_length=8)
+    ] = Field(default=(1, 4, 16), description="How many of the newest windows are pooled.")
+    average_run_length: Annotated[Number, Field(gt=1)] = Field(
+        default=100.0, description="Windows between false alarms, at least, on average."
+    )
+    min_change: Annotated[Number, Field(ge=0)] = Field(
+        default=0.0, description="Smaller changes, in utility, are not told."
+    )
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CandidateChange(Form):
+    """How a candidate's moment moved from the reference to the newest windows.
+
+    Attributes
+    ----------
+    utility, subgroup, node : str
+    before, after : float
+        Its moments in the reference and in the pooled windows, on the interval of predicted utility
+        on which they lie furthest apart.
+    difference : float
+    lower, upper : float or None
+        Simultaneous bounds on the difference; None where nothing was near its bound, so that none
+        were made.
+    interval_low, interval_high : float or None
+    n_windows : int
+        Of the newest windows, those pooled.
+    better : bool
+        The moment came closer to zero there, and the candidate's largest is no larger than in the
+        reference: no fault.
+    onset_first, onset_last : datetime or None
+        Starts of the first and the last window with which the change may have begun (90 %).
+    """
+
+    utility: str
+    subgroup: str
+    node: str
+    before: float
+    after: float
+    difference: float
+    lower: float | None
+    upper: float | None
+    interval_low: float | None
+    interval_high: float | None
+    n_windows: int
+    better: bool = False
+    onset_first: datetime | None = None
+    onset_last: datetime | None = None
+
+    @property
+    def candidate(self) -> tuple[str, str, str]:
+        """(utility, subgroup, node)."""
+        return self.utility, self.subgroup, self.node
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class WindowChange(Form):
+    """What the newest windows say about a change since the reference.
+
+    Attributes
+    ----------
+    average_run_length : float
+    pools : tuple of int
+        How many windows were pooled, pool by pool.
+    n_before : float
+        Rows of the reference.
+    n_after : tuple of float
+        Rows of every pool.
+    changes : tuple of CandidateChange
+        Those that changed for sure, the most certain first.
+    largest : tuple of CandidateChange
+        Where the newest window lies furthest from the reference, sure or not.
+    """
+
+    average_run_length: float
+    pools: tuple[int, ...]
+    n_before: float
+    n_after: tuple[float, ...]
+    changes: tuple[CandidateChange, ...] = ()
+    largest: tuple[CandidateChange, ...] = ()

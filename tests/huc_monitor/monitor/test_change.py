@@ -1,0 +1,160 @@
+"""What changed since the reference, apart from what was always so."""
+
+from __future__ import annotations
+
+import shutil
+
+import numpy as np
+import pandas as pd
+import pytest
+
+import huc_monitor as hm
+from huc_monitor.monitor import Monitor
+from huc_monitor.monitor.policy import Policy
+from huc_monitor.monitor.ports import MonitorInfo
+from huc_monitor.monitor.ports.tracker import FilesTracker
+from huc_monitor.monitor.records import WindowRecord
+from huc_monitor.monitor.windows import TimeWindows
+from huc_monitor.sources import Columns, FrameTable, TableSource
+
+TREE = hm.LabelTree.from_nested({"billing": ["refund", "charge"], "other": ["login", "spam"]})
+DAY = pd.Timestamp("2024-03-01", tz="UTC")
+
+
+def make_stream(*, days=6, rows=600, fault_from=None, seed=0):
+    """Overconfident from the start; a fault swaps refund and charge for channel=app."""
+    rng = np.random.default_rng(seed)
+    n = days * rows
+    split = np.stack([rng.uniform(0.05, 0.95, n) for _ in range(3)])
+    told = np.clip(split + 0.4 * (split - 0.5), 0.02, 0.98)  # more extreme than the truth
+    channel = np.where(rng.random(n) < 0.33, "app", "web")
+    at = DAY + pd.to_timedelta(np.arange(n) * 86400.0 / rows, unit="s")
+    draws = rng.random((2, n))
+    billing = draws[0] < split[0]
+    first = draws[1] < np.where(billing, split[1], split[2])
+    if fault_from is not None:
+        late = np.arange(n) >= fault_from * rows
+        first = first ^ (late & billing & (channel == "app"))
+    label = np.select(
+        [billing & first, billing, ~billing & first], ["refund", "charge", "login"], "spam"
+    )
+    frame = pd.DataFrame({"at": at, "channel": channel, "y": label})
+    frame["refund"], frame["charge"] = told[0] * told[1], told[0] * (1 - told[1])
+    frame["login"], frame["spam"] = (1 - told[0]) * told[2], (1 - told[0]) * (1 - told[2])
+    return frame
+
+
+def watch(log, **more):
+    policy = {"tolerance": 0.02, "audit": {"n_draws": 200}, **more.pop("policy", {})}
+    columns = Columns(time="at", label="y", features=("channel",))
+    return Monitor(
+        source=TableSource(FrameTable(log), tree=TREE, columns=columns),
+        windows=more.pop("windows", TimeWindows(length="1d")),
+        tree=TREE,
+        utilities=[hm.LevelCorrectness(level=1), hm.LevelCorrectness(level=2)],
+        subgroups=lambda rows: hm.Subgroups.from_reference(rows, {"channel": "each"}),
+        reference=(day(0), day(2)),
+        policy=Policy(**policy),
+        **more,
+    )
+
+
+def day(k):
+    return (DAY + pd.Timedelta(days=k)).to_pydatetime()
+
+
+def changed(record):
+    return {(item.subgroup, item.node) for item in record.change.changes}
+
+
+def test_what_was_always_so_is_no_change():
+    records = watch(make_stream()).check(day(6)).records
+    assert [record.change is None for record in records] == [True, True, False, False, False, False]
+    assert all(record.level is not None for record in records[2:])  # it is beyond the tolerance
+    assert [record.change.changes for record in records[2:]] == [()] * 4
+    assert [record.change.pools for record in records[2:]] == [(1,), (1, 2), (1, 3), (1, 4)]
+    assert records[-1].change.n_after == (600.0, 2400.0)
+
+
+def test_a_fault_is_found_in_its_branch_and_subgroup_and_dated():
+    records = watch(make_stream(fault_from=4)).check(day(6)).records
+    assert changed(records[3]) == set()
+    assert ("channel=app", "billing") in changed(records[4])
+    assert {node for _, node in changed(records[5])} == {"billing"}
+    first = records[5].change.changes[0]
+    assert first.lower > 0 or first.upper < 0
+    assert first.onset_first <= day(4) <= first.onset_last
+    assert first.onset_first >= day(3)
+
+
+def test_a_change_for_the_better_is_marked():
+    log = make_stream(fault_from=0)
+    healed = make_stream()
+    late = log["at"] >= day(3)
+    log.loc[late] = healed.loc[late]
+    record = watch(log).check(day(6)).records[-1]
+    billing = [item for item in record.change.changes if item.subgroup == "channel=app"]
+    assert billing
+    assert all(item.better for item in billing)
+
+
+def test_records_with_and_without_a_change_are_read_back():
+    records = watch(make_stream(fault_from=4)).check(day(6)).records
+    for record in records:
+        assert WindowRecord.from_json(record.to_json()) == record
+    plain = records[-1].to_dict()
+    del plain["change"]  # as earlier versions wrote it
+    assert WindowRecord.from_dict(plain).change is None
+
+
+@pytest.mark.parametrize("damage", [None, "removed", "overwritten"])
+def test_daily_checks_find_what_one_check_finds_whatever_becomes_of_the_kept_rows(damage, tmp_path):
+    log = make_stream(fault_from=4)
+    once = watch(log).check(day(6)).records
+    tracker = FilesTracker(MonitorInfo("calls", "5f"), folder=tmp_path)
+    for k in range(1, 7):
+        watch(log, tracker=tracker, identity="5f").check(day(k))
+        rows = list((tracker.folder / "rows").rglob("*.rows"))
+        assert damage or len(rows) == max(1, k - 1)  # the reference, and the windows after it
+        if damage == "removed":
+            shutil.rmtree(tracker.folder / "rows", ignore_errors=True)
+        elif damage == "overwritten":
+            for path in rows:
+                path.write_bytes(b"\x00" * 40)
+    assert [record.change for record in tracker.records()] == [record.change for record in once]
+
+
+def test_kept_rows_are_for_this_user_alone(tmp_path):
+    tracker = FilesTracker(MonitorInfo("calls", "5f"), folder=tmp_path)
+    watch(make_stream(), tracker=tracker, identity="5f").check(day(4))
+    paths = list((tracker.folder / "rows").rglob("*.rows"))
+    assert {path.stat().st_mode & 0o777 for path in paths} == {0o600}
+
+
+def test_a_dry_run_reads_kept_rows_and_writes_none(tmp_path):
+    log = make_stream(fault_from=4)
+    tracker = FilesTracker(MonitorInfo("calls", "5f"), folder=tmp_path)
+    watch(log, tracker=tracker, identity="5f").check(day(5))
+    before = sorted((tracker.folder / "rows").rglob("*.rows"))
+    dry = watch(log, tracker=tracker, identity="5f").check(day(6), dry_run=True)
+    assert sorted((tracker.folder / "rows").rglob("*.rows")) == before
+    assert dry.records[0].change == watch(log).check(day(6)).records[-1].change
+
+
+def test_rolling_windows_pool_those_without_common_rows():
+    windows = TimeWindows(length="2d", stride="1d")
+    records = watch(make_stream(days=8), windows=windows).check(day(8)).records
+    sizes = [record.change.n_after for record in records if record.change is not None]
+    assert sizes[0] == (1200.0,)
+    assert sizes[-1] == (1200.0, 3600.0)
+
+
+def test_the_change_test_can_be_turned_off():
+    records = watch(make_stream(), policy={"change": {"enabled": False}}).check(day(4)).records
+    assert all(record.change is None for record in records)
+
+
+def test_small_changes_are_not_told_where_a_least_one_is_set():
+    log = make_stream(fault_from=4)
+    records = watch(log, policy={"change": {"min_change": 0.9}}).check(day(6)).records
+    assert records[-1].change.changes == ()
