@@ -40,7 +40,11 @@ MODULES = {
     "recalibration/shadow": ["recalibration/test_shadow.py"],
     "audit/bounds/closed_forms": ["audit/bounds/test_bounds.py"],
     "audit/bounds/bootstrap": ["audit/bounds/test_bootstrap.py"],
-    "audit/scan": ["audit/test_audit_oracle.py", "audit/test_audit_worked.py"],
+    "audit/scan": [
+        "audit/test_scan.py",
+        "audit/test_audit_oracle.py",
+        "audit/test_audit_worked.py",
+    ],
     "planning/_planning": ["planning/test_planning.py"],
     "subgroups/_subgroups": ["subgroups"],
     "subgroups/_rules": ["subgroups"],
@@ -48,6 +52,7 @@ MODULES = {
     "detection/_betting": ["detection/test_detector.py"],
 }
 _SECONDS = 240
+_PYTEST = ["-n", "0", "-x", "-q", "-p", "no:cacheprovider", "-p", "no:faker", "-p", "no:anyio"]
 _SWAPS: dict[type[ast.AST], type[ast.AST]] = {
     ast.Lt: ast.LtE,
     ast.LtE: ast.Lt,
@@ -209,7 +214,7 @@ def _run_tests(module: str, place: int) -> None:
 
         files = [f"{TESTS}/{name}" for name in MODULES[module]]
         files = [name for name in files if (ROOT / name).exists()]
-        code = int(pytest.main(["-n", "0", "-x", "-q", "-p", "no:cacheprovider", *files]))
+        code = int(pytest.main([*_PYTEST, *files]))
     finally:
         os._exit(code)
 
@@ -220,7 +225,7 @@ def load_libraries() -> None:
     sys.path[:] = [one for one in sys.path if Path(one).resolve() != Path(__file__).parent]
     for name in ("duckdb", "numba", "pandas", "pyarrow", "pydantic", "scipy.stats"):
         importlib.import_module(name)
-    for name in ("sklearn.linear_model", "yaml", "narwhals", "sqlalchemy"):
+    for name in ("sklearn.linear_model", "yaml", "narwhals", "sqlalchemy", "psycopg"):
         with contextlib.suppress(ImportError):
             importlib.import_module(name)
 

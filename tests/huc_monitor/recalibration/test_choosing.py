@@ -7,7 +7,7 @@ import pandas as pd
 import pytest
 
 import huc_monitor as hm
-from huc_monitor.recalibration.choosing import Figures, Gate, find_recalibration
+from huc_monitor.recalibration.choosing import Figures, Gate, _choose, find_recalibration, measure
 
 TREE = hm.LabelTree.from_nested({"cat": ["lion", "lynx"], "dog": None})
 UTILITIES = [hm.LevelCorrectness(level=2)]
@@ -107,3 +107,40 @@ def test_too_few_rows_and_unknown_candidates_are_refused():
         search(p, labels, frame)
     with pytest.raises(hm.UnknownNameError, match=r"`candidates` must be among .* got 'magic'"):
         search(*rows(200), candidates=["magic"])
+
+
+def test_a_hundred_rows_are_enough():
+    repair = search(*rows(100), candidates=["nothing"])
+    assert (repair.name, repair.passed, repair.comparison) == ("nothing", False, None)
+    assert repair.to_dict()["huc_difference"] is None
+    assert repair.before == repair.base == repair.after
+
+
+def a_choice(huc, log_loss):
+    return Figures(100, huc, None, None, 0.0, log_loss, 0.5)
+
+
+@pytest.mark.parametrize(
+    ("huc", "log_loss", "chosen"),
+    [
+        (0.04, 1.0, "temperature"),
+        (0.04, 1.01, "nothing"),  # its log loss rises
+        (0.05, 0.9, "nothing"),  # a tie
+        (0.06, 0.9, "nothing"),
+    ],
+)
+def test_what_serves_is_kept_unless_huc_falls_and_log_loss_does_not_rise(huc, log_loss, chosen):
+    other = a_choice(huc, log_loss)
+    assert _choose({"temperature": other, "nothing": a_choice(0.05, 1.0)}) == chosen
+    assert _choose({"temperature": other}) == "temperature"
+
+
+def test_figures_are_those_of_the_definition():
+    p = np.array([[0.5, 0.25, 0.25], [0.25, 0.25, 0.5]])
+    options = {"tree": TREE, "utilities": UTILITIES}
+    figures, result = measure(p, [0, 1], **options)
+    assert (figures.n, figures.accuracy, figures.huc_lower) == (2, 0.5, None)
+    assert figures.log_loss == pytest.approx((np.log(2) + np.log(4)) / 2)
+    assert figures.huc == result.huc
+    bounded, _ = measure(p, [0, 1], bounds="sharp", **options)
+    assert bounded.huc_lower <= bounded.huc <= bounded.huc_upper

@@ -347,6 +347,8 @@ def test_a_family_is_immutable_but_can_be_copied():
 def test_repr_is_one_short_line():
     groups = Subgroups.from_reference({"x": list(range(20))}, {"x": "each"})
     assert repr(groups) == "Subgroups(21: all, x=0, x=1, x=2, x=3, x=4, x=5, x=6, ...)"
+    eight = Subgroups.from_reference({"x": list(range(7))}, {"x": "each"})
+    assert repr(eight) == "Subgroups(8: all, x=0, x=1, x=2, x=3, x=4, x=5, x=6)"
 
 
 def test_serialised_values_are_plain_json():

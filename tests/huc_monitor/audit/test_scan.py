@@ -1,0 +1,61 @@
+"""Groups: how often rows count, in one sample and in the difference of two."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+from huc_monitor.audit.scan import Groups
+
+ONES, SOME = np.ones(3, dtype=np.uint8), np.array([1, 0, 1, 1], dtype=np.uint8)
+
+
+def test_without_row_weights_every_row_counts_once():
+    groups = Groups.of([ONES], None)
+    assert (groups.mass, groups.unit, groups.total, groups.n_rare) == (3.0, 1.0, 3.0, 3.0)
+    assert groups.amounts.size == 0
+    assert groups.factors.tolist() == [1.0]
+    assert groups.scale == 2.0**59  # 61 bits, less two for three rows
+
+
+def test_row_weights_are_counted_in_a_unit():
+    groups = Groups.of([ONES], np.array([0.5, 1.0, 1.5]))
+    assert groups.amounts.tolist() == [1.0, 2.0, 3.0]
+    assert (groups.mass, groups.unit, groups.total) == (6.0, 0.5, 3.0)
+    assert Groups.counted([ONES], groups.repeats).unit == 1.0
+
+
+def test_windows_joined_count_rows_without_weights_once():
+    plain, weighted = Groups.of([ONES], None), Groups.of([SOME], np.array([0.5, 1.0, 1.5, 0.5]))
+    both = Groups.joined([plain, weighted])
+    assert both.weights[0].tolist() == [1, 1, 1, 1, 0, 1, 1]
+    assert (both.amounts * both.unit).tolist() == [1.0, 1.0, 1.0, 0.5, 1.0, 1.5, 0.5]
+    assert both.total == 6.5
+    assert Groups.joined([plain, plain]).repeats.size == 0
+
+
+def test_a_subset_of_rows_keeps_their_weights_and_unit():
+    weighted = Groups.of([ONES], np.array([0.5, 1.0, 1.5]))
+    chosen = weighted.take(np.array([2, 0]))
+    assert (chosen.amounts.tolist(), chosen.unit, chosen.total) == ([3.0, 1.0], 0.5, 2.0)
+    assert Groups.of([SOME], None).take(np.array([1, 2])).weights[0].tolist() == [0, 1]
+
+
+@pytest.mark.parametrize("repeats", [None, np.array([2.0, 2.0, 2.0])])
+def test_sums_over_two_samples_are_the_difference_of_their_means(repeats):
+    after, before = Groups.of([ONES], repeats), Groups.of([SOME], None)
+    both = Groups.difference(after, before)
+    values = np.array([0.3, -0.2, 0.5, 0.7, 0.1, -0.4, 0.2])
+    expected = values[:3].mean() - values[3:].mean()
+    assert (both.amounts * values).sum() / both.mass == pytest.approx(expected)
+    assert both.sample.tolist() == [0, 0, 0, 1, 1, 1, 1]
+    a, b = after.total, before.total
+    assert both.total == pytest.approx(1 / (1 / a + 1 / b))
+    assert both.n_rare == pytest.approx(1 / (both.total * (a**-2 + b**-2)))
+
+
+def test_the_integer_sums_of_two_samples_leave_room_for_both():
+    # Masses 4 and 4: m = 2, and the amounts add up to 2m = 4 in absolute value.
+    both = Groups.difference(Groups.of([SOME], None), Groups.of([SOME], None))
+    assert np.abs(both.amounts).sum() == 4.0
+    assert both.scale == 2.0**59
