@@ -218,3 +218,10 @@ def test_an_interval_includes_both_its_ends_and_leaves_out_rows_of_no_weight():
     rows = SimpleNamespace(scores=np.array([0.1, 0.2, 0.3, 0.4, 0.2]))
     weights = np.array([1, 1, 1, 1, 0])
     assert rows_inside(rows, weights, 0.2, 0.3).tolist() == [1, 2]
+
+
+def test_an_empty_interval_has_a_moment_of_nothing_for_every_branch():
+    _, _, rows = sample(10)
+    ones = np.ones(10, dtype=np.uint8)
+    found = interval_moments(rows, ones, np.empty(0, dtype=np.int64))
+    assert found.tolist() == [0.0, 0.0]

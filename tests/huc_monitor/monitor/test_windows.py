@@ -349,3 +349,15 @@ def test_a_length_in_hours_is_absolute_though_windows_start_with_the_day():
     windows = listed(spec, days("2024-03-30T12:00", "2024-04-01T12:00"))
     assert {w.end - w.start for w in windows} == {timedelta(hours=24)}
     assert [(b.start - a.start) / timedelta(hours=1) for a, b in pairwise(windows)] == [24, 23]
+
+
+def test_windows_of_hours_start_at_multiples_of_their_stride():
+    spec = TimeWindows(length="6h")
+    assert spec.start_at(at("2024-01-01T13:30")) == at("2024-01-01T12:00")
+    assert spec.start_at(at("2024-01-01T12:00")) == at("2024-01-01T12:00")
+    assert spec.next_start(at("2024-01-01T12:00")) == at("2024-01-01T18:00")
+
+
+def test_a_day_that_starts_off_the_grid_ends_at_the_same_time_of_the_next_day():
+    spec = TimeWindows(length="1d", time_zone="Europe/Berlin")
+    assert spec.end_of(at("2024-03-30T11:00")) == at("2024-03-31T10:00")

@@ -9,6 +9,7 @@ import pandas as pd
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from scipy import stats
 
 import huc_monitor as hm
 from huc_monitor.errors import InvalidInputError, UnknownNameError
@@ -166,3 +167,46 @@ def test_bad_plans_are_named(given_, message):
 def test_sizes_at_the_tolerance_are_refused():
     with pytest.raises(InvalidInputError, match=r"above the tolerance, 0\.1; got 0\.1"):
         hm.labels_needed(0.1, bounds="sharp", n_candidates=3, tolerance=0.1)
+
+
+def test_the_bootstraps_radius_is_that_of_normal_theory():
+    n, n_candidates, square, spread = 400, 12, 0.09, 1.5
+    share = math.log(n_candidates / 0.1)
+    quantile = stats.norm.isf(0.1 / (8 * n_candidates))
+    assert quantile > math.sqrt(share), "so that it is not the floor which is tested"
+    scale = math.sqrt(square + spread**2 * share / n)
+    plan = {"bounds": "bootstrap", "mean_square": square, "spread": spread, "tolerance": 0.02}
+    plan |= {"n_candidates": n_candidates, "confidence_level": 0.9}
+    found = hm.detectable_size(n, **plan)
+    assert found == pytest.approx(0.02 + 2 * quantile * scale / math.sqrt(n), rel=1e-9)
+    floor = 0.02 + 2 * math.sqrt(share) * scale / math.sqrt(n)
+    assert hm.detectable_size(n, quantile=0.0, **plan) == pytest.approx(floor)
+
+
+@pytest.mark.parametrize("bounds", ["sharp", "bootstrap"])
+def test_without_a_mean_square_contributions_are_as_large_as_a_calibrated_branch_allows(bounds):
+    plan = {"bounds": bounds, "n_candidates": 5, "spread": 2.0}
+    assert hm.detectable_size(90, **plan) == hm.detectable_size(90, mean_square=1.0, **plan)
+
+
+def test_one_label_can_be_enough_and_no_number_of_labels_for_a_size_at_the_tolerance():
+    plan = {"bounds": "theorem", "n_candidates": 1}
+    assert hm.labels_needed(hm.detectable_size(1, **plan), **plan) == 1
+    assert hm.labels_needed(hm.detectable_size(2, **plan), **plan) == 2
+    with pytest.raises(InvalidInputError, match=r"further above the tolerance, 0\.1; got"):
+        hm.labels_needed(0.1 + 1e-9, tolerance=0.1, **plan)
+
+
+@pytest.mark.parametrize("name", ["n", "n_candidates", "spread"])
+@pytest.mark.parametrize("value", [0, math.inf])
+def test_sizes_of_plans_are_positive_and_finite(name, value):
+    plan = {"n": 100, "bounds": "sharp", "n_candidates": 3, name: value}
+    with pytest.raises(InvalidInputError, match=f"`{name}` must be a positive number"):
+        hm.detectable_size(plan.pop("n"), **plan)
+
+
+def test_a_tolerance_of_nothing_is_allowed_and_a_negative_one_is_not():
+    plan = {"bounds": "sharp", "n_candidates": 3}
+    assert hm.detectable_size(100, mean_square=0.0, tolerance=0.0, **plan) > 0
+    with pytest.raises(InvalidInputError, match="`tolerance` must be a number of at least 0"):
+        hm.detectable_size(100, tolerance=-0.1, **plan)

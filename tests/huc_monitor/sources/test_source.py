@@ -295,6 +295,12 @@ def test_labels_of_other_windows_and_missing_labels_do_not_count():
     assert window.n_duplicate_labels == 0
 
 
+def test_ids_meet_although_one_table_stores_whole_numbers_as_floats():
+    labels = pd.DataFrame({"key": [5.0, 6.0, None], "y": "b", "seen": LATE})
+    window = open_frame(rows(), labels=late(labels)).labelled(START, END)
+    assert window.ids.tolist() == [5, 6]
+
+
 @pytest.mark.parametrize("kind", KINDS)
 def test_ids_meet_although_one_table_stores_them_as_numbers_and_the_other_as_text(kind, make_table):
     frame = rows(20).drop(columns="y")
