@@ -94,6 +94,18 @@ class Changing:
         samples = dict(zip(history.names, history.samples, strict=True))
         return self._compare(examined, chosen, [samples[item.id] for item in chosen])
 
+    def worse(self, change: WindowChange | None) -> set[Triple] | None:
+        """Candidates that surely became worse; None where that does not decide on alerts."""
+        if self.monitor.policy.change.alerts == "tolerance":
+            return None
+        frozen = self.state.reference
+        if self._test is None or (frozen is not None and "start" not in frozen):
+            return None
+        if self._reference is not None and not self._reference.n:
+            return None  # its rows are lost
+        found = () if change is None else change.changes
+        return {item.candidate for item in found if not item.better}
+
     def _is_apart(self, window: Window) -> bool:
         frozen = self.state.reference
         if frozen is None or "start" not in frozen:  # older states do not say when it was
@@ -203,17 +215,17 @@ class Changing:
         self, examined: Examination, changes: Sequence[Change], newest: Sample
     ) -> list[Change]:
         """Leave out what is not to be told: small, tolerated altogether, or over by now."""
-        least = self.monitor.policy.change.min_change
-        tolerated = {
-            candidate
-            for candidate, value in zip(examined.candidates, examined.tolerances, strict=True)
-            if value >= 1
-        }
+        assert self._test is not None  # noqa: S101 - asked for with a test only
+        policy, plan = self.monitor.policy, self._test.plan
+        values = policy.tolerance.values(plan.tree, plan.utilities, plan.subgroups)
+        # `relative_to: reference` says how far a moment may move from the reference's.
+        least = np.maximum(policy.change.min_change, values * policy.tolerance.relative)
+        least[values >= 1] = np.inf
+        smallest = dict(zip(examined.candidates, least.tolist(), strict=True))
         return [
             change
             for change in changes
-            if abs(change.candidate.difference) >= least
-            and _triple(change.candidate) not in tolerated
+            if abs(change.candidate.difference) >= smallest[_triple(change.candidate)]
             and self._goes_on(change, newest)
         ]
 
@@ -241,6 +253,8 @@ class Changing:
         assert examined.reference is not None  # noqa: S101 - the test has one
         sizes = np.abs([examined.frame["moment"].to_numpy(), examined.reference.moments])
         smaller = dict(zip(examined.candidates, sizes[0] <= sizes[1], strict=True))
+        weights = zip(examined.subgroups.names, examined.found.weights, strict=True)
+        shares = {name: float(np.mean(weight)) for name, weight in weights}
         onsets: dict[str, tuple[datetime, datetime]] = {}
         dated = []
         for change in changes:
@@ -252,7 +266,13 @@ class Changing:
             first, last = onsets.get(at.node, (None, None))
             plain = _plain(at, change.n_windows)
             dated.append(
-                dataclasses.replace(plain, better=better, onset_first=first, onset_last=last)
+                dataclasses.replace(
+                    plain,
+                    share=shares[at.subgroup],
+                    better=better,
+                    onset_first=first,
+                    onset_last=last,
+                )
             )
         return tuple(dated)
 

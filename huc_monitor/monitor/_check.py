@@ -27,6 +27,7 @@ from huc_monitor.monitor._outbox import Outbox
 from huc_monitor.monitor._standards import Standards
 from huc_monitor.monitor._state import MonitorState, Visited
 from huc_monitor.monitor.drift import compare
+from huc_monitor.monitor.findings import find_standing, say_standing
 from huc_monitor.monitor.messages import say_repeats
 from huc_monitor.monitor.records import DriftFinding, WindowRecord
 from huc_monitor.monitor.tolerance import ignored
@@ -47,6 +48,7 @@ if TYPE_CHECKING:
     from huc_monitor.monitor._monitor import Monitor
     from huc_monitor.monitor._rows import Decomposed
     from huc_monitor.monitor._samples import SampleFiles
+    from huc_monitor.monitor.alerts import Judgement
     from huc_monitor.monitor.records import AlertTransition
     from huc_monitor.sources import WindowData
 
@@ -214,6 +216,19 @@ class Check:
             return self._base(visited, status, reason=ready, step=step, **facts)
         return self._audited(visited, found, step, facts, {"read": waited}, as_of)
 
+    def _tell_standing(self, examined: Examination, judgements: list[Judgement]) -> None:
+        """Say once what is beyond tolerance and did not change; again after it had been better."""
+        if not any(item.standing for item in judgements):
+            return
+        change, reference = examined.change, examined.reference
+        better = {item.node for item in change.changes if item.better} if change else set()
+        told = [node for node in self.state.standing if node not in better]
+        moments = None if reference is None else reference.moments
+        nodes, is_new = find_standing(judgements, moments, told)
+        if is_new:
+            self.state.notes.append(say_standing(nodes))
+        self.state.standing = [*told, *(node for node in nodes if node not in told)]
+
     def _tell_repeats(self, window: Window, data: WindowData) -> None:
         """Say when ids come more than once, and again after the cool-down while they do."""
         said = say_repeats(data)
@@ -257,7 +272,8 @@ class Check:
         examined = Examination.of(monitor, self._standards.subgroups, window, found, reference)
         newest = window.ordinal >= state.last_judged
         change = self._changing.look(visited, examined, as_of, newest=newest)
-        judgements = examined.judgements(step)
+        examined.change = change
+        judgements = examined.judgements(step, self._changing.worse(change))
         notes: list[str] = []
         transitions: list[AlertTransition] = []
         if reference is None:
@@ -271,6 +287,7 @@ class Check:
             state.last_judged = window.ordinal
             state.alerts, transitions = examined.advance(state.alerts, judgements)
             state.transitions += transitions
+            self._tell_standing(examined, judgements)
         else:
             notes.append("A newer window was judged already: this revision changes no alert.")
         early = [DriftFinding.from_dict(x) for x in state.early_drift.pop(window.id, [])]

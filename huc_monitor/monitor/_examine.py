@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 from dataclasses import dataclass
 from time import perf_counter
 from typing import TYPE_CHECKING, Any
@@ -13,7 +14,7 @@ from huc_monitor.audit import audit_rows
 from huc_monitor.audit.curves import reliability_curve
 from huc_monitor.audit.result import Candidate
 from huc_monitor.monitor.alerts import advance, judge
-from huc_monitor.monitor.drift import DriftReference, compare, summarise
+from huc_monitor.monitor.drift import DriftReference, children, compare, summarise
 from huc_monitor.monitor.hints import (
     Cancellation,
     branch_frequencies,
@@ -25,10 +26,10 @@ from huc_monitor.monitor.hints import (
 )
 from huc_monitor.monitor.records import AlertTransition
 from huc_monitor.monitor.tolerance import accepted
-from huc_monitor.utilities.program import Floats
+from huc_monitor.utilities.program import Floats, Ints
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
+    from collections.abc import Collection, Mapping, Sequence
 
     import pandas as pd
 
@@ -37,6 +38,7 @@ if TYPE_CHECKING:
     from huc_monitor.monitor._monitor import Monitor
     from huc_monitor.monitor._rows import Decomposed
     from huc_monitor.monitor.alerts import AlertStep, Judgement
+    from huc_monitor.monitor.change import CandidateChange, WindowChange
     from huc_monitor.monitor.records import AlertState, DriftFinding
     from huc_monitor.monitor.windows import Window
     from huc_monitor.subgroups import Subgroups
@@ -78,6 +80,7 @@ class Examination:
     reference: Reference | None
     seconds: float
     totals: dict[tuple[str, str], float]
+    change: WindowChange | None = None
 
     @classmethod
     def of(
@@ -144,7 +147,9 @@ class Examination:
         names = self.frame[["utility", "subgroup", "node"]].itertuples(index=False, name=None)
         return [(str(u), str(c), str(v)) for u, c, v in names]
 
-    def judgements(self, step: EDetectorStep | None) -> list[Judgement]:
+    def judgements(
+        self, step: EDetectorStep | None, changed: Collection[Triple] | None = None
+    ) -> list[Judgement]:
         """Say of every candidate what this window by itself says."""
         return judge(
             self.candidates,
@@ -152,6 +157,7 @@ class Examination:
             self.frame["lower"].to_numpy(),
             self.tolerances,
             step,
+            changed,
         )
 
     def advance(
@@ -166,6 +172,7 @@ class Examination:
             end=self.window.end,
             policy=self.monitor.policy.alerts,
         )
+        steps = [self._once_per_branch(step, alerts) for step in steps]
         excess = sorted(
             (step for step in steps if step.announced and step.kind != "resolved"),
             key=lambda step: step.judgement.tolerance - abs(step.judgement.moment),
@@ -173,10 +180,29 @@ class Examination:
         hinted = {step.judgement.row for step in excess[:_MOST_HINTED]}
         return after, [self._transition(step, step.judgement.row in hinted) for step in steps]
 
+    def _once_per_branch(self, step: AlertStep, before: Mapping[Triple, AlertState]) -> AlertStep:
+        """Keep quiet of one more candidate of a branch whose change was told a short while ago."""
+        pause, node = self.monitor.policy.alerts.pause, step.judgement.candidate[2]
+        if "changed" not in step.judgement.reasons or step.kind in {"resolved", "eased"}:
+            return step
+        told = any(
+            alert.announced_at is not None and self.window.end - alert.announced_at < pause
+            for alert in before.values()
+            if alert.node == node and alert.level == "critical" and "changed" in alert.reasons
+        )
+        return dataclasses.replace(step, announced=False) if told else step
+
+    def _change_of(self, candidate: Triple) -> CandidateChange | None:
+        found = () if self.change is None else self.change.changes
+        return next((item for item in found if item.candidate == candidate), None)
+
     def _transition(self, step: AlertStep, explain: bool) -> AlertTransition:  # noqa: FBT001
         row = self.frame.iloc[step.judgement.row]
         utility = self.monitor.utilities[self._utility(row["utility"])]
-        hidden, hints = self._explain(row) if explain else (Cancellation(), [])
+        change = None
+        if "changed" in step.judgement.reasons and step.kind != "resolved":
+            change = self._change_of(step.judgement.candidate)
+        hidden, hints = self._explain(row, change) if explain else (Cancellation(), [])
         return AlertTransition(
             kind=step.kind,
             level=step.level,
@@ -202,6 +228,8 @@ class Examination:
             settings=tuple(self._changed_settings(step)),
             window_id=self.window.id,
             window_end=self.window.end,
+            change=change,
+            standing=step.judgement.standing,
         )
 
     def _changed_settings(self, step: AlertStep) -> list[str]:
@@ -223,21 +251,30 @@ class Examination:
             changed.append(f"the tolerance was raised {values}")
         return changed
 
-    def _explain(self, row: pd.Series[Any]) -> tuple[Cancellation, list[str]]:
-        if not np.isfinite(row["interval_low"]):
+    def _explain(
+        self, row: pd.Series[Any], change: CandidateChange | None = None
+    ) -> tuple[Cancellation, list[str]]:
+        low, high = row["interval_low"], row["interval_high"]
+        if change is not None:
+            low, high = change.interval_low, change.interval_high
+        if low is None or not np.isfinite(low):
             return Cancellation(), []
         tree, data = self.monitor.tree, self.found.data
         rows = self.found.rows[self._utility(row["utility"])]
         weights = self.found.weights[self.subgroups.names.index(row["subgroup"])]
-        inside = rows_inside(rows, weights, row["interval_low"], row["interval_high"])
-        hidden = cancellation(rows, weights, inside, row["node"], row["moment"])
+        inside = rows_inside(rows, weights, low, high)
+        hidden = Cancellation()
+        if change is None:
+            hidden = cancellation(rows, weights, inside, row["node"], row["moment"])
         branch = tree.branch_index(row["node"])
         probabilities, labels = data.probabilities[inside], data.labels[inside]
         counts = np.bincount(labels, minlength=tree.n_leaves)
         shares = branch_frequencies(tree, branch, probabilities.sum(axis=0), counts)
         hints = child_hints(row["node"], shares)
+        if change is not None and hints:
+            hints.insert(0, self._size(branch, counts))
         hints = hints or preferred_hints(tree, branch, probabilities, labels)
-        if row["lower"] is not None and not row["lower"] > 0:
+        if change is None and row["lower"] is not None and not row["lower"] > 0:
             # What may be chance needs no cause.
             return hidden, hints
         hints += shift_hints(
@@ -246,12 +283,19 @@ class Examination:
             labels=data.labels,
             reference=None if self.reference is None else self.reference.drift,
             policy=self.monitor.policy.drift,
-            changed=None if self.reference is None else self._changed(row),
+            changed=self._changed(row) if change is None else True,
         )
         return hidden, hints
 
+    def _size(self, branch: int, counts: Ints) -> str:
+        """Say how many rows the branch is about."""
+        tree, n = self.monitor.tree, self.found.data.n
+        mine = int(sum(counts[one].sum() for one in children(tree, branch)[1]))
+        return f"{mine:,} of the window's {n:,} labels lie under this branch and in this range."
+
     def _changed(self, row: pd.Series[Any]) -> bool | None:
-        assert self.reference is not None  # noqa: S101 - asked for where there is one
+        if self.reference is None:
+            return None
         place = list(self.frame.index).index(row.name)
         return self.reference.differs(place, float(row["moment"]), float(row["radius"]))
 

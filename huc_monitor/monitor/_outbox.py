@@ -104,6 +104,7 @@ class Outbox:
                 identity=self.monitor.identity,
                 until=state.until,
                 status=state.status,
+                tree=self.monitor.tree,
             )
             state.transitions, state.drift, state.notes, state.until = [], [], [], None
         if self.message is not None and self.monitor.hosts.notifiers:

@@ -104,6 +104,7 @@ class MonitorState(Form):
     exported: dict[str, str | None] = field(default_factory=dict)
     remark: str | None = None
     reference_rows: str | None = None
+    standing: list[str] = field(default_factory=list)
     compared: list[KeptWindow] = field(default_factory=list)
 
     schema: ClassVar[int | None] = SCHEMA_VERSION

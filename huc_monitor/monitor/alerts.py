@@ -5,6 +5,10 @@ One audited window is one step. What the window says of a candidate by itself is
 * **warning**: the estimated moment exceeds the tolerance;
 * **critical**: its lower bound does, or the e-detector names the candidate.
 
+With ``change.alerts: change`` these say only that something *stands*: it may have been so from the
+start. Then critical is what surely changed for the worse, and what stands
+is a warning that is told once, in one line for all branches, and not again.
+
 An alert opens after `min_windows` windows in a row above the tolerance. Then a higher level takes
 effect at once, and a lower one after `resolve_after` windows in a row, so that it does not flicker.
 The e-detector speaks of many windows and starts afresh with every alarm, so its silence in the next
@@ -29,7 +33,7 @@ from huc_monitor._common.times import Span
 from huc_monitor.monitor.records import AlertState
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
+    from collections.abc import Collection, Mapping, Sequence
     from datetime import datetime, timedelta
 
     from huc_monitor.detection.step import EDetectorStep
@@ -40,6 +44,7 @@ __all__ = ["AlertPolicy", "AlertStep", "Judgement", "advance", "judge"]
 
 _RANK: Final[dict[str | None, int]] = {None: 0, "warning": 1, "critical": 2}
 _DETECTOR: Final = frozenset({"detector", "suspected"})
+_PATIENT: Final = _DETECTOR | {"changed"}  # these speak of many windows
 Triple = tuple[str, str, str]
 
 
@@ -83,6 +88,7 @@ class Judgement:
     """What one window says of one candidate by itself; `row` is its place among candidates.
 
     ``gaining``: the window added to the e-detector's evidence against it, alarm or not.
+    ``standing``: nothing says that it changed since the reference.
     """
 
     row: int
@@ -93,6 +99,7 @@ class Judgement:
     lower: float | None
     tolerance: float
     gaining: bool = False
+    standing: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -116,8 +123,11 @@ def judge(
     lowers: Floats,
     tolerances: Floats,
     detector: EDetectorStep | None,
+    changed: Collection[Triple] | None = None,
 ) -> list[Judgement]:
     """Say of every candidate whether it is fine, a warning or critical.
+
+    `changed` are those that surely became worse since the reference; None where nobody knows.
 
     An alarm of the e-detector that names nobody still says that some moment is too large: the
     candidate with most evidence becomes a warning.
@@ -144,7 +154,10 @@ def judge(
             reasons.append("detector")
         if candidate == suspect:
             reasons.append("suspected")
-        critical = {"bound", "detector"} & set(reasons)
+        critical = bool({"bound", "detector"} & set(reasons))
+        if changed is not None:
+            critical = candidate in changed
+            reasons += ["changed"] if critical else []
         level: Level | None = "critical" if critical else "warning" if reasons else None
         out.append(
             Judgement(
@@ -156,6 +169,7 @@ def judge(
                 lower if np.isfinite(lower) else None,
                 tolerance,
                 candidate in gaining,
+                standing=changed is not None and not critical,
             )
         )
     return out
@@ -220,16 +234,20 @@ class _Move:
             return (self._remembered(), None) if level is None else self._rising(level)
         if level is not None and _RANK[level] > _RANK[before.level]:
             return self._change("escalated", level, announced=True)
-        by_detector = bool(_DETECTOR & set(before.reasons))
+        standing = self.now.standing
+        by_detector = bool(_DETECTOR & set(before.reasons)) and not standing
         if level == before.level or (by_detector and self.now.gaining):
-            if before.announced_at is None or self.end - before.announced_at >= self.policy.pause:
+            due = before.announced_at is None or self.end - before.announced_at >= self.policy.pause
+            if due and not standing:
                 return self._change("repeated", before.level, announced=True)
             return self._seen(before.level, n_calm=0), None
         # The level is lower than that of the alert.
         again = before.last_ordinal == self.ordinal
         n_calm = before.n_calm + (0 if again and before.n_calm else 1)
         patience = self.policy.resolve_after
-        if n_calm < (max(patience, self.policy.quiet_after) if by_detector else patience):
+        if _PATIENT & set(before.reasons):
+            patience = max(patience, self.policy.quiet_after)
+        if n_calm < patience:
             return self._seen(before.level, n_calm=n_calm), None
         if level is not None:
             return self._change("eased", level, announced=True)
@@ -280,11 +298,12 @@ class _Move:
     def _opened(self, level: Level) -> tuple[AlertState, AlertStep]:
         utility, subgroup, node = self.now.candidate
         old = self.before
-        quiet = (
+        quiet = self.now.standing or (
             old is not None
             and old.announced_level is not None
             and _RANK[level] <= _RANK[old.announced_level]
         )
+        earlier = (None, None) if old is None else (old.announced_at, old.announced_level)
         state = AlertState(
             utility=utility,
             subgroup=subgroup,
@@ -296,8 +315,8 @@ class _Move:
             last_ordinal=self.ordinal,
             n_windows=1,
             n_critical=int(level == "critical"),
-            announced_at=old.announced_at if old is not None and quiet else self.end,
-            announced_level=old.announced_level if old is not None and quiet else level,
+            announced_at=earlier[0] if quiet else self.end,
+            announced_level=earlier[1] if quiet else level,
             told=not quiet,
             moment=self.now.moment,
             lower=self.now.lower,

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from datetime import datetime
-from typing import Annotated
+from typing import Annotated, Literal
 
 from pydantic import Field
 
@@ -25,6 +25,10 @@ class ChangePolicy(Section):
     Parameters
     ----------
     enabled : bool, default True
+    alerts : {"tolerance", "change"}, default "tolerance"
+        What makes an alert critical: a moment surely beyond its tolerance, or one that surely
+        became worse since the reference. With "change", what is beyond the tolerance without a sure
+        change is a warning that is told once, in one line for all branches.
     windows : tuple of int, default (1, 4, 16)
         How many of the newest windows are pooled; the error budget is split evenly.
     average_run_length : float, default 100
@@ -35,6 +39,11 @@ class ChangePolicy(Section):
 
     enabled: bool = Field(
         default=True, description="Whether windows are compared with the reference."
+    )
+    alerts: Literal["tolerance", "change"] = Field(
+        default="tolerance",
+        description="What makes an alert critical: a moment surely beyond its tolerance, or one "
+        "that surely became worse since the reference; what stands is then told once.",
     )
     windows: Annotated[
         tuple[Annotated[Whole, Field(ge=1, le=1000)], ...], Field(min_length=1, max_length=8)
@@ -64,6 +73,8 @@ class CandidateChange(Form):
     interval_low, interval_high : float or None
     n_windows : int
         Of the newest windows, those pooled.
+    share : float
+        The subgroup's mean weight in the newest window.
     better : bool
         The moment came closer to zero there, and the candidate's largest is no larger than in the
         reference: no fault.
@@ -82,6 +93,7 @@ class CandidateChange(Form):
     interval_low: float | None
     interval_high: float | None
     n_windows: int
+    share: float = 1.0
     better: bool = False
     onset_first: datetime | None = None
     onset_last: datetime | None = None

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 from huc_monitor._common.safe_text import chat, chat_line
+from huc_monitor.monitor.findings import certainty, find_changed
 from huc_monitor.monitor.ports.notifier import Message, message_key
 from huc_monitor.sources import REPEAT_REASONS
 
@@ -12,8 +14,10 @@ if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
     from datetime import datetime
 
+    from huc_monitor.monitor.findings import Finding
     from huc_monitor.monitor.records import AlertState, AlertTransition, DriftFinding
     from huc_monitor.sources import WindowData
+    from huc_monitor.tree import LabelTree
 
 __all__ = ["compose", "describe", "say_repeats"]
 
@@ -49,6 +53,36 @@ def describe(step: AlertTransition, alert: AlertState | None = None) -> str:
     return text + _because(step) + _newest(step, alert)
 
 
+def describe_change(finding: Finding) -> str:
+    """Say in a paragraph what changed since the reference, for whom, by how much, since when."""
+    step, change = finding.lead, finding.lead.change
+    assert change is not None  # noqa: S101 - a finding of a change has one
+    who = "everywhere" if step.subgroup == "all" else chat(step.subgroup)
+    low, high = (_number((x or 0.0) * step.scale) for x in (change.lower, change.upper))
+    ends = replace(step, interval_low=change.interval_low, interval_high=change.interval_high)
+    text = (
+        f"*{chat(finding.node)}*, {who} (utility *{chat(step.utility)}*): changed since the "
+        f"reference by {_signed(change.difference, step)} [{low}, {high}] per prediction, at "
+        f"predicted utility {_interval(ends)}: {_signed(change.before, step)} then, "
+        f"{_signed(change.after, step)} now"
+    )
+    text += f" ({_windows(change.n_windows)} pooled)." if change.n_windows > 1 else "."
+    if change.onset_first is not None and change.onset_last is not None:
+        first, last = _day(change.onset_first), _day(change.onset_last)
+        when = f"with the window of {first}" if first == last else f"between {first} and {last}"
+        text += f" It began {when}."
+    if finding.kind == "both":
+        text += " The reference was beyond the tolerance there already."
+    same = [f"*{chat(name)}*" for name in finding.utilities[1:]]
+    same += ["everyone" if name == "all" else chat(name) for name in finding.subgroups[1:]]
+    same += [f"*{chat(name)}* above it" for name in finding.above]
+    if same:
+        shown = ", ".join(same[:MOST_LISTED])
+        more = f" and {len(same) - MOST_LISTED} more" if len(same) > MOST_LISTED else ""
+        text += f" The same shows in {shown}{more}."
+    return text
+
+
 def _newest(step: AlertTransition, alert: AlertState | None) -> str:
     """Say how the newest window stands where the step was in an earlier one."""
     if alert is None or alert.last_seen <= step.window_end:
@@ -69,6 +103,11 @@ def _calm(step: AlertTransition, size: str, tolerance: str) -> str:
             f"{_bounds(step)} per prediction, tolerance {tolerance}."
         )
     reasons = set(step.reasons)
+    if "changed" in reasons:
+        return (
+            f"no longer surely different from the reference, now {size}{_bounds(step)} per "
+            f"prediction, tolerance {tolerance}."
+        )
     quiet = "the e-detector's evidence against it no longer grows"
     if reasons and not reasons & {"estimate", "bound"}:
         # It never left the tolerance in a single window, so it cannot come back.
@@ -84,6 +123,8 @@ def _because(step: AlertTransition) -> str:
     if step.kind == "eased":
         if step.settings:
             return f" Eased from critical: {' and '.join(step.settings)}."
+        if step.standing:
+            return " Eased from critical: it has not surely changed since the reference."
         return " No longer certain: eased from critical."
     if "detector" in step.reasons and "bound" not in step.reasons:
         return " The evidence of all windows so far is conclusive, this window alone is not."
@@ -109,6 +150,7 @@ def compose(
     identity: str,
     until: datetime,
     status: str | None = None,
+    tree: LabelTree | None = None,
 ) -> Message | None:
     """Group what a check has to tell into one message; None if there is nothing.
 
@@ -116,7 +158,8 @@ def compose(
     alone while others stay open. `alerts` are those open then: after a check of several windows,
     the newest one is told beside the one that changed an alert.
 
-    Of several steps of one alert the last one is told, if any of them is to be announced. The
+    Of several steps of one alert the last one is told, if any of them is to be announced. Changes
+    since the reference are told branch by branch; `tree` says which branch lies above which. The
     largest findings come first, and after five of a kind the rest is counted.
     """
     announced = {step.candidate for step in transitions if step.announced}
@@ -126,8 +169,12 @@ def compose(
         groups["resolved" if step.kind == "resolved" else step.level].append(step)
     if not latest and not drift and not notes:
         return None
+    changed = [step for step in latest.values() if step.change is not None]
+    findings = find_changed(changed, _above(tree))
+    groups = {kind: _by_branch(steps, findings) for kind, steps in groups.items()}
     standing = {alert.candidate: alert for alert in alerts}
-    blocks = [_block(kind, steps, standing) for kind, steps in groups.items() if steps]
+    told = {finding.lead.candidate: finding for finding in findings}
+    blocks = [_block(kind, steps, standing, told) for kind, steps in groups.items() if steps]
     if drift:
         blocks.append(_drift_block(drift))
     if notes:
@@ -144,6 +191,7 @@ def compose(
         "until": until.isoformat(),
         "status": status,
         "transitions": [step.to_dict() for step in latest.values()],
+        "findings": [finding.to_dict() for finding in findings],
         "drift": [item.to_dict() for item in drift],
         "notes": list(notes),
     }
@@ -161,15 +209,51 @@ def say_repeats(data: WindowData) -> str | None:
     return f"{'; '.join(parts)}, of {data.n_labelled:,} labelled rows." if parts else None
 
 
+def _above(tree: LabelTree | None) -> dict[str, frozenset[str]]:
+    """Return the branches above every branch."""
+    if tree is None:
+        return {}
+    parents = {child: node for node in tree.nodes for child in tree.children(node)}
+    found: dict[str, frozenset[str]] = {}
+    for node in tree.branches:
+        above, at = set(), parents.get(node)
+        while at is not None:
+            above.add(at)
+            at = parents.get(at)
+        found[node] = frozenset(above)
+    return found
+
+
+def _by_branch(steps: list[AlertTransition], findings: list[Finding]) -> list[AlertTransition]:
+    """Keep one step of every branch that changed, and all others."""
+    leads = {finding.lead.candidate for finding in findings}
+    kept, over = [], set()
+    for step in steps:
+        if step.change is not None:
+            if step.candidate in leads:
+                kept.append(step)
+        elif "changed" not in step.reasons or (step.node, step.kind) not in over:
+            if "changed" in step.reasons:
+                over.add((step.node, step.kind))
+            kept.append(step)
+    return kept
+
+
 def _block(
     kind: str,
     steps: list[AlertTransition],
     standing: Mapping[tuple[str, str, str], AlertState],
+    findings: Mapping[tuple[str, str, str], Finding],
 ) -> str:
-    ranked = sorted(steps, key=lambda step: -abs(step.moment) + step.tolerance)
+    ranked = sorted(steps, key=lambda step: (-certainty(step), -abs(step.moment) + step.tolerance))
     lines = [_HEADS[kind]]
     for step in ranked[:MOST_LISTED]:
-        lines.append(describe(step, standing.get(step.candidate)))
+        finding = findings.get(step.candidate)
+        lines.append(
+            describe(step, standing.get(step.candidate))
+            if finding is None
+            else describe_change(finding)
+        )
         lines += [f"  - {hint}" for hint in step.hints]
     if len(ranked) > MOST_LISTED:
         lines.append(f"And {len(ranked) - MOST_LISTED} more.")

@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any, ClassVar, Literal, TypeAlias
 
 from huc_monitor._common.forms import Form
 from huc_monitor.audit.result import AuditResult
-from huc_monitor.monitor.change import WindowChange
+from huc_monitor.monitor.change import CandidateChange, WindowChange
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -59,10 +59,11 @@ class AlertTransition(Form):
         Predicted utility where the moment is largest.
     units, scale : str or None, float
         A moment times `scale` is in `units`.
-    reasons : tuple of {"estimate", "bound", "detector", "suspected"}
+    reasons : tuple of {"estimate", "bound", "detector", "suspected", "changed"}
         Why the level: the estimate or its lower bound exceeds the tolerance, the e-detector names
-        the candidate, or it raised an alarm and suspects this one most. Of a resolved alert: why it
-        was open. Empty where only the evidence of earlier windows keeps the level.
+        the candidate, or it raised an alarm and suspects this one most, or it surely became worse
+        since the reference. Of a resolved alert: why it was open. Empty where only the evidence of
+        earlier windows keeps the level.
     uc : float
         Absolute moment of the same utility and subgroup after summing over branches.
     cancels_node, cancels_moment : str or None, float or None
@@ -75,6 +76,10 @@ class AlertTransition(Form):
         What probably lies behind it, in sentences.
     settings : tuple of str
         Of a resolved or eased alert: settings that changed and made it so.
+    change : CandidateChange or None
+        How it changed since the reference, where that is why it is told.
+    standing : bool
+        Nothing says that it changed since the reference.
     window_id : str
     window_end : datetime
     """
@@ -103,6 +108,8 @@ class AlertTransition(Form):
     window_id: str
     window_end: datetime
     settings: tuple[str, ...] = ()
+    change: CandidateChange | None = None
+    standing: bool = False
 
     @property
     def candidate(self) -> tuple[str, str, str]:

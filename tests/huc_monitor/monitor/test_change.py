@@ -46,6 +46,7 @@ def make_stream(*, days=6, rows=600, fault_from=None, seed=0):
 
 def watch(log, **more):
     policy = {"tolerance": 0.02, "audit": {"n_draws": 200}, **more.pop("policy", {})}
+    policy["change"] = {"alerts": "change", **policy.get("change", {})}
     columns = Columns(time="at", label="y", features=("channel",))
     return Monitor(
         source=TableSource(FrameTable(log), tree=TREE, columns=columns),
@@ -158,3 +159,66 @@ def test_small_changes_are_not_told_where_a_least_one_is_set():
     log = make_stream(fault_from=4)
     records = watch(log, policy={"change": {"min_change": 0.9}}).check(day(6)).records
     assert records[-1].change.changes == ()
+
+
+def messages_of(log, days):
+    """Ask every day, and return what people were told."""
+    monitor = watch(log)
+    return [monitor.check(day(k)).message for k in range(1, days + 1)]
+
+
+def test_standing_error_is_told_exactly_once_and_is_never_critical():
+    monitor = watch(make_stream(days=8))
+    results = [monitor.check(day(k)) for k in range(1, 9)]
+    told = [result.message for result in results if result.message is not None]
+    assert len(told) == 1
+    assert told[0].level == "note"
+    assert "Standing since the reference: root and 2 more branches are" in told[0].text
+    assert "huc-monitor recalibrate" in told[0].text
+    assert {result.status for result in results} == {"warning"}
+
+
+def test_a_fault_is_one_finding_that_names_branch_and_subgroup():
+    told = messages_of(make_stream(fault_from=4), 6)
+    assert "Standing" in told[0].text
+    assert told[1:4] == [None] * 3
+    assert told[4].level == "critical"
+    (finding,) = told[4].data["findings"]
+    assert (finding["node"], finding["subgroups"][0]) == ("billing", "channel=app")
+    assert told[4].text.startswith("CRITICAL\n*billing*, channel=app (utility *")
+    assert "It began " in told[4].text
+    assert "labels lie under this branch" in told[4].text
+    assert told[4].title.startswith("monitor: 1 critical")
+
+
+def test_a_change_that_goes_on_is_told_again_after_the_cool_down_and_once_per_branch():
+    log = make_stream(days=8, fault_from=4)
+    monitor = watch(log, policy={"alerts": {"cool_down": "2d"}})
+    told = [monitor.check(day(k)).message for k in range(1, 9)]
+    assert [item is not None for item in told[4:]] == [True, False, True, False]
+    assert len(told[6].data["findings"]) == 1
+
+
+def test_a_fault_that_is_mended_is_called_off_and_what_stood_before_stands():
+    log = make_stream(days=9, fault_from=4)
+    late = log["at"] >= day(6)
+    log.loc[late] = make_stream(days=9).loc[late]
+    monitor = watch(log, policy={"change": {"windows": [1]}})
+    results = [monitor.check(day(k)) for k in range(1, 10)]
+    assert [result.status for result in results[3:6]] == ["warning", "critical", "critical"]
+    assert results[-1].status == "warning"
+
+
+def test_a_tolerance_relative_to_the_reference_is_how_far_it_may_move():
+    log = make_stream(fault_from=4)
+    for value, changed_nodes in ((0.01, {"billing"}), (0.5, set())):
+        tolerance = {"value": value, "relative_to": "reference"}
+        record = watch(log, policy={"tolerance": tolerance}).check(day(6)).records[-1]
+        assert {item.node for item in record.change.changes} == changed_nodes
+
+
+def test_alerts_follow_the_tolerance_unless_the_change_is_asked_for():
+    log = make_stream(days=4)
+    result = watch(log, policy={"change": {"alerts": "tolerance"}}).check(day(4))
+    assert result.status == "critical"
+    assert "Standing" not in result.message.text

@@ -8,9 +8,11 @@ from pathlib import Path
 
 import pytest
 
+from huc_monitor.monitor.change import CandidateChange
 from huc_monitor.monitor.messages import compose, describe
 from huc_monitor.monitor.ports.notifier import Message
 from huc_monitor.monitor.records import AlertTransition, DriftFinding
+from huc_monitor.tree import LabelTree
 
 GOLDEN = Path(__file__).parents[1] / "golden"
 UNTIL = datetime(2024, 3, 6, tzinfo=UTC)
@@ -73,6 +75,48 @@ RESOLVED = dataclasses.replace(
     hints=(),
 )
 QUIET = dataclasses.replace(RESOLVED, reasons=("suspected",), n_windows=4)
+TREE = {"attack": ["dos", "probe"], "normal": None}
+MOVED = CandidateChange(
+    utility="family",
+    subgroup="protocol=udp",
+    node="attack",
+    before=-0.0021,
+    after=-0.0452,
+    difference=-0.0431,
+    lower=-0.0604,
+    upper=-0.0258,
+    interval_low=0.6172,
+    interval_high=0.8091,
+    n_windows=4,
+    share=0.31,
+    onset_first=datetime(2024, 3, 3, tzinfo=UTC),
+    onset_last=datetime(2024, 3, 4, tzinfo=UTC),
+)
+
+
+def changed(subgroup, node, size, share):
+    """Return a step of a candidate that changed by so much."""
+    change = dataclasses.replace(MOVED, subgroup=subgroup, node=node, difference=-size, share=share)
+    return dataclasses.replace(
+        CRITICAL,
+        kind="opened",
+        subgroup=subgroup,
+        node=node,
+        reasons=("estimate", "changed"),
+        hints=CRITICAL.hints[:1],
+        change=change,
+    )
+
+
+CHANGED = (
+    changed("all", "attack", 0.0452, 1.0),
+    changed("protocol=udp", "attack", 0.0431, 0.31),
+    changed("all", "root", 0.0301, 1.0),
+)
+STANDING = (
+    "Standing since the reference: root and 3 more branches are above the tolerance, without a "
+    "sure change. This is told once; recalibrate once: huc-monitor recalibrate."
+)
 DRIFT = (
     DriftFinding(
         kind="branch",
@@ -115,6 +159,7 @@ MESSAGES = {
     "warning": grouped(WARNING),
     "resolved": grouped(RESOLVED),
     "quiet": grouped(QUIET),
+    "changed": grouped(*CHANGED, notes=[STANDING], tree=LabelTree.from_nested(TREE)),
     "grouped": grouped(
         WARNING,
         RESOLVED,
@@ -208,3 +253,21 @@ def test_a_message_survives_its_json_form():
 def test_names_that_look_like_markup_stay_text():
     odd = dataclasses.replace(CRITICAL, node="<script>alert(1)</script>")
     assert "*<script>alert(1)</script>*" in describe(odd)
+
+
+def test_candidates_that_say_the_same_are_one_finding_led_by_the_most_specific():
+    (finding,) = MESSAGES["changed"].data["findings"]
+    assert (finding["node"], finding["kind"], finding["above"]) == ("attack", "changed", ["root"])
+    assert finding["subgroups"] == ["protocol=udp", "all"]
+    # Half of the change for a third of the rows: not theirs alone.
+    half = changed("protocol=udp", "attack", 0.0226, 0.31)
+    (shared,) = grouped(CHANGED[0], half).data["findings"]
+    assert shared["subgroups"][0] == "all"
+
+
+def test_a_change_on_top_of_what_stood_before_is_both():
+    change = dataclasses.replace(MOVED, before=-0.03, after=-0.0731)
+    step = dataclasses.replace(CHANGED[1], change=change)
+    message = grouped(step)
+    assert message.data["findings"][0]["kind"] == "both"
+    assert "The reference was beyond the tolerance there already." in message.text
