@@ -5,7 +5,9 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from huc_monitor.audit.scan import Groups
+import huc_monitor as hm
+from huc_monitor.audit.decomposition import sort_rows
+from huc_monitor.audit.scan import Groups, scan_utility, second_moments
 
 ONES, SOME = np.ones(3, dtype=np.uint8), np.array([1, 0, 1, 1], dtype=np.uint8)
 
@@ -59,3 +61,36 @@ def test_the_integer_sums_of_two_samples_leave_room_for_both():
     both = Groups.difference(Groups.of([SOME], None), Groups.of([SOME], None))
     assert np.abs(both.amounts).sum() == 4.0
     assert both.scale == 2.0**59
+
+
+@pytest.mark.parametrize("seed", range(4))
+def test_what_a_scan_says_of_its_intervals_are_sums_over_their_rows(seed):
+    rng = np.random.default_rng(seed)
+    n, tree = 40, hm.LabelTree.from_nested({"left": ["a", "b"], "right": ["c", "d"]})
+    pay = hm.Payoff("pay", {"a": -1, "b": 1, "c": 0.5, "d": 0.25})
+    p, labels = rng.dirichlet(np.ones(4), n), rng.integers(0, 4, n)
+    (rows,) = hm.decompose(p, labels, tree=tree, utilities=[pay])
+    inside = (rng.random(n) < 0.7).astype(np.uint8)
+    repeats = rng.integers(0, 3, n) + 0.5
+    for groups in (Groups.of([inside], None), Groups.of([inside], repeats)):
+        found = scan_utility(sort_rows(rows, groups.scale), groups)
+        counts = inside * (groups.repeats * groups.unit if groups.repeats.size else 1.0)
+        columns = rows.to_frame()[[tree.branches[v] for v in rows.relevant]].to_numpy()
+
+        def moments(column, counts=counts, columns=columns, found=found):
+            between = (rows.scores >= found.low[0, column]) & (rows.scores <= found.high[0, column])
+            weights = counts * between
+            return weights @ columns / (n if counts.max() == 1 else repeats.sum()), weights.sum()
+
+        worst = int(np.argmax(np.abs(found.moment[0, :-1])))
+        np.testing.assert_allclose(found.on_worst[0], moments(worst)[0], atol=1e-12)
+        np.testing.assert_allclose(found.on_uc[0], moments(-1)[0], atol=1e-12)
+        assert found.on_worst[0, worst] == found.moment[0, worst]
+        assert found.on_uc[0].sum() == pytest.approx(found.moment[0, -1])
+        assert found.size[0] == pytest.approx(counts.sum())
+        for column in range(columns.shape[1] + 1):
+            assert found.n_inside[0, column] == pytest.approx(moments(column)[1])
+        squares = counts @ columns**2 / groups.total
+        np.testing.assert_allclose(
+            second_moments(sort_rows(rows, groups.scale), groups)[0], squares, atol=1e-12
+        )

@@ -18,7 +18,7 @@ from hypothesis import strategies as st
 
 import huc_monitor as hm
 from huc_monitor.audit.scan import Groups
-from huc_monitor.detection._betting import _FIRST_SCORES, N_BINS, STAKES
+from huc_monitor.detection._betting import _FIRST_SCORES, N_BINS, STAKES, UtilityBets
 from huc_monitor.errors import InvalidInputError, UnknownNameError
 
 TREE = hm.LabelTree.from_nested({"cat": ["lion", "lynx"], "dog": None})
@@ -58,6 +58,15 @@ def mean_e_values(detector, p, frame, truth):
         step = copy.deepcopy(detector).update(p, np.array(labels), frame)
         total += chance * step.e_values
     return total
+
+
+def test_the_worst_row_costs_half_of_an_arms_wealth_and_never_more():
+    spreads, tolerance = np.array([0.5, 2.0]), np.array([0.0, 0.1])
+    bets = UtilityBets.start(None, spreads, tolerance, memory=1000.0)
+    worst = 1.0 - bets.stakes * (spreads + tolerance)[:, None]
+    assert worst.min(axis=1) == pytest.approx(0.5)
+    assert (bets.stakes > 0).all()
+    assert bets.forget == 0.999
 
 
 @settings(max_examples=8, deadline=None)

@@ -118,3 +118,8 @@ def test_a_trial_in_one_line_has_the_means_of_both_and_the_reasons():
 def test_a_window_that_was_looked_at_again_does_not_turn_the_clock_back():
     assert trial(BETTER).skip(3).upto == 8
     assert trial(BETTER).add(ShadowWindow.of(2, NOW, BETTER)).upto == 8
+
+
+def test_a_figure_that_is_no_number_is_not_written():
+    with pytest.raises(ValueError, match="not JSON compliant"):
+        trial(dataclasses.replace(NOW, huc=float("nan"))).to_json()
