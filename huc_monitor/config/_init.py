@@ -159,7 +159,7 @@ def _nominal(spec: TimeWindows) -> timedelta:
 
 
 def _reference(volume: Volume, length: str | None, n_labels: int) -> tuple[datetime, datetime]:
-    """Choose the first fifth of the log, in whole windows."""
+    """Choose the first fifth of the log, in whole windows; three of them if that is no half."""
     first, last = volume.extent.first, volume.extent.last
     if length is None:
         share = max(0.2, min(1.0, n_labels / max(1.0, volume.n_rows * volume.coverage)))
@@ -168,7 +168,9 @@ def _reference(volume: Volume, length: str | None, n_labels: int) -> tuple[datet
     spec = TimeWindows(length=length)
     start = spec.start_at(first)
     end = spec.end_of(start)
-    while end < first + (last - first) / 5:
+    three = spec.end_of(spec.end_of(end))
+    enough = three if three <= first + (last - first) / 2 else end
+    while end < max(enough, first + (last - first) / 5):
         end = spec.end_of(end)
     return start, end
 
@@ -212,8 +214,8 @@ def _with_tolerance(found: FileContents, folder: Path) -> str:
     normal = f"The reference window: {pilot.finding}."
     if not accepted:
         normal += (
-            " That is real and above the tolerance, and checks will say so. To accept it, and be "
-            "told of changes only: `tolerance: {value: ..., relative_to: reference}`."
+            " That is real and above the tolerance, and checks will say so once: recalibrate, or "
+            "raise the tolerance. What changes from now on is told apart from it."
         )
     # Evidence adds up over windows, so what the reference surely shows is the limit, not its noise;
     # its lower bound would be: an error that is accepted lies above it, and would alarm for ever.

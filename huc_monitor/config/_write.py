@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any, Final
 from huc_monitor.audit.options import DEFAULTS
 from huc_monitor.detection.options import DetectorOptions
 from huc_monitor.monitor.alerts import AlertPolicy
+from huc_monitor.monitor.change import ChangePolicy
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -166,6 +167,7 @@ def _windows(found: FileContents) -> str:
 
 def _rest(patient: float) -> str:
     audit, run_length = DEFAULTS, DetectorOptions().average_run_length
+    change = ChangePolicy()
     return (
         f"audit: {{bounds: {audit.bounds}, confidence_level: {audit.confidence_level:g}, "
         f"n_draws: {audit.n_draws}}}\n"
@@ -175,6 +177,12 @@ def _rest(patient: float) -> str:
         "  enabled: true\n"
         f"  tolerance: {patient:g}\n"
         f"  average_run_length: {run_length:g}\n"
+        "# Critical is what surely became worse since the reference: the newest windows, pooled,\n"
+        "# against its rows. What is beyond the tolerance and did not change is told once.\n"
+        "change:\n"
+        "  alerts: change\n"
+        f"  windows: [{', '.join(map(str, change.windows))}]\n"
+        f"  average_run_length: {change.average_run_length:g}\n"
         "\n"
         "alerts:\n"
         f"  cool_down: {AlertPolicy().cool_down}  # before the same alert is sent again\n"

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import shutil
 
 import numpy as np
@@ -9,6 +10,7 @@ import pandas as pd
 import pytest
 
 import huc_monitor as hm
+from huc_monitor.config import init_config
 from huc_monitor.monitor import Monitor
 from huc_monitor.monitor.policy import Policy
 from huc_monitor.monitor.ports import MonitorInfo
@@ -17,7 +19,8 @@ from huc_monitor.monitor.records import WindowRecord
 from huc_monitor.monitor.windows import TimeWindows
 from huc_monitor.sources import Columns, FrameTable, TableSource
 
-TREE = hm.LabelTree.from_nested({"billing": ["refund", "charge"], "other": ["login", "spam"]})
+NESTED = {"billing": ["refund", "charge"], "other": ["login", "spam"]}
+TREE = hm.LabelTree.from_nested(NESTED)
 DAY = pd.Timestamp("2024-03-01", tz="UTC")
 
 
@@ -222,3 +225,19 @@ def test_alerts_follow_the_tolerance_unless_the_change_is_asked_for():
     result = watch(log, policy={"change": {"alerts": "tolerance"}}).check(day(4))
     assert result.status == "critical"
     assert "Standing" not in result.message.text
+
+
+def test_the_configuration_that_init_writes_names_the_fault_on_its_first_day(tmp_path):
+    log = make_stream(days=10, fault_from=7).rename(columns={"at": "time", "y": "label"})
+    log.to_parquet(tmp_path / "log.parquet")
+    (tmp_path / "tree.json").write_text(json.dumps(NESTED), "utf-8")
+    text = init_config(tmp_path / "log.parquet", tmp_path / "tree.json", folder=tmp_path)
+    (tmp_path / "huc.yaml").write_text(text, "utf-8")
+    monitor = hm.open_monitor(tmp_path / "huc.yaml")
+    start, end = monitor.reference
+    assert (start, end) == (day(0), day(3))
+    told = [monitor.check(day(k)).message for k in range(1, 9)]
+    assert all(item is None or item.level == "note" for item in told[:7])
+    assert told[7].level == "critical"
+    (finding,) = told[7].data["findings"]
+    assert (finding["node"], finding["subgroups"][0]) == ("billing", "channel=app")
