@@ -42,7 +42,7 @@ def test_an_array_column_in_another_order_and_codes_as_labels_do_as_well(spark):
     rows = window(2, n=200)
     classes = list(reversed(TREE.leaves))
     frame = pd.DataFrame({"p": list(rows.frame[[f"p_{c}" for c in classes]].to_numpy())})
-    frame["y"] = [TREE.leaf_index(leaf) for leaf in rows.frame["label"]]
+    frame["y"] = [classes.index(leaf) for leaf in rows.frame["label"]]
     found = huc_spark.audit(
         spark.createDataFrame(frame),
         tree=TREE,
