@@ -11,6 +11,7 @@ from .detection import EDetector as EDetector
 from .detection import EDetectorStep as EDetectorStep
 from .detection.options import DetectorOptions as DetectorOptions
 from .errors import HUCError as HUCError
+from .errors import HUCWarning as HUCWarning
 from .errors import InvalidInputError as InvalidInputError
 from .errors import InvalidTreeError as InvalidTreeError
 from .errors import MissingExtraError as MissingExtraError

@@ -16,6 +16,7 @@ if TYPE_CHECKING:
 __all__ = [
     "EXTRAS",
     "HUCError",
+    "HUCWarning",
     "InvalidInputError",
     "InvalidTreeError",
     "MissingExtraError",
@@ -35,6 +36,10 @@ EXTRAS: Final = {
 
 class HUCError(Exception):
     """Base of every error raised on purpose by this library."""
+
+
+class HUCWarning(UserWarning):
+    """Something is likely wrong with the input, though it breaks no rule."""
 
 
 class InvalidInputError(HUCError, ValueError):

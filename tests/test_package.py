@@ -130,6 +130,7 @@ def test_the_public_names_are_these():
         "HUCBoost",
         "HUCCalibratedClassifier",
         "HUCError",
+        "HUCWarning",
         "Hosts",
         "InvalidInputError",
         "InvalidTreeError",

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import dataclasses
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from huc_monitor.audit.class_order import look_at_order
 from huc_monitor.audit.decomposition import UtilityRows, iter_decomposed, sort_rows
 from huc_monitor.audit.inputs import check_labels, check_predictions, check_weights
 from huc_monitor.audit.options import DEFAULTS
@@ -15,6 +17,7 @@ from huc_monitor.audit.scan import Groups, scan_utility
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
+    from pathlib import Path
 
     from huc_monitor.subgroups import Subgroups
     from huc_monitor.tree import LabelTree
@@ -27,8 +30,8 @@ def audit(
     probabilities: Any,
     labels: Any,
     *,
-    tree: LabelTree,
-    utilities: Sequence[Utility] | Utility,
+    tree: LabelTree | str | Path,
+    utilities: Sequence[Utility] | Utility | None = None,
     subgroups: Subgroups | None = None,
     features: Any = None,
     weights: Any = None,
@@ -48,11 +51,14 @@ def audit(
     Parameters
     ----------
     probabilities : (n, K) array in the order of ``tree.leaves``, or DataFrame with leaf columns
-        Rows sum to 1 within 1e-6. A row with a zero is mixed with 1e-10 of the uniform
-        distribution, and the result says so (``interiorized``).
+        A DataFrame of any library (pandas, polars, pyarrow) is matched by name; other columns are
+        left alone. Rows sum to 1 within 1e-6; those of float16 and float32, within that type's
+        precision times K, are divided by their sum. A row with a zero is mixed with 1e-10 of the
+        uniform distribution, and the result says so (``interiorized``).
     labels : (n,) leaf names or codes
-    tree : LabelTree
+    tree : LabelTree, or the path of a tree file
     utilities : list of Utility, with distinct names
+        Correctness at every level of the tree when left out.
     subgroups : Subgroups, optional
         The whole population when left out.
     features : DataFrame of n rows, optional
@@ -75,6 +81,12 @@ def audit(
     Returns
     -------
     AuditResult
+
+    Warns
+    -----
+    HUCWarning
+        Where labels agree with the likeliest leaf no more often than by chance (1 / K), and surely
+        less than a quarter as often as the predictions say: is the class order right?
 
     Notes
     -----
@@ -101,8 +113,10 @@ def audit(
         n_draws=n_draws,
         rng=rng,
     )
+    tree = plan.tree
     predictions = check_predictions(probabilities, tree=tree)
     codes = check_labels(labels, predictions.n, tree=tree)
+    notes = look_at_order(predictions, codes)
     repeats = check_weights(weights, predictions.n)
     groups = Groups.of(plan.subgroups.weights(features, predictions.n), repeats)
     if repeats is not None and not repeats.all():
@@ -110,7 +124,8 @@ def audit(
         kept = np.flatnonzero(repeats)
         predictions, codes, groups = predictions.take(kept), codes[kept], groups.take(kept)
     decomposed = iter_decomposed(plan.utilities, predictions, codes, tree=tree)
-    return _audit(plan, decomposed, groups, interiorized=predictions.any_zero)
+    result = _audit(plan, decomposed, groups, interiorized=predictions.any_zero)
+    return dataclasses.replace(result, notes=notes)
 
 
 def audit_rows(

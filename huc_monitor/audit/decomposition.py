@@ -9,11 +9,18 @@ import numpy as np
 import pandas as pd
 
 from huc_monitor._common.threads import n_threads, run_tasks
-from huc_monitor.audit.inputs import Predictions, check_labels, check_predictions, check_utilities
+from huc_monitor.audit.inputs import (
+    Predictions,
+    check_labels,
+    check_predictions,
+    check_tree,
+    check_utilities,
+)
 from huc_monitor.utilities.program import PathTables, TreeTables
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
+    from pathlib import Path
 
     from huc_monitor.tree import LabelTree
     from huc_monitor.utilities import Utility
@@ -111,7 +118,11 @@ class SortedRows:
 
 
 def decompose(
-    probabilities: Any, labels: Any, *, tree: LabelTree, utilities: Sequence[Utility]
+    probabilities: Any,
+    labels: Any,
+    *,
+    tree: LabelTree | str | Path,
+    utilities: Sequence[Utility] | Utility | None = None,
 ) -> list[UtilityRows]:
     """Split every row's utility residual over the branches of the tree.
 
@@ -122,8 +133,9 @@ def decompose(
     ----------
     probabilities : (n, K) array in the order of ``tree.leaves``, or DataFrame with leaf columns
     labels : (n,) leaf names or codes
-    tree : LabelTree
+    tree : LabelTree, or the path of a tree file
     utilities : list of Utility
+        Correctness at every level of the tree when left out.
 
     Returns
     -------
@@ -140,9 +152,10 @@ def decompose(
        score  residual  root  cat
     0    0.4      -0.4  -0.4  0.0
     """
+    tree = check_tree(tree)
     predictions = check_predictions(probabilities, tree=tree)
     codes = check_labels(labels, predictions.n, tree=tree)
-    return list(iter_decomposed(check_utilities(utilities), predictions, codes, tree=tree))
+    return list(iter_decomposed(check_utilities(utilities, tree), predictions, codes, tree=tree))
 
 
 def iter_decomposed(

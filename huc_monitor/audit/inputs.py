@@ -4,19 +4,23 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import pandas as pd
 
+from huc_monitor._common.frames import to_frame
 from huc_monitor.errors import InvalidInputError
-from huc_monitor.utilities import Utility
+from huc_monitor.tree import LabelTree
+from huc_monitor.utilities import Utility, correct_at_every_level
 
 if TYPE_CHECKING:
-    from huc_monitor.tree import LabelTree
     from huc_monitor.utilities.program import Floats, Ints
 
 INTERIOR_MIX = 1e-10
+SUM_TOLERANCE = 1e-6
+_ROUNDED = (np.dtype(np.float16), np.dtype(np.float32))
 _BLOCK_CELLS = 1 << 21
 
 
@@ -76,14 +80,14 @@ def check_predictions(
     probabilities: Any, *, tree: LabelTree, argument: str = "probabilities"
 ) -> Predictions:
     """Check shape, columns and every row of a probability matrix."""
-    matrix = _as_matrix(probabilities, tree, argument)
-    any_zero = _check_rows(matrix, tree, argument)
-    return Predictions(matrix, any_zero)
+    matrix = _without_rounding(_as_matrix(probabilities, tree, argument))
+    return Predictions(matrix, _check_rows(matrix, tree, argument))
 
 
 def _as_matrix(probabilities: Any, tree: LabelTree, argument: str) -> np.ndarray[Any, Any]:
+    probabilities = to_frame(probabilities, argument)
     if isinstance(probabilities, pd.DataFrame):
-        probabilities = _ordered_columns(probabilities, tree, argument)
+        probabilities = _leaf_columns(probabilities, tree, argument)
     matrix = np.asarray(probabilities)
     if matrix.dtype.kind not in "fiu":
         msg = (
@@ -110,37 +114,53 @@ def _as_matrix(probabilities: Any, tree: LabelTree, argument: str) -> np.ndarray
     return matrix
 
 
-def _ordered_columns(frame: pd.DataFrame, tree: LabelTree, argument: str) -> np.ndarray[Any, Any]:
+def _leaf_columns(frame: pd.DataFrame, tree: LabelTree, argument: str) -> np.ndarray[Any, Any]:
+    """Take the leaves' columns by name, in the order of the tree; others are left alone."""
     columns = [str(column) for column in frame.columns]
-    duplicated = sorted({column for column in columns if columns.count(column) > 1})[:1]
-    if duplicated:
-        msg = f"`{argument}` must have distinct columns; got {duplicated[0]!r} more than once."
-        raise InvalidInputError(msg)
-    known = set(tree.leaves)
-    missing = [leaf for leaf in tree.leaves if leaf not in set(columns)]
+    places = {name: place for place, name in enumerate(columns)}
+    missing = [leaf for leaf in tree.leaves if leaf not in places]
     if missing:
         msg = (
             f"`{argument}` must have a column for every leaf; {missing[0]!r} is missing "
             f"({len(missing)} in all). Columns: {_some(columns)}."
         )
         raise InvalidInputError(msg)
-    unknown = [column for column in columns if column not in known]
-    if unknown:
-        msg = (
-            f"`{argument}` must have leaf names as columns only; got {unknown[0]!r}. "
-            "Drop it, or add the class to the tree."
-        )
+    known = set(tree.leaves)
+    twice = {name for place, name in enumerate(columns) if name in known and places[name] != place}
+    if twice:
+        msg = f"`{argument}` must have distinct columns; got {min(twice)!r} more than once."
         raise InvalidInputError(msg)
-    for column, dtype in zip(columns, frame.dtypes, strict=True):
+    chosen = frame.iloc[:, [places[leaf] for leaf in tree.leaves]]
+    kinds = set()
+    for column, dtype in zip(tree.leaves, chosen.dtypes, strict=True):
         if not pd.api.types.is_numeric_dtype(dtype) or pd.api.types.is_bool_dtype(dtype):
             msg = (
                 f"`{argument}` must be numbers; got dtype {dtype} (column {column!r}). "
                 "Convert it to float before the audit."
             )
             raise InvalidInputError(msg)
-    order = np.argsort(columns)
-    position = order[np.searchsorted(np.array(columns)[order], list(tree.leaves))]
-    return frame.iloc[:, position].to_numpy(dtype=np.float64, na_value=np.nan)
+        kinds.add(np.dtype(getattr(dtype, "numpy_dtype", dtype)))
+    # The columns' own type where it is a short one: it says how far sums may be rounded.
+    kind = np.result_type(*kinds) if kinds <= set(_ROUNDED) else np.dtype(np.float64)
+    return chosen.to_numpy(dtype=kind, na_value=np.nan)
+
+
+def _without_rounding(matrix: np.ndarray[Any, Any]) -> np.ndarray[Any, Any]:
+    """Divide rows by their sum where float16 or float32 explains that it is not 1.
+
+    Sums may miss 1 by the type's precision times the number of leaves, at most by 0.02; rows
+    within 1e-6 stay as they are, like those of float64.
+    """
+    if matrix.dtype not in _ROUNDED:
+        return matrix
+    slack = min(0.02, matrix.shape[1] * float(np.finfo(matrix.dtype).eps))
+    total = matrix.sum(axis=1, dtype=np.float64)
+    off = np.abs(total - 1.0)
+    rounded = np.flatnonzero((off > 0.99 * SUM_TOLERANCE) & (off <= slack))
+    if rounded.size:
+        matrix = matrix.astype(np.float64)
+        matrix[rounded] /= total[rounded, None]
+    return matrix
 
 
 def _check_rows(matrix: np.ndarray[Any, Any], tree: LabelTree, argument: str) -> bool:
@@ -172,6 +192,24 @@ def _check_rows(matrix: np.ndarray[Any, Any], tree: LabelTree, argument: str) ->
         )
         raise InvalidInputError(msg)
     return zeros
+
+
+def check_tree(tree: Any) -> LabelTree:
+    """Return a tree with a choice to make, read from a file where a path is given."""
+    found = LabelTree.from_file(tree) if isinstance(tree, str | Path) else tree
+    if not isinstance(found, LabelTree):
+        msg = (
+            "`tree` must be a LabelTree or the path of a tree file; got "
+            f"{type(tree).__name__}. Make one with LabelTree.from_nested, or from_file."
+        )
+        raise InvalidInputError(msg)
+    if found.arrays.n_branches == 0:
+        msg = (
+            "`tree` must have a node with at least two children; a single class leaves "
+            "nothing to audit."
+        )
+        raise InvalidInputError(msg)
+    return found
 
 
 def check_labels(labels: Any, n: int, *, tree: LabelTree) -> Ints:
@@ -211,8 +249,10 @@ def check_weights(weights: Any, n: int) -> Floats | None:
     return array
 
 
-def check_utilities(utilities: Any) -> tuple[Utility, ...]:
-    """Utilities with distinct names, in order."""
+def check_utilities(utilities: Any, tree: LabelTree | None = None) -> tuple[Utility, ...]:
+    """Utilities with distinct names, in order; None is correctness at every level of `tree`."""
+    if utilities is None and tree is not None:
+        utilities = correct_at_every_level(tree)
     if isinstance(utilities, Utility):
         utilities = [utilities]
     if not isinstance(utilities, Sequence) or isinstance(utilities, str) or not utilities:

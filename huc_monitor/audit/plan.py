@@ -9,14 +9,14 @@ from typing import TYPE_CHECKING, Any, Self
 import numpy as np
 
 from huc_monitor.audit.bounds.closed_forms import make_bound
-from huc_monitor.audit.inputs import check_utilities
+from huc_monitor.audit.inputs import check_tree, check_utilities
 from huc_monitor.audit.options import AuditOptions
 from huc_monitor.audit.result import AuditResult, CandidateTable, TotalTable
-from huc_monitor.errors import InvalidInputError
 from huc_monitor.subgroups import Subgroups
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
+    from pathlib import Path
 
     from huc_monitor.audit.bounds.bound import Bound
     from huc_monitor.audit.scan import UtilityScan
@@ -44,8 +44,8 @@ class AuditPlan:
     def of(
         cls,
         *,
-        tree: LabelTree,
-        utilities: Any,
+        tree: LabelTree | str | Path,
+        utilities: Any = None,
         subgroups: Subgroups | None = None,
         **more: Any,
     ) -> Self:
@@ -53,13 +53,8 @@ class AuditPlan:
 
         ``more`` are the words of `AuditOptions`, and fields of a subclass.
         """
-        if tree.arrays.n_branches == 0:
-            msg = (
-                "`tree` must have a node with at least two children; a single class leaves "
-                "nothing to audit."
-            )
-            raise InvalidInputError(msg)
-        chosen = check_utilities(utilities)
+        tree = check_tree(tree)
+        chosen = check_utilities(utilities, tree)
         words = [name for name in AuditOptions.model_fields if name in more]
         given = AuditOptions(**{name: more.pop(name) for name in words})
         bound = make_bound(given.bounds, n_draws=given.n_draws, seed=given.rng)

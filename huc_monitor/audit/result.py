@@ -140,6 +140,8 @@ class AuditResult:
         Of the label tree.
     candidates, totals : CandidateTable, TotalTable
         The columns of `to_frame` and `uc_frame`.
+    notes : tuple of str
+        What a reader should know before the numbers, such as accuracy at chance.
     plan : AuditPlan or None
         What was asked: tree, utilities, subgroups. None where the result was read back.
     """
@@ -152,6 +154,7 @@ class AuditResult:
     fingerprint: str
     candidates: CandidateTable
     totals: TotalTable
+    notes: tuple[str, ...] = ()
     plan: AuditPlan | None = None
 
     @property
@@ -331,6 +334,7 @@ class AuditResult:
             "n_draws": self.n_draws,
             "interiorized": self.interiorized,
             "tree": self.fingerprint,
+            **({"notes": list(self.notes)} if self.notes else {}),
             "candidates": _records(self.candidates, _COLUMNS),
             "totals": _records(self.totals, _TOTALS),
         }
@@ -365,6 +369,7 @@ class AuditResult:
         return cls(
             **values,
             fingerprint=data["tree"],
+            notes=tuple(data.get("notes", ())),
             candidates=_table(CandidateTable, data, "candidates"),
             totals=_table(TotalTable, data, "totals"),
         )

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import warnings
 from pathlib import Path
 from typing import Annotated
 
@@ -75,16 +76,18 @@ def run(
     data = read_predictions(
         predictions, tree=label_tree, label=label, prefix=prefix, features=list(rules)
     )
-    result = hm.audit(
-        data.probabilities,
-        data.labels,
-        tree=label_tree,
-        utilities=utilities,
-        subgroups=hm.Subgroups.from_reference(data.features, rules) if rules else None,
-        features=data.features if rules else None,
-        bounds=bounds,
-        confidence_level=confidence,
-    )
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", hm.HUCWarning)  # told below, as a note of the result
+        result = hm.audit(
+            data.probabilities,
+            data.labels,
+            tree=label_tree,
+            utilities=utilities,
+            subgroups=hm.Subgroups.from_reference(data.features, rules) if rules else None,
+            features=data.features if rules else None,
+            bounds=bounds,
+            confidence_level=confidence,
+        )
     alert = tolerance is not None and len(result.violations(tolerance)) > 0
     if as_json:
         document = {
@@ -97,6 +100,8 @@ def run(
         print_json(document)
     else:
         show_audit(result, tolerance=tolerance, top=top)
+        for note in result.notes:
+            typer.echo(f"Note: {note}")
         if data.n_unlabelled:
             typer.echo(f"{data.n_unlabelled:,} rows without a label were left out.")
     raise typer.Exit(ALERT if alert else FINE)

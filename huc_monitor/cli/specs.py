@@ -15,6 +15,7 @@ from huc_monitor.utilities import (
     SubtreeIndicator,
     TopK,
     Utility,
+    correct_at_every_level,
 )
 
 if TYPE_CHECKING:
@@ -89,7 +90,7 @@ def parse_utilities(given: Iterable[str], tree: LabelTree) -> list[Utility]:
     [TopK(k=2), SubtreeIndicator(node='cat')]
     """
     utilities = [utility for text in given for utility in _parse_utility(text)]
-    return utilities or [LevelCorrectness(level=depth) for depth in range(1, tree.height + 1)]
+    return utilities or list(correct_at_every_level(tree))
 
 
 def _parse_utility(text: str) -> list[Utility]:

@@ -29,7 +29,7 @@ from huc_monitor.sources._spec import LabelColumns, LogColumns
 from huc_monitor.sources.large import LargeSource
 from huc_monitor.subgroups import Subgroups
 from huc_monitor.tree import LabelTree
-from huc_monitor.utilities import LevelCorrectness, Utility
+from huc_monitor.utilities import Utility, correct_at_every_level
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -387,7 +387,7 @@ def _utilities(settings: Settings, tree: LabelTree, document: Document) -> tuple
             text = f"must have a name of its own; got {utility.name!r} again. Add `name: ...`."
             raise document.error(("utilities", i), text)
         found.append(utility)
-    return tuple(found) or tuple(LevelCorrectness(level=d) for d in range(1, tree.height + 1))
+    return tuple(found) or correct_at_every_level(tree)
 
 
 def _check_tolerances(

@@ -9,12 +9,14 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import pandas as pd
 
+from huc_monitor._common.frames import to_frame
 from huc_monitor.audit.decomposition import decompose_utility, relevant_paths
 from huc_monitor.audit.inputs import check_predictions, check_utilities
 from huc_monitor.detection import EDetector
 from huc_monitor.detection.options import DEFAULTS
 from huc_monitor.errors import InvalidInputError, UnknownNameError
 from huc_monitor.subgroups import Subgroups
+from huc_monitor.tree.labels import LeafCodes
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -112,7 +114,7 @@ def simulate_alarm(
     groups = Subgroups.whole() if subgroups is None else subgroups
     predictions = check_predictions(probabilities, tree=tree)
     p = predictions.positive()
-    frame = None if features is None else pd.DataFrame(features)
+    frame = None if features is None else pd.DataFrame(to_frame(features, "features"))
     utility, weights = _find(candidate, chosen, groups, frame, predictions.n)
     tilted = _tilt(p, _branch(p, utility, candidate[2], weights, tree=tree), size)
     generator = np.random.default_rng(rng)
@@ -130,7 +132,9 @@ def simulate_alarm(
             truth = p if batch < n_before else tilted
             rows = generator.integers(0, p.shape[0], batch_size)
             drawn = _draw(truth[rows], generator)
-            step = detector.update(p[rows], drawn, None if frame is None else frame.iloc[rows])
+            step = detector.update(
+                p[rows], LeafCodes(drawn), None if frame is None else frame.iloc[rows]
+            )
             if step.alarm and batch >= n_before:
                 passed = float((batch - n_before + 1) * batch_size)
                 first += step.worst.node == candidate[2]

@@ -13,6 +13,7 @@ from sklearn.utils import assert_all_finite, get_tags
 from sklearn.utils.multiclass import check_classification_targets
 from sklearn.utils.validation import check_is_fitted, indexable
 
+from huc_monitor._common.frames import to_frame
 from huc_monitor.errors import InvalidInputError
 from huc_monitor.recalibration._contract import Scaling, scaling_class
 from huc_monitor.subgroups import Subgroups
@@ -250,13 +251,14 @@ class HUCCalibratedClassifier(ClassifierMixin, MetaEstimatorMixin, BaseEstimator
     def _features(self, X: Any) -> pd.DataFrame | None:  # noqa: N803
         if self.subgroups is None:
             return None
-        if not isinstance(X, pd.DataFrame):
+        frame = to_frame(X, "X")
+        if not isinstance(frame, pd.DataFrame):
             msg = (
                 "`X` must be a DataFrame when `subgroups` are given, because they are defined by "
                 f"column names; got {type(X).__name__}."
             )
             raise InvalidInputError(msg)
-        return X
+        return frame
 
 
 def _merged(

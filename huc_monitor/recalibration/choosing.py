@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from huc_monitor._common.forms import Form
+from huc_monitor._common.frames import to_frame
 from huc_monitor._common.stages import begin_stage
 from huc_monitor.audit import audit
 from huc_monitor.audit.compare import Comparison, compare
@@ -172,7 +173,7 @@ def find_recalibration(
         base,
         base if current is None else serving.positive(),
         codes,
-        features,
+        to_frame(features, "features"),
         tree,
         check_utilities(utilities),
         Subgroups.whole() if subgroups is None else subgroups,

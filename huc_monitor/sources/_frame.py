@@ -9,6 +9,7 @@ import numpy as np
 import pandas as pd
 from pandas.api.types import infer_dtype, is_numeric_dtype, is_object_dtype
 
+from huc_monitor._common.frames import to_frame
 from huc_monitor._common.times import from_column, to_column
 from huc_monitor.errors import InvalidInputError
 from huc_monitor.sources._data import TimeRange
@@ -23,7 +24,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True, eq=False, repr=False)
 class FrameTable:
-    """Rows of a pandas DataFrame, which is never modified and must not be while in use.
+    """Rows of a DataFrame, which is never modified and must not be while in use.
 
     Parameters
     ----------
@@ -37,8 +38,9 @@ class FrameTable:
     _times: dict[TimeColumn, NDArray[Any]] = field(default_factory=dict, init=False)
 
     def __post_init__(self) -> None:
+        object.__setattr__(self, "frame", to_frame(self.frame, "frame"))
         if not isinstance(self.frame, pd.DataFrame):
-            msg = f"`frame` must be a pandas DataFrame; got {type(self.frame).__name__}."
+            msg = f"`frame` must be a DataFrame; got {type(self.frame).__name__}."
             raise InvalidInputError(msg)
         repeated = self.frame.columns[self.frame.columns.duplicated()]
         if len(repeated):

@@ -41,7 +41,7 @@ def n_rows(features: Features | None, *, argument: str) -> int:
     if isinstance(features, Mapping):
         return len(next(iter(features.values()), ()))
     msg = (
-        f"`{argument}` must be a pandas DataFrame or a mapping of column names to arrays; "
+        f"`{argument}` must be a DataFrame or a mapping of column names to arrays; "
         f"got {type(features).__name__}. Convert it, for example with pd.DataFrame(...)."
     )
     raise InvalidInputError(msg)

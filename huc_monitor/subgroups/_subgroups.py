@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Any, Final
 import numpy as np
 import pandas as pd
 
+from huc_monitor._common.frames import to_frame
 from huc_monitor.errors import InvalidInputError
 from huc_monitor.recalibration.runtime.columns import IN_WORDS, KINDS, Column
 from huc_monitor.recalibration.runtime.rules import EVERYONE as WHOLE
@@ -162,6 +163,7 @@ class Subgroups:
         ]
         needed = {check_name("spec", column): f"`spec[{column!r}]`" for column in spec}
         needed = needed_columns(named) | needed
+        frame = to_frame(frame, "frame")
         n = n_rows(frame, argument="frame")
         columns = read_columns(frame, needed, n, argument="frame")
         expanded: list[tuple[str, Rule]] = []
@@ -238,6 +240,7 @@ class Subgroups:
         1   age<65     age is below 65  1   0.33
         2  age>=65  age is at least 65  1   0.33
         """
+        frame = to_frame(frame, "frame")
         rows = n_rows(frame, argument="frame") if n is None else n
         columns = self._read(frame, rows, argument="frame")
         sizes = [rows, *self._sizes(columns, argument="frame")]
@@ -268,8 +271,9 @@ class Subgroups:
         """
         check_count("min_size", min_size)
         sizes = []
-        for i, frame in enumerate(frames):
+        for i, given in enumerate(frames):
             argument = f"frames[{i}]"
+            frame = to_frame(given, argument)
             columns = self._read(frame, n_rows(frame, argument=argument), argument=argument)
             sizes.append(self._sizes(columns, argument=argument))
         return self._without_small(sizes, min_size)
@@ -356,6 +360,7 @@ class Subgroups:
                 )
                 raise InvalidInputError(msg)
             return {}
+        features = to_frame(features, argument)
         if isinstance(features, pd.DataFrame) and len(features) != n:
             msg = (
                 f"`{argument}` must have {n} rows; got {len(features)}. "

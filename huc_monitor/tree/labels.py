@@ -24,6 +24,7 @@ from typing import TYPE_CHECKING, Any, Final
 import numpy as np
 import pandas as pd
 
+from huc_monitor._common.frames import to_series
 from huc_monitor.errors import InvalidInputError, did_you_mean
 
 if TYPE_CHECKING:
@@ -156,6 +157,7 @@ def _text(value: Any) -> str | None:
 
 def _one_dimensional(labels: object) -> Any:
     """Return an array whose rows are the labels, none of them converted to another type."""
+    labels = to_series(labels)
     if isinstance(labels, pd.Series | pd.Index):
         array = labels.array
         # pandas' wrapper around a numpy column knows no `&`

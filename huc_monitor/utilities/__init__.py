@@ -10,6 +10,7 @@ from huc_monitor.utilities._reports import (
     GreedyPathCorrectness,
     LevelCorrectness,
     SelectiveReport,
+    correct_at_every_level,
 )
 
 __all__ = [
@@ -24,4 +25,5 @@ __all__ = [
     "SubtreeIndicator",
     "TopK",
     "Utility",
+    "correct_at_every_level",
 ]

@@ -85,6 +85,11 @@ class LevelCorrectness(Utility):
         return _above_level(tree, self.level)
 
 
+def correct_at_every_level(tree: LabelTree) -> tuple[LevelCorrectness, ...]:
+    """Return what is audited where nothing is asked for: correctness at every level."""
+    return tuple(LevelCorrectness(level=depth) for depth in range(1, tree.height + 1))
+
+
 @dataclass(frozen=True, repr=False)
 class GreedyPathCorrectness(Utility):
     """Correctness of the node reached by following the heaviest child down to a depth.

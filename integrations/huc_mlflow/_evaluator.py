@@ -24,7 +24,7 @@ from huc_monitor.errors import InvalidInputError, did_you_mean
 from huc_monitor.recalibration.runtime.base import as_matrix, native_predict_proba
 from huc_monitor.subgroups import Subgroups
 from huc_monitor.tree import LabelTree
-from huc_monitor.utilities import LevelCorrectness, Utility
+from huc_monitor.utilities import Utility, correct_at_every_level
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -175,8 +175,7 @@ def _check(given: Mapping[str, Any]) -> dict[str, Any]:
     ]
     return {
         "tree": tree,
-        "utilities": utilities
-        or [LevelCorrectness(level=depth) for depth in range(1, tree.height + 1)],
+        "utilities": utilities or list(correct_at_every_level(tree)),
         "subgroups": given.get("subgroups"),
         "classes": given.get("classes"),
         "tolerance": given.get("tolerance"),

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 import pandas as pd
+import polars as pl
 import pytest
 
 import huc_monitor as hm
@@ -73,9 +74,21 @@ BAD = {
     "text": (lambda: audit(P.astype(str)), "must be numbers; got dtype <U"),
     "booleans": (lambda: audit(np.eye(3, dtype=bool)), "must be numbers; got dtype bool"),
     "complex": (lambda: audit(P.astype(complex)), "must be numbers; got dtype complex128"),
-    "unknown class column": (
-        lambda: audit(named(cold=0.0)),
-        "leaf names as columns only; got 'cold'. Drop it, or add the class",
+    "a class that the tree lacks": (
+        lambda: audit(named(flu=named()["flu"] / 2, cold=named()["flu"] / 2)),
+        r"sum to 1 within 1e-6; got .* \(row 0\)",
+    ),
+    "columns without names": (
+        lambda: audit(pd.DataFrame(P)),
+        r"a column for every leaf; .* is missing \(3 in all\). Columns: '0', '1', '2'",
+    ),
+    "a query that was not run": (
+        lambda: audit(pl.LazyFrame(named().to_dict("list"))),
+        r"must hold its rows in memory; got a .*LazyFrame. Collect it first",
+    ),
+    "a tree of another kind": (
+        lambda: hm.audit(P, LABELS, tree=3),
+        "`tree` must be a LabelTree or the path of a tree file; got int",
     ),
     "missing class column": (
         lambda: audit(named().drop(columns="coma")),

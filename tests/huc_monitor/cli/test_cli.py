@@ -123,6 +123,19 @@ def test_probability_columns_may_have_a_prefix(capsys, tmp_path, log, frame, tre
     assert_one_line_error(outcome, "'q_none'", "use --prefix p_")
 
 
+def test_accuracy_at_chance_is_noted(capsys, tmp_path, frame, tree_file):
+    path = tmp_path / "mixed_up.parquet"
+    sure = pd.DataFrame(0.9 * np.eye(5)[[LEAVES.index(y) for y in frame["y"]]] + 0.02)
+    sure.columns = [*LEAVES[1:], LEAVES[0]]
+    sure.assign(y=frame["y"]).to_parquet(path)
+    options = ["--tree", tree_file, "--label", "y"]
+    code, out, err = audit(capsys, path, *options)
+    assert (code, err) == (0, "")
+    assert "Note: accuracy is 0 %, and predictions claim 92 %: is the class order right?" in out
+    (note,) = audit_json(capsys, path, *options)["audit"]["notes"]
+    assert "class order" in note
+
+
 def test_rows_without_a_label_are_left_out_and_counted(capsys, tmp_path, log, frame, tree_file):
     options = ["--tree", tree_file, "--label", "y"]
     waiting = frame.sample(30, random_state=1).assign(y=None)

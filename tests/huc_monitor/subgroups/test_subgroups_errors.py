@@ -154,7 +154,7 @@ def test_wrong_features_are_refused_with_a_remedy():
     ):
         groups.weights(patients()[["age"]], 5)
     with pytest.raises(
-        InvalidInputError, match=r"`features` must be a pandas DataFrame or a mapping.*got ndarray"
+        InvalidInputError, match=r"`features` must be a DataFrame or a mapping.*got ndarray"
     ):
         groups.weights(np.zeros((5, 2)), 5)
     with pytest.raises(
@@ -164,7 +164,7 @@ def test_wrong_features_are_refused_with_a_remedy():
         groups.weights(pd.concat([patients(), patients()[["age"]]], axis=1), 5)
     with pytest.raises(InvalidInputError, match=r"`n` must be a whole number"):
         groups.weights(patients(), -1)
-    with pytest.raises(InvalidInputError, match=r"`frame` must be a pandas DataFrame"):
+    with pytest.raises(InvalidInputError, match=r"`frame` must be a DataFrame"):
         Subgroups.whole().describe(None)
 
 

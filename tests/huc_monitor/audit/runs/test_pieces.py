@@ -19,6 +19,8 @@ from huc_monitor.audit.runs.summaries import ScanSummary, merge_summaries
 from huc_monitor.audit.scan import Groups
 from huc_monitor.errors import InvalidInputError
 
+# Labels are drawn at random, and some windows have hardly any right.
+pytestmark = pytest.mark.filterwarnings("ignore:accuracy is:huc_monitor.errors.HUCWarning")
 SAME = {"rtol": 0, "atol": 1e-14}
 
 

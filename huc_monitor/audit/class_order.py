@@ -1,0 +1,62 @@
+"""Notice columns in the wrong order: accuracy at chance, from predictions that claim far more."""
+
+from __future__ import annotations
+
+import math
+import warnings
+from typing import TYPE_CHECKING, Final
+
+import numpy as np
+
+from huc_monitor.errors import HUCWarning
+
+if TYPE_CHECKING:
+    from huc_monitor.audit.inputs import Predictions
+    from huc_monitor.utilities.program import Ints
+
+_MOST_ROWS: Final = 10_000
+_SURE_BELOW: Final = math.log(1e6)
+_SURE_ABOVE: Final = math.log(1e3)
+_SHARE_OF_CLAIM: Final = 0.25
+
+
+def look_at_order(predictions: Predictions, labels: Ints) -> tuple[str, ...]:
+    """Warn, and return the note, where the order of classes is likely wrong.
+
+    The likeliest leaf is the label no more often than chance has it (1 / K, not refuted at one in
+    a thousand), and surely less than a quarter as often as its probability says (one in a
+    million). So calibrated predictions of a hard problem pass, however bad, and so do few rows.
+
+    Examples
+    --------
+    >>> from huc_monitor.audit.inputs import Predictions
+    >>> swapped = Predictions.of(np.tile([0.9, 0.05, 0.05], (200, 1)))
+    >>> with warnings.catch_warnings(action="ignore"):
+    ...     look_at_order(swapped, np.ones(200, dtype=np.int64))
+    ('accuracy is 0 %, and predictions claim 90 %: is the class order right?',)
+    """
+    step = -(-predictions.n // _MOST_ROWS)
+    some = np.asarray(predictions.matrix[::step])
+    n, n_leaves = some.shape
+    top = some.argmax(axis=1)
+    accuracy = float(np.mean(top == labels[::step]))
+    claimed = float(np.mean(some[np.arange(n), top], dtype=np.float64))
+    share = _SHARE_OF_CLAIM * claimed
+    if accuracy >= share or n * _divergence(accuracy, share) < _SURE_BELOW:
+        return ()
+    if accuracy > 1 / n_leaves and n * _divergence(accuracy, 1 / n_leaves) > _SURE_ABOVE:
+        return ()
+    note = (
+        f"accuracy is {100 * accuracy:.2g} %, and predictions claim {100 * claimed:.2g} %: "
+        "is the class order right?"
+    )
+    warnings.warn(note, HUCWarning, stacklevel=3)
+    return (note,)
+
+
+def _divergence(found: float, expected: float) -> float:
+    """Exponent per row of Chernoff's bound on a share this far from what was expected."""
+    total = 0.0
+    for a, b in ((found, expected), (1 - found, 1 - expected)):
+        total += a * math.log(a / b) if a > 0 else 0.0
+    return total
