@@ -191,7 +191,7 @@ def compose(
         "until": until.isoformat(),
         "status": status,
         "transitions": [step.to_dict() for step in latest.values()],
-        "findings": [finding.to_dict() for finding in findings],
+        **({"findings": [finding.to_dict() for finding in findings]} if findings else {}),
         "drift": [item.to_dict() for item in drift],
         "notes": list(notes),
     }

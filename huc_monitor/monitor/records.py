@@ -14,7 +14,7 @@ from dataclasses import dataclass, field
 from datetime import datetime
 from typing import TYPE_CHECKING, Any, ClassVar, Literal, TypeAlias
 
-from huc_monitor._common.forms import Form
+from huc_monitor._common.forms import Form, write_form
 from huc_monitor.audit.result import AuditResult
 from huc_monitor.monitor.change import CandidateChange, WindowChange
 
@@ -110,6 +110,14 @@ class AlertTransition(Form):
     settings: tuple[str, ...] = ()
     change: CandidateChange | None = None
     standing: bool = False
+
+    def to_dict(self) -> dict[str, Any]:
+        """JSON-safe form; `change` and `standing` only where they say something."""
+        plain = write_form(self)
+        for name in ("change", "standing"):
+            if not plain[name]:
+                del plain[name]
+        return plain
 
     @property
     def candidate(self) -> tuple[str, str, str]:
