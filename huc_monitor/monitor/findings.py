@@ -125,7 +125,8 @@ def find_standing(
     """Name the branches that stand beyond tolerance, the worst first, and say whether to tell.
 
     A branch stands if it surely exceeds the tolerance, or if window and reference both do. People
-    hear of all of them at once, the first time; later only of one that the reference did not show.
+    hear of all of them at once, the first time; one that joins them later is a warning in status
+    and report, and as little a change as they are.
 
     Parameters
     ----------
@@ -136,7 +137,6 @@ def find_standing(
         Branches that people heard of.
     """
     excess: dict[str, float] = {}
-    is_new = False
     for item in judgements:
         if not item.standing or item.level is None:
             continue
@@ -145,8 +145,7 @@ def find_standing(
             continue
         node = item.candidate[2]
         excess[node] = max(excess.get(node, 0.0), abs(item.moment) - item.tolerance)
-        is_new |= node not in told and (not told or not stood)
-    return sorted(excess, key=lambda node: -excess[node]), is_new
+    return sorted(excess, key=lambda node: -excess[node]), bool(excess) and not told
 
 
 def say_standing(nodes: Sequence[str]) -> str:
