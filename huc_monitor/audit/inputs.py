@@ -145,6 +145,11 @@ def _leaf_columns(frame: pd.DataFrame, tree: LabelTree, argument: str) -> np.nda
     return chosen.to_numpy(dtype=kind, na_value=np.nan)
 
 
+def rounding_slack(dtype: np.dtype[Any], n_leaves: int) -> float:
+    """Return how far a row of so many short floats may miss 1 by rounding alone."""
+    return min(0.02, n_leaves * float(np.finfo(dtype).eps))
+
+
 def _without_rounding(matrix: np.ndarray[Any, Any]) -> np.ndarray[Any, Any]:
     """Divide rows by their sum where float16 or float32 explains that it is not 1.
 
@@ -153,7 +158,7 @@ def _without_rounding(matrix: np.ndarray[Any, Any]) -> np.ndarray[Any, Any]:
     """
     if matrix.dtype not in _ROUNDED:
         return matrix
-    slack = min(0.02, matrix.shape[1] * float(np.finfo(matrix.dtype).eps))
+    slack = rounding_slack(matrix.dtype, matrix.shape[1])
     total = matrix.sum(axis=1, dtype=np.float64)
     off = np.abs(total - 1.0)
     rounded = np.flatnonzero((off > 0.99 * SUM_TOLERANCE) & (off <= slack))

@@ -8,6 +8,13 @@ from typing import Annotated
 
 import typer
 
+from huc_monitor.cli.reading import (
+    ClassesOption,
+    LabelOption,
+    ListOption,
+    PrefixOption,
+    read_log,
+)
 from huc_monitor.cli.specs import (
     SUBGROUP_HELP,
     UTILITY_HELP,
@@ -20,17 +27,14 @@ FINE, ALERT = 0, 1
 
 def run(
     predictions: Annotated[
-        Path, typer.Argument(help="Parquet or CSV file with a probability column per leaf.")
+        Path, typer.Argument(help="Parquet or CSV file, or a folder of Parquet files.")
     ],
     tree: Annotated[Path, typer.Option(help="Label tree: a .yaml, .json or .csv file.")],
-    label: Annotated[str, typer.Option(help="Column of the label; rows without one are left out.")],
     *,
-    prefix: Annotated[
-        str | None,
-        typer.Option(
-            help="What comes before the leaf's name in a probability column; found out if left out."
-        ),
-    ] = None,
+    label: LabelOption = None,
+    prefix: PrefixOption = None,
+    lists: ListOption = None,
+    classes: ClassesOption = None,
     utility: Annotated[list[str] | None, typer.Option(help=UTILITY_HELP)] = None,
     subgroup: Annotated[list[str] | None, typer.Option(help=SUBGROUP_HELP)] = None,
     tolerance: Annotated[
@@ -66,21 +70,27 @@ def run(
     Example: huc-monitor audit log.parquet --tree tree.yaml --label y --tolerance 0.02
     """
     import huc_monitor as hm
-    from huc_monitor.cli.reading import read_predictions
     from huc_monitor.cli.showing import print_json, show_audit
     from huc_monitor.cli.specs import parse_subgroups, parse_utilities
+    from huc_monitor.tree.labels import LeafCodes
 
     label_tree = hm.LabelTree.from_file(tree)
     utilities = parse_utilities(utility or [], label_tree)
     rules = parse_subgroups(subgroup or [])
-    data = read_predictions(
-        predictions, tree=label_tree, label=label, prefix=prefix, features=list(rules)
+    data = read_log(
+        predictions,
+        tree=label_tree,
+        label=label,
+        prefix=prefix,
+        lists=lists,
+        classes=classes,
+        features=list(rules),
     )
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", hm.HUCWarning)  # told below, as a note of the result
         result = hm.audit(
             data.probabilities,
-            data.labels,
+            LeafCodes(data.labels),
             tree=label_tree,
             utilities=utilities,
             subgroups=hm.Subgroups.from_reference(data.features, rules) if rules else None,
@@ -88,12 +98,13 @@ def run(
             bounds=bounds,
             confidence_level=confidence,
         )
+    n_unlabelled = data.n_predictions - data.n_labelled
     alert = tolerance is not None and len(result.violations(tolerance)) > 0
     if as_json:
         document = {
             "status": "alert" if alert else "ok",
             "tolerance": tolerance,
-            "n_unlabelled": data.n_unlabelled,
+            "n_unlabelled": n_unlabelled,
             "audit": result.to_dict(),
             "label_tree": label_tree.to_dict(),
         }
@@ -102,6 +113,6 @@ def run(
         show_audit(result, tolerance=tolerance, top=top)
         for note in result.notes:
             typer.echo(f"Note: {note}")
-        if data.n_unlabelled:
-            typer.echo(f"{data.n_unlabelled:,} rows without a label were left out.")
+        if n_unlabelled:
+            typer.echo(f"{n_unlabelled:,} rows without a label were left out.")
     raise typer.Exit(ALERT if alert else FINE)

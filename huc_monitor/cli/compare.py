@@ -7,6 +7,13 @@ from typing import Annotated
 
 import typer
 
+from huc_monitor.cli.reading import (
+    ClassesOption,
+    LabelOption,
+    ListOption,
+    PrefixOption,
+    read_log,
+)
 from huc_monitor.cli.specs import SUBGROUP_HELP, UTILITY_HELP
 
 FINE, ALERT = 0, 1
@@ -16,17 +23,17 @@ def run(
     before: Annotated[Path, typer.Argument(help="Parquet or CSV log, as for `audit`.")],
     after: Annotated[Path, typer.Argument(help="The log to compare with it.")],
     tree: Annotated[Path, typer.Option(help="Label tree: a .yaml, .json or .csv file.")],
-    label: Annotated[str, typer.Option(help="Column of the label; rows without one are left out.")],
     *,
+    label: LabelOption = None,
     paired: Annotated[
         bool,
         typer.Option(
             "--paired", help="Both logs are the same rows in the same order, of two models."
         ),
     ] = False,
-    prefix: Annotated[
-        str | None, typer.Option(help="What comes before the leaf's name in a probability column.")
-    ] = None,
+    prefix: PrefixOption = None,
+    lists: ListOption = None,
+    classes: ClassesOption = None,
     utility: Annotated[list[str] | None, typer.Option(help=UTILITY_HELP)] = None,
     subgroup: Annotated[list[str] | None, typer.Option(help=SUBGROUP_HELP)] = None,
     confidence: Annotated[
@@ -48,20 +55,20 @@ def run(
     import pandas as pd
 
     import huc_monitor as hm
-    from huc_monitor.cli.reading import read_predictions
     from huc_monitor.cli.showing import print_json, show_comparison
     from huc_monitor.cli.specs import parse_subgroups, parse_utilities
+    from huc_monitor.tree.labels import LeafCodes
 
     label_tree = hm.LabelTree.from_file(tree)
     rules = parse_subgroups(subgroup or [])
+    where = {"label": label, "prefix": prefix, "lists": lists, "classes": classes}
     logs = [
-        read_predictions(path, tree=label_tree, label=label, prefix=prefix, features=list(rules))
-        for path in (before, after)
+        read_log(path, tree=label_tree, features=list(rules), **where) for path in (before, after)
     ]
     features = [log.features for log in logs]
     sides = tuple(features) if not paired else features[1]
     cut = features[1] if paired else pd.concat(features, ignore_index=True)
-    old, new = ((log.probabilities, log.labels) for log in logs)
+    old, new = ((log.probabilities, LeafCodes(log.labels)) for log in logs)
     result = hm.compare(
         old,
         new,

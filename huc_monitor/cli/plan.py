@@ -9,6 +9,13 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from huc_monitor.cli.reading import (
+    ClassesOption,
+    LabelOption,
+    ListOption,
+    PrefixOption,
+    read_log,
+)
 from huc_monitor.cli.showing import print_json
 from huc_monitor.cli.specs import (
     SUBGROUP_HELP,
@@ -49,10 +56,10 @@ def run(
         ),
     ] = None,
     tree: Annotated[Path | None, typer.Option(help="Label tree of the pilot.")] = None,
-    label: Annotated[str | None, typer.Option(help="Label column of the pilot.")] = None,
-    prefix: Annotated[
-        str, typer.Option(help="What comes before the leaf's name in a probability column.")
-    ] = "",
+    label: LabelOption = None,
+    prefix: PrefixOption = None,
+    lists: ListOption = None,
+    classes: ClassesOption = None,
     utility: Annotated[list[str] | None, typer.Option(help=UTILITY_HELP)] = None,
     subgroup: Annotated[list[str] | None, typer.Option(help=SUBGROUP_HELP)] = None,
     size: Annotated[
@@ -98,7 +105,8 @@ def run(
             raise InvalidInputError(msg)
         case = _Case({"n_candidates": candidates})
     else:
-        case = _read_pilot(pilot, tree, label, prefix, utility, subgroup, confidence)
+        where = {"label": label, "prefix": prefix, "lists": lists, "classes": classes}
+        case = _read_pilot(pilot, tree, where, utility, subgroup, confidence)
     case.settings.update(tolerance=tolerance, confidence_level=confidence)
     table = _detectable(case)
     needed = [
@@ -120,22 +128,21 @@ def run(
 def _read_pilot(
     path: Path,
     tree: Path | None,
-    label: str | None,
-    prefix: str,
+    where: dict[str, str | None],
     utility: Sequence[str] | None,
     subgroup: Sequence[str] | None,
     confidence: float,
 ) -> _Case:
     import huc_monitor as hm
-    from huc_monitor.cli.reading import read_predictions
     from huc_monitor.cli.specs import parse_subgroups, parse_utilities
+    from huc_monitor.tree.labels import LeafCodes
 
-    if tree is None or label is None:
+    if tree is None or where["label"] is None:
         msg = "`pilot` must come with its label tree and label column: add --tree and --label."
         raise InvalidInputError(msg)
     label_tree = hm.LabelTree.from_file(tree)
     rules = parse_subgroups(subgroup or [])
-    data = read_predictions(path, tree=label_tree, label=label, prefix=prefix, features=list(rules))
+    data = read_log(path, tree=label_tree, features=list(rules), **where)
     shared: dict[str, Any] = {
         "tree": label_tree,
         "utilities": parse_utilities(utility or [], label_tree),
@@ -143,7 +150,7 @@ def _read_pilot(
         "features": data.features if rules else None,
     }
     frame = hm.pilot_candidates(
-        data.probabilities, data.labels, confidence_level=confidence, **shared
+        data.probabilities, LeafCodes(data.labels), confidence_level=confidence, **shared
     )
     if frame.empty:
         msg = "`--utility` must have a relevant branch in this tree; none of them has."

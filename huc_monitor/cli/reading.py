@@ -1,151 +1,74 @@
-"""Read a prediction log: one probability column per leaf, a label column, feature columns."""
+"""Read a log as a whole, for the commands that take one: what sources read, they read."""
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Annotated
 
-from huc_monitor.errors import InvalidInputError
+import typer
+
+from huc_monitor.errors import InvalidInputError, UnknownNameError, did_you_mean
 
 if TYPE_CHECKING:
-    from collections.abc import Collection, Sequence
+    from collections.abc import Sequence
     from pathlib import Path
 
-    import pandas as pd
-
+    from huc_monitor.sources import DuckTable, WindowData
     from huc_monitor.tree import LabelTree
 
-_PARQUET = (".parquet", ".pq")
-_CSV = (".csv", ".csv.gz")
-_SHOWN = 8
+LabelOption = Annotated[
+    str | None, typer.Option(help="Column of the label; rows without one are left out.")
+]
+PrefixOption = Annotated[
+    str | None,
+    typer.Option(
+        help="What comes before the leaf's name in a probability column; found out if left out."
+    ),
+]
+ListOption = Annotated[
+    str | None, typer.Option("--list", help="Instead: one column with lists of probabilities.")
+]
+ClassesOption = Annotated[
+    str | None,
+    typer.Option(help="Order of these lists, such as a,b,c; the leaves' order if left out."),
+]
 
 
-@dataclass(frozen=True, slots=True)
-class Predictions:
-    """The labelled rows of a log; ``n_unlabelled`` rows without a label were left out."""
-
-    probabilities: pd.DataFrame
-    labels: pd.Series[Any]
-    features: pd.DataFrame
-    n_unlabelled: int
-
-
-def read_predictions(
+def read_log(
     path: Path,
     *,
     tree: LabelTree,
-    label: str,
+    label: str | None,
     prefix: str | None = None,
+    lists: str | None = None,
+    classes: str | None = None,
     features: Sequence[str] = (),
-) -> Predictions:
-    """Read the columns an audit needs, and no others.
+) -> WindowData:
+    """Read the labelled rows of files; a row that cannot be used is an error."""
+    from huc_monitor.sources import Columns, DuckTable, TableSource
 
-    `prefix` comes before the leaf in the name of a probability column; it is found out when left
-    out.
-    """
     if not path.exists():
-        msg = f"`predictions` must be an existing file; got '{path}'."
+        msg = f"`predictions` must be an existing file or folder; got '{path}'."
         raise InvalidInputError(msg)
-    try:
-        columns = _columns(path)
-        if prefix is None:
-            prefix = _shared_prefix(tree, columns) or ""
-        probability_columns = [prefix + leaf for leaf in tree.leaves]
-        wanted = list(dict.fromkeys([*probability_columns, label, *features]))
-        _require(wanted, columns, path=path, tree=tree, label=label)
-        frame = _read(path, wanted, label=label)
-    except (ValueError, OSError) as error:
-        if isinstance(error, InvalidInputError):
-            raise
-        msg = f"`predictions` must be a readable Parquet or CSV file; got '{path}': {error}"
-        raise InvalidInputError(msg) from error
-
-    labelled = frame[label].notna()
-    frame = frame[labelled]
-    probabilities = frame[probability_columns]
-    probabilities.columns = list(tree.leaves)
-    return Predictions(
-        probabilities=probabilities.reset_index(drop=True),
-        labels=frame[label].reset_index(drop=True),
-        features=frame[list(features)].reset_index(drop=True),
-        n_unlabelled=int((~labelled).sum()),
+    table = DuckTable.files(path)
+    if label not in table.columns():
+        raise _no_label(table, label, tree)
+    columns = Columns(
+        probabilities=f"{prefix or ''}{{leaf}}",
+        list_column=lists,
+        classes=None if classes is None else classes.split(","),
+        label=label,
+        features=tuple(features),
     )
+    return TableSource(table, tree=tree, columns=columns, max_bad_share=0.0).everything()
 
 
-def _format(path: Path) -> str:
-    name = path.name.lower()
-    if name.endswith(_PARQUET) or path.is_dir():
-        return "parquet"
-    if name.endswith(_CSV):
-        return "csv"
-    msg = (
-        f"`predictions` must end in one of {', '.join((*_PARQUET, *_CSV))}, or be a folder of "
-        f"Parquet files; got '{path}'."
-    )
-    raise InvalidInputError(msg)
+def _no_label(table: DuckTable, label: str | None, tree: LabelTree) -> UnknownNameError:
+    """Propose columns that hold leaves; none is taken without being named."""
+    from huc_monitor.config._guess import TableSample, holds_leaves
 
-
-def _columns(path: Path) -> list[str]:
-    if _format(path) == "parquet":
-        from pyarrow import dataset
-
-        return list(dataset.dataset(path, format="parquet").schema.names)
-    import pandas as pd
-
-    return list(pd.read_csv(path, nrows=0).columns)
-
-
-def _read(path: Path, columns: list[str], *, label: str) -> pd.DataFrame:
-    if _format(path) == "parquet":
-        from pyarrow import dataset
-
-        table = dataset.dataset(path, format="parquet").to_table(columns=columns)
-        frame: pd.DataFrame = table.to_pandas()
-        return frame
-    import pandas as pd
-
-    # Only an empty field is missing: "None" and "NA" are good names for a leaf or a group. Labels
-    # stay text, or a leaf named "01" would come back as the number 1.
-    return pd.read_csv(
-        path,
-        usecols=columns,
-        dtype={label: str},
-        keep_default_na=False,
-        na_values=[""],
-        float_precision="round_trip",  # the default is a last bit off
-    )
-
-
-def _require(
-    wanted: list[str], columns: Collection[str], *, path: Path, tree: LabelTree, label: str
-) -> None:
-    missing = [column for column in wanted if column not in columns]
-    if not missing:
-        return
-    others = [column for column in columns if column not in wanted]
-    remedy = f"Columns there: {_listed(others)}." if others else "It has no other columns."
-    prefix = _shared_prefix(tree, columns)
-    if label in missing:
-        remedy = f"Name the label's column with --label. {remedy}"
-    elif prefix is not None:
-        remedy = f"Leave --prefix out, or use --prefix {prefix}"
-    else:
-        remedy += " Where one column holds lists of probabilities, use `huc-monitor init`."
-    msg = f"`predictions` must have the columns {_listed(missing)}; '{path}' has not. {remedy}"
-    raise InvalidInputError(msg)
-
-
-def _shared_prefix(tree: LabelTree, columns: Collection[str]) -> str | None:
-    if all(leaf in columns for leaf in tree.leaves):
-        return ""
-    first = tree.leaves[0]
-    for column in columns:
-        prefix = column.removesuffix(first)
-        if prefix != column and all(prefix + leaf in columns for leaf in tree.leaves):
-            return prefix
-    return None
-
-
-def _listed(names: Sequence[str]) -> str:
-    shown = ", ".join(repr(name) for name in names[:_SHOWN])
-    return shown if len(names) <= _SHOWN else f"{shown} and {len(names) - _SHOWN} more"
+    sample = TableSample(table.name, table.columns(), table.head(2_000))
+    held = [name for name in sample.types if holds_leaves(sample, name, tree)]
+    named = " or ".join(f"--label {name}" for name in held)
+    remedy = f"By its values it may be: {named}." if held else did_you_mean(label, sample.types)
+    got = "none" if label is None else repr(label)
+    return UnknownNameError(f"`--label` must name a column of {table.name}; got {got}. {remedy}")

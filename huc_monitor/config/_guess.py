@@ -10,7 +10,12 @@ import numpy as np
 import pandas as pd
 
 from huc_monitor.errors import InvalidInputError, UnknownNameError, did_you_mean
-from huc_monitor.sources._rows import LEAF, ProbabilityColumns
+from huc_monitor.sources._rows import (
+    LEAF,
+    ProbabilityColumns,
+    explain_missing,
+    find_patterns,
+)
 from huc_monitor.sources._spec import ROW_CHECKS
 from huc_monitor.sources._table import as_matrix, as_numbers
 
@@ -72,6 +77,8 @@ class Guess:
         Columns for subgroups: with few values, and of numbers.
     notes : dict of str to str
         What a reader should know about a guess, by its key.
+    proposed : list of str
+        Columns that hold leaves, though nothing says that they are labels.
     """
 
     probabilities: dict[str, Any] = field(default_factory=dict)
@@ -84,6 +91,7 @@ class Guess:
     groups: list[str] = field(default_factory=list)
     numbers: list[str] = field(default_factory=list)
     notes: dict[str, str] = field(default_factory=dict)
+    proposed: list[str] = field(default_factory=list)
 
     @property
     def used(self) -> set[str]:
@@ -150,8 +158,9 @@ def _probabilities(guess: Guess, sample: TableSample, tree: LabelTree) -> NDArra
     msg = (
         f"`log` must have a column of numbers per leaf ({leaves}), named alike such as p_LEAF, or "
         f"one column with lists of {tree.n_leaves} numbers, and they must sum to 1; found neither "
-        f"in {sample.name}. Its columns: {sample.listed()}. Rename them, correct the tree, or "
-        "write the file by hand (huc-monitor init --schema prints what it may hold)."
+        f"in {sample.name}: {explain_missing(sample.types, tree, LEAF, ())} Its columns: "
+        f"{sample.listed()}. Rename them, correct the tree, or write the file by hand "
+        "(huc-monitor init --schema prints what it may hold)."
     )
     raise InvalidInputError(msg)
 
@@ -159,14 +168,7 @@ def _probabilities(guess: Guess, sample: TableSample, tree: LabelTree) -> NDArra
 def _patterns(names: Iterable[str], tree: LabelTree) -> list[dict[str, Any]]:
     """Return the ways in which column names follow the leaves' names, simplest first."""
     there = list(names)
-    found: dict[tuple[str, str], dict[str, Any]] = {}
-    first = max(tree.leaves, key=len)
-    for name in there:
-        for at in (match.start() for match in re.finditer(re.escape(first), name)):
-            before, after = name[:at], name[at + len(first) :]
-            if all(f"{before}{leaf}{after}" in there for leaf in tree.leaves):
-                found[before, after] = {"pattern": f"{before}{LEAF}{after}"}
-    exact = [found[key] for key in sorted(found, key=lambda key: len(key[0]) + len(key[1]))]
+    exact = [{"pattern": pattern} for pattern in find_patterns(there, tree)]
     return exact or _loose_patterns(there, tree)
 
 
@@ -225,33 +227,35 @@ def _note_sum(guess: Guess, off: float) -> None:
 def find_label(
     sample: TableSample, tree: LabelTree, guess: Guess, matrix: NDArray[np.float64] | None
 ) -> str | None:
-    """Return the column whose values are leaves, but not the model's own answer.
+    """Return the column that sounds like labels and holds leaves, but not the model's own answer.
 
-    Names that sound like labels go first; by any other name, it must be the only one.
+    Columns by any other name that hold leaves are only proposed, in ``guess.proposed``.
     """
-    encoder = tree.label_encoder()
     top = None if matrix is None else matrix.argmax(axis=1)
 
     def holds_labels(name: str) -> bool:
-        values = sample.frame[name]
-        known = values.notna().to_numpy()
-        if name in guess.used or not known.any() or "pred" in name.lower():
+        if name in guess.used or not holds_leaves(sample, name, tree):
             return False
-        if not isinstance(values[known].iloc[0], str) and not _scored(name, _LABEL):
-            return False  # a number by any other name is no label
-        codes = encoder.find(values[known].astype(object))
-        if (codes >= 0).mean() < 0.95 or len(np.unique(codes)) < 2:
-            return False
-        return top is None or tree.n_leaves < 3 or bool((codes != top[known]).mean() > 1e-3)
+        if top is None or tree.n_leaves < 3:
+            return True
+        codes = tree.label_encoder().find(sample.frame[name].astype(object))
+        return bool((codes != top)[codes >= 0].mean() > 1e-3)
 
     found = _best(sample.types, _LABEL, holds_labels)
-    # Of a list, the order is not known yet, and so not which column is the model's answer.
-    if found is None and top is not None and not guess.probabilities.get("list"):
-        others = [name for name in sample.types if holds_labels(name)]
-        if len(others) == 1:
-            (found,) = others
-            guess.notes["label"] = "CHECK THIS: no name says label, but only its values are leaves"
+    if found is None:
+        guess.proposed = [name for name in sample.types if holds_labels(name)]
     return found
+
+
+def holds_leaves(sample: TableSample, name: str, tree: LabelTree) -> bool:
+    """Say whether a column may be labels: at least two leaves, and hardly anything else."""
+    values = sample.frame[name].dropna()
+    if not len(values) or "pred" in name.lower():
+        return False
+    if not isinstance(values.iloc[0], str) and not _scored(name, _LABEL):
+        return False  # a number by any other name is no label
+    codes = tree.label_encoder().find(values.astype(object))
+    return bool((codes >= 0).mean() >= 0.95) and len(np.unique(codes)) >= 2
 
 
 def _class_order(

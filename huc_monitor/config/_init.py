@@ -108,10 +108,12 @@ def init_config(
         lag = "0s" if waited is None else _span_at_least(waited)
         guess.label = None
     elif guess.label is None:
+        held = " or ".join(f"--label {name}" for name in guess.proposed)
         msg = (
-            f"`log` must have a column of labels, whose values are leaves of the tree; found none "
-            f"in {sample.name}. Its columns: {sample.listed()}. Say which with --label, or, if the "
-            "labels are elsewhere, where with --labels."
+            f"`log` must have a column of labels; found none by its name in {sample.name}. "
+            + (f"By its values it may be: {held}. " if held else "")
+            + f"Its columns: {sample.listed()}. Say which with --label, or, if the labels are "
+            "elsewhere, where with --labels."
         )
         raise InvalidInputError(msg)
     volume = measure(place.table, time, guess.label, late, guess.id)

@@ -72,10 +72,10 @@ class RowCounts(Form):
 
 @dataclass(frozen=True, slots=True)
 class BadRow:
-    """A row set aside, and why. `id` is None where the log has no id column."""
+    """A row set aside, and why. `id` and `time` are None where the log has no such column."""
 
     id: Any
-    time: datetime
+    time: datetime | None
     reason: str
 
 

@@ -182,6 +182,14 @@ class DuckTable:
             for batch in self._sql(query, values).to_arrow_reader(chunk_rows(len(columns))):
                 yield _chunk(batch, columns)
 
+    def rows(self, columns: Mapping[str, ColumnKind]) -> Iterator[Chunk]:
+        """Read columns of all rows, in their order, some rows at a time."""
+        selected = ", ".join(self._expression(name, kind, None) for name, kind in columns.items())
+        with _explained(self.name):
+            found = self._sql(f"SELECT {selected} FROM {self._from(columns)}")
+            for batch in found.to_arrow_reader(chunk_rows(len(columns))):
+                yield _chunk(batch, columns)
+
     def lookup(self, wanted: Lookup) -> pd.DataFrame:
         """Read columns of the rows that have one of some values."""
         import pyarrow as pa

@@ -8,12 +8,15 @@ import numpy as np
 import pandas as pd
 
 from huc_monitor._common.safe_text import distinct, quoted
+from huc_monitor._common.times import EPOCH
+from huc_monitor.errors import InvalidInputError
 from huc_monitor.sources._data import (
     N_EXAMPLES,
     PredictionData,
     TooManyBadRowsError,
     WindowData,
 )
+from huc_monitor.sources._duck import DuckTable
 from huc_monitor.sources._repeats import (
     KEPT,
     OTHER_LABEL,
@@ -52,8 +55,8 @@ class Reading:
     def __init__(
         self,
         source: TableSource,
-        start: datetime,
-        end: datetime,
+        start: datetime | None,
+        end: datetime | None,
         as_of: datetime | None,
         labels: Labels | None,
         *,
@@ -72,14 +75,23 @@ class Reading:
             self._add(chunk)
 
     def _chunks(self) -> Iterator[Chunk]:
-        needed = self.source.needed_columns(with_labels=self.with_labels)
-        return self.source.log.scan(needed, self.source.time, self.start, self.end)
+        needed, log = self.source.needed_columns(with_labels=self.with_labels), self.source.log
+        if self.start is not None and self.end is not None:
+            return log.scan(needed, self.source.time, self.start, self.end)
+        if not isinstance(log, DuckTable):
+            msg = f"`log` must be files or a DuckDB table to be read as a whole; got {log.name}."
+            raise InvalidInputError(msg)
+        return log.rows(needed)
 
     def _add(self, chunk: Chunk) -> None:
         source, given = self.source, self.source.columns
         frame = chunk.frame.reset_index(drop=True)
+        if given.time is None or self.start is None:
+            kept = pd.DataFrame({"time": np.full(len(frame), np.datetime64("NaT", "us"))})
+            kept["row"] = np.arange(self.n_predictions, self.n_predictions + len(frame))
+        else:
+            kept = pd.DataFrame({"time": source.time.read(frame[given.time])})
         self.n_predictions += len(frame)
-        kept = pd.DataFrame({"time": source.time.read(frame[given.time])})
         for name, column in (("id", given.id), ("version", given.model_version)):
             if column is not None:
                 kept[name] = frame[column].astype(object)
@@ -140,6 +152,8 @@ class Reading:
                     reason = f"{UNKNOWN_LABEL} {quoted(kept['label'].iloc[row])}"
                     if kept["code"].iloc[row] == _IN_CONFLICT:
                         reason = REASONS[OTHER_LABEL]
+                if "row" in kept:
+                    reason = f"row {kept['row'].iloc[row]}: {reason}"
                 time = kept["time"].to_numpy()[row]
                 self.bad.show(kept["id"].iloc[row] if "id" in kept else None, time, reason)
             matrix, kept = matrix[usable], kept[usable]
@@ -188,8 +202,8 @@ class Reading:
             for i, name in enumerate(source.columns.features)
         }
         return {
-            "start": self.start,
-            "end": self.end,
+            "start": self.start or EPOCH,
+            "end": self.end or EPOCH,
             "probabilities": matrix,
             "features": pd.DataFrame(features, index=range(len(frame))),
             "ids": self._array("id", source.columns.id),
@@ -258,6 +272,10 @@ class Reading:
             return
         reasons = ", ".join(f"{count:,} {reason}" for reason, count in self.bad.reasons.items())
         first = self.bad.examples[0]
+        if self.start is None or self.end is None or first.time is None:
+            found = f"{self.bad.n:,} of {n:,} labelled rows of {self.source.log.name} are unusable"
+            msg = f"{found} ({reasons}). First: {first.reason}.{self._hint()}"
+            raise TooManyBadRowsError(msg)
         of_id = "" if first.id is None else f"id {quoted(first.id)}, "
         msg = (
             f"`max_bad_share` must not be exceeded; {self.bad.n:,} of {n:,} rows of "

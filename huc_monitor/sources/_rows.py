@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Final
@@ -9,12 +10,13 @@ from typing import TYPE_CHECKING, Any, Final
 import numpy as np
 
 from huc_monitor._common.times import from_column
+from huc_monitor.audit.inputs import rounding_slack
 from huc_monitor.errors import InvalidInputError
 from huc_monitor.sources._data import N_EXAMPLES, BadRow
 from huc_monitor.sources._table import Chunk, ColumnKind, as_matrix, as_numbers
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Collection, Sequence
 
     from numpy.typing import NDArray
 
@@ -25,6 +27,8 @@ SUM_TOLERANCE: Final = 1e-6
 # A little less than the audit allows: it may add the numbers in another order.
 _LEFT_ALONE: Final = 0.99 * SUM_TOLERANCE
 
+# Types of four bytes and two, in the words of DuckDB and pandas.
+_SHORT: Final = {"FLOAT": "f4", "float32": "f4", "float16": "f2"}
 UNKNOWN_LABEL: Final = "unknown label"
 BAD_PROBABILITIES: Final = "bad probabilities"
 
@@ -111,6 +115,66 @@ class ProbabilityColumns:
         return (matrix if in_order else matrix[:, self.positions]), lengths
 
 
+def find_patterns(names: Collection[str], tree: LabelTree) -> list[str]:
+    """Return the patterns by which columns are called like the leaves, simplest first.
+
+    Examples
+    --------
+    >>> from huc_monitor.tree import LabelTree
+    >>> find_patterns(["id", "p_a", "p_b"], LabelTree.flat(["a", "b"]))
+    ['p_{leaf}']
+    """
+    there, found = set(names), set()
+    first = max(tree.leaves, key=len)
+    for name in names:
+        for at in (match.start() for match in re.finditer(re.escape(first), name)):
+            around = name[:at], name[at + len(first) :]
+            if all(f"{around[0]}{leaf}{around[1]}" in there for leaf in tree.leaves):
+                found.add(around)
+    ordered = sorted(found, key=lambda around: (len(around[0]) + len(around[1]), around))
+    return [f"{before}{LEAF}{after}" for before, after in ordered]
+
+
+def rounding_of(kinds: Sequence[str], n_leaves: int) -> float:
+    """Return how far rows of columns of these types may miss 1 by rounding alone."""
+    short = {_SHORT.get(kind.partition("[")[0]) for kind in kinds}
+    found = [rounding_slack(np.dtype(kind), n_leaves) for kind in short if kind is not None]
+    return max(found) if len(found) == len(short) else 0.0
+
+
+def explain_missing(
+    types: Mapping[str, str], tree: LabelTree, template: str, found: Sequence[str]
+) -> str:
+    """Say how many columns follow a pattern, or the likeliest one, and which leaves have none.
+
+    `found` are the patterns that fit all leaves.
+    """
+    if template == LEAF and found:
+        return f"several patterns fit: {', '.join(found)}. Say which."
+    patterns = {template}
+    if template == LEAF:
+        for leaf in tree.leaves:
+            for name in (name for name in types if leaf in name):
+                at = name.index(leaf)
+                patterns.add(f"{name[:at]}{LEAF}{name[at + len(leaf) :]}")
+
+    def missing(pattern: str) -> list[str]:
+        return [leaf for leaf in tree.leaves if pattern.replace(LEAF, leaf) not in types]
+
+    best = min(patterns, key=lambda pattern: (len(missing(pattern)), len(pattern), pattern))
+    gone = missing(best)
+    shown = ", ".join(gone[:5]) + (f" and {len(gone) - 5} more" if len(gone) > 5 else "")
+    text = (
+        f"{tree.n_leaves - len(gone)} of {tree.n_leaves} columns match `{best}`; missing: {shown}."
+    )
+    lists = [name for name, kind in types.items() if kind.endswith("]")]
+    if found:
+        text += f" All leaves have a column by `{found[0]}`."
+    elif lists and len(gone) == tree.n_leaves:
+        text += f" The column {lists[0]!r} holds lists: name it if it is them."
+    return text
+
+
 def check_rows(matrix: NDArray[np.float64], sum_tolerance: float) -> NDArray[np.bool_]:
     """Say which rows are distributions; those off by rounding are rescaled in place."""
     with np.errstate(invalid="ignore"):
@@ -155,7 +219,8 @@ class Quarantine:
         """Keep a row as an example, if there is room."""
         if len(self.examples) < N_EXAMPLES:
             plain = row_id.item() if isinstance(row_id, np.generic) else row_id
-            self.examples.append(BadRow(plain, from_column(time), reason))
+            moment = None if np.isnat(time) else from_column(time)
+            self.examples.append(BadRow(plain, moment, reason))
 
     @property
     def has_room(self) -> bool:

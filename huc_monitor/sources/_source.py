@@ -8,17 +8,23 @@ from typing import TYPE_CHECKING, Any
 import pandas as pd
 
 from huc_monitor._common.times import to_utc
-from huc_monitor.errors import InvalidInputError
+from huc_monitor.errors import InvalidInputError, UnknownNameError
 from huc_monitor.sources._data import PredictionData, RowCounts, TimeRange, WindowData
 from huc_monitor.sources._duck import DuckTable
 from huc_monitor.sources._labels import latest_labels
 from huc_monitor.sources._reading import Reading
-from huc_monitor.sources._rows import ProbabilityColumns
+from huc_monitor.sources._rows import (
+    LEAF,
+    ProbabilityColumns,
+    explain_missing,
+    find_patterns,
+    rounding_of,
+)
 from huc_monitor.sources._spec import ROW_CHECKS
 from huc_monitor.sources._table import ColumnKind, Table, TimeColumn, require_columns
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Mapping
     from datetime import datetime
 
     from huc_monitor.audit.result import AuditResult
@@ -42,7 +48,7 @@ class TableSource:
         Where the labels are not in the log.
     max_bad_share : float, default 0.05
         A window with a larger share of unusable rows is refused with `TooManyBadRowsError`.
-    sum_tolerance : float, default 1e-6
+    sum_tolerance : float, default 1e-6 (more for columns of float16 and float32, as in `audit`)
         Rows whose probabilities sum to 1 within this are rescaled: for logs with rounded numbers.
 
     Notes
@@ -97,18 +103,21 @@ class TableSource:
             raise InvalidInputError(msg)
         probabilities = ProbabilityColumns.of(
             self.tree,
-            template=given.probabilities,
+            template=self._template(),
             list_column=given.list_column,
             classes=given.classes,
         )
         own = {
             "probabilities": probabilities,
-            "time": TimeColumn(given.time, given.time_zone, given.time_unit),
+            "time": TimeColumn(given.time or "", given.time_zone, given.time_unit),
             "encoder": self.tree.label_encoder(given.classes if given.list_column else None),
         }
         for name, value in own.items():
             object.__setattr__(self, name, value)
         self._require_columns()
+        kinds = [self.log.columns()[name] for name in probabilities.names]
+        slack = max(self.sum_tolerance, rounding_of(kinds, self.tree.n_leaves))
+        object.__setattr__(self, "sum_tolerance", slack)
 
     def time_range(self) -> TimeRange | None:
         """Return when the log begins and ends, or None if it has no rows."""
@@ -142,6 +151,10 @@ class TableSource:
             labels = latest_labels(self.labels, self._ids(start, end), as_of)
         return Reading(self, start, end, as_of, labels, with_labels=True).window()
 
+    def everything(self) -> WindowData:
+        """Read all labelled rows of files, in their order, whatever their time."""
+        return Reading(self, None, None, None, None, with_labels=True).window()
+
     def predictions(self, start: datetime, end: datetime) -> PredictionData:
         """Read all rows, labelled or not: for drift while labels are missing."""
         start, end, _ = _range(start, end, None)
@@ -154,6 +167,23 @@ class TableSource:
             raise InvalidInputError(msg)
         start, end, _ = _range(start, end, None)
         return self.log.profile(self.needed_columns(with_labels=True), self.time, start, end)
+
+    def _template(self) -> str | Mapping[str, str]:
+        """Return where the probabilities are; the default is found out."""
+        given, names = self.columns, list(self.log.columns())
+        if given.list_column or not isinstance(given.probabilities, str):
+            return given.probabilities
+        template = given.probabilities
+        if LEAF not in template or all(
+            template.replace(LEAF, leaf) in names for leaf in self.tree.leaves
+        ):
+            return template
+        found = find_patterns(names, self.tree)
+        if template == LEAF and len(found) == 1:
+            return found[0]
+        why = explain_missing(self.log.columns(), self.tree, template, found)
+        msg = f"{self.log.name} must have a column of probabilities for every leaf; {why}"
+        raise UnknownNameError(msg)
 
     def _require_columns(self) -> None:
         given = self.columns
@@ -183,7 +213,8 @@ class TableSource:
         """Return the columns of the log that reading a range takes, and no others."""
         given = self.columns
         needed: dict[str, ColumnKind] = dict.fromkeys(given.features, "any")
-        needed[given.time] = "any"
+        if given.time is not None:
+            needed[given.time] = "any"
         if given.id is not None:
             needed.setdefault(given.id, "any")
         if given.model_version is not None:

@@ -47,11 +47,13 @@ class Columns(LogColumns):
 
     Parameters
     ----------
-    time : str
-        When the prediction was made. Rows without a time belong to no window.
+    time : str, optional
+        When the prediction was made. Rows without a time belong to no window. Left out for a log
+        that is read as a whole, by `TableSource.everything`.
     probabilities : str or mapping of leaf to column, default "{leaf}"
         A pattern for one column per leaf, such as "p_{leaf}", or the columns one by one. Their
-        order in the log does not matter.
+        order in the log does not matter. Where no columns are called like the leaves, the default
+        takes what comes before and after all of them, if there is one such pattern.
     list_column : str, optional
         Instead: one column with a list of all probabilities.
     classes : sequence of str, optional
@@ -66,6 +68,7 @@ class Columns(LogColumns):
         For times that are numbers.
     """
 
+    time: Name | None = None  # type: ignore[assignment] # a file has one, a log need not
     probabilities: str | Mapping[str, str] = LEAF
     list_column: Name | None = None
     classes: Sequence[str] | None = None

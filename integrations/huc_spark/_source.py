@@ -12,7 +12,7 @@ from huc_monitor._common.times import from_column, to_utc
 from huc_monitor.errors import InvalidInputError
 from huc_monitor.sources import RowCounts, TableSource
 from huc_monitor.sources._labels import label_time
-from huc_monitor.sources._rows import ProbabilityColumns, check_rows
+from huc_monitor.sources._rows import check_rows
 from huc_monitor.sources.large import LargeSource
 from huc_monitor.tree import LabelTree
 from huc_spark._audit import SparkAudit
@@ -129,7 +129,7 @@ class SparkSource(LargeSource):
         if name is None:
             return rows
         same = Window.partitionBy(f.col(_quoted(name)).cast("string"))
-        first = f.row_number().over(same.orderBy(f.col(_quoted(self.columns.time)), f.col(_P)))
+        first = f.row_number().over(same.orderBy(f.col(_quoted(str(self.columns.time))), f.col(_P)))
         alike = f.min(_Y).over(same) == f.max(_Y).over(same)
         judged = rows.withColumns({"huc_first": first == 1, "huc_alike": alike})
         kept = judged.where(f"{_quoted(name)} IS NULL OR (huc_first AND huc_alike)")
@@ -191,7 +191,7 @@ class SparkSource(LargeSource):
         )
 
     def _keys(self) -> list[str]:
-        return [self.columns.time, *self.probabilities.names]
+        return [str(self.columns.time), *self.probabilities.names]
 
     def _sampled_log(self, share: float) -> SparkTable:
         return self._log.sampled(share, [self.columns.id] if self.columns.id else self._keys())
@@ -217,17 +217,13 @@ def _keep_usable(
     source: SparkSource,
 ) -> Callable[[Iterable[pa.RecordBatch]], Iterator[pa.RecordBatch]]:
     """Read rows on executors as `TableSource` does, and leave out what cannot be used."""
-    tree, columns = source.tree.to_dict(), source.columns
-    template, list_column = columns.probabilities, columns.list_column
-    classes = None if columns.classes is None else tuple(columns.classes)
+    tree, columns, where = source.tree.to_dict(), source.columns, source.probabilities
+    classes = tuple(columns.classes) if columns.list_column and columns.classes else None
     carried, tolerance = _carried(source), source.sum_tolerance
 
     def step(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         known = LabelTree.from_dict(tree)
-        where = ProbabilityColumns.of(
-            known, template=template, list_column=list_column, classes=classes
-        )
-        encoder = known.label_encoder(classes if list_column else None)
+        encoder = known.label_encoder(classes)
         for table in tables(batches, _ROWS_AT_A_TIME):
             batch = table.combine_chunks().to_batches()[0]
             matrix, _ = where.read(as_chunk(batch, where.kinds))

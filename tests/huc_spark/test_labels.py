@@ -43,6 +43,8 @@ def test_spark_gives_the_one_answer(case, spark):
     expected = hm.audit(p, codes, tree=case.tree, **OPTIONS).to_frame()
     found = huc_spark.audit(df, tree=case.tree, **OPTIONS).to_frame()
     assert np.array_equal(found["moment"], expected["moment"])
-    on_cluster = source.audit(*DAY, as_of=None, bounds="sharp", **whole).to_frame()
+    on_cluster = source.audit(
+        *DAY, as_of=None, options=hm.AuditOptions(bounds="sharp"), **whole
+    ).to_frame()
     assert np.array_equal(on_cluster["moment"], expected["moment"])
     assert np.array_equal(source.labelled(*DAY).labels, codes.codes)

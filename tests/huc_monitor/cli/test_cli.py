@@ -120,7 +120,57 @@ def test_probability_columns_may_have_a_prefix(capsys, tmp_path, log, frame, tre
     assert with_prefix == audit_json(capsys, log, *options)
     assert with_prefix == audit_json(capsys, path, *options)  # it is found out
     outcome = audit(capsys, path, *options, "--prefix", "q_")
-    assert_one_line_error(outcome, "'q_none'", "use --prefix p_")
+    assert_one_line_error(outcome, "0 of 5 columns match `q_{leaf}`", "`p_{leaf}`")
+
+
+@pytest.mark.parametrize("order", [LEAVES, sorted(LEAVES)])
+def test_one_column_may_hold_lists(capsys, tmp_path, log, frame, tree_file, order):
+    path = tmp_path / "lists.parquet"
+    frame[["y"]].assign(p=frame[order].to_numpy().tolist()).to_parquet(path)
+    options = ["--tree", tree_file, "--label", "y"]
+    found = audit_json(capsys, path, *options, "--list", "p", "--classes", ",".join(order))
+    assert found == audit_json(capsys, log, *options)
+    assert_one_line_error(audit(capsys, path, *options), "0 of 5", "The column 'p' holds lists")
+
+
+def test_a_missing_leafs_column_is_named(capsys, tmp_path, frame, tree_file):
+    path = tmp_path / "missing.parquet"
+    names = {leaf: f"prob_{leaf}" for leaf in LEAVES}
+    frame.rename(columns={**names, "coma": "probe_coma"}).to_parquet(path)
+    outcome = audit(capsys, path, "--tree", tree_file, "--label", "y")
+    assert_one_line_error(outcome, "4 of 5 columns match `prob_{leaf}`; missing: coma.")
+
+
+def test_audit_and_check_read_the_same_files(capsys, tmp_path, frame, tree_file):
+    """The README's shortest configuration, with a prefix and with lists."""
+    times = pd.date_range("2024-01-01", periods=400, freq="1min", tz="UTC")
+    frame = frame.assign(time=times)
+    forms = {
+        "prefix": (frame.rename(columns={leaf: f"p_{leaf}" for leaf in LEAVES}), "", []),
+        "lists": (
+            frame[["y", "time"]].assign(p=frame[LEAVES].to_numpy().tolist()),
+            ", probabilities: {list: p}",
+            ["--list", "p"],
+        ),
+    }
+    found = []
+    for name, (log, more, options) in forms.items():
+        folder = tmp_path / name
+        folder.mkdir()
+        log.to_parquet(folder / "log.parquet")
+        (folder / "huc.yaml").write_text(
+            f"model: triage\ntree: {tree_file}\nsource: {{log: {{path: log.parquet}}}}\n"
+            f"columns: {{time: time, label: y{more}}}\n"
+            "windows: {length: 1d, label_lag: 0s}\ntolerance: 0.9\n"
+        )
+        path = folder / "log.parquet"
+        audited = audit_json(capsys, path, "--tree", tree_file, "--label", "y", *options)
+        main(["check", "--config", str(folder / "huc.yaml"), "--now", "2024-01-03"])
+        capsys.readouterr()
+        (record,) = hm.open_monitor(folder / "huc.yaml").records()
+        assert record.audit["huc"] == audited["audit"]["huc"]
+        found.append(record.audit["huc"])
+    assert found[0] == found[1]
 
 
 def test_accuracy_at_chance_is_noted(capsys, tmp_path, frame, tree_file):
@@ -258,7 +308,7 @@ def test_names_with_brackets_are_printed_as_they_are(capsys, tmp_path):
 @pytest.mark.parametrize(
     ("options", "parts"),
     [
-        (["--label", "z"], ["'z'", "--label", "'age'"]),
+        (["--label", "z"], ["'z'", "By its values it may be: --label y"]),
         (["--label", "y", "--subgroup", "age"], ["--subgroup", "COLUMN=each", "'age'"]),
         (["--label", "y", "--subgroup", "age=old"], ["--subgroup", "'age=old'"]),
         (["--label", "y", "--subgroup", "weight=each"], ["'weight'"]),
@@ -274,7 +324,9 @@ def test_names_with_brackets_are_printed_as_they_are(capsys, tmp_path):
         (["--label", "y", "--bounds", "wide"], ["bounds", "theorem", "'wide'"]),
         (["--label", "y", "--confidence", "1.5"], ["confidence_level", "1.5"]),
         (["--label", "sex"], ["'f'"]),
-        ([], ["--label"]),
+        ([], ["`--label` must name a column", "it may be: --label y"]),
+        (["--label", "y", "--list", "sex"], ["unusable", "expected a list of 5 numbers"]),
+        (["--label", "y", "--list", "sex", "--classes", "a,b"], ["`classes` must name every"]),
     ],
 )
 def test_bad_usage_is_one_line_and_exit_code_2(capsys, log, tree_file, options, parts):

@@ -207,17 +207,27 @@ def test_a_small_log_gets_windows_by_count(folder):
     assert config.settings.windows.n_rows == 75
 
 
-def test_a_label_by_another_name_is_known_by_its_values(folder):
+def test_a_label_by_another_name_is_proposed_and_not_just_taken(folder):
     log = make_log().drop(columns="day").rename(columns={"outcome": "category"})
     log.to_parquet(folder / "log.parquet")
-    text = init_config(folder / "log.parquet", folder / "tree.yaml", folder=folder)
-    assert "label: category  # CHECK THIS: no name says label" in text
+    place = folder / "log.parquet", folder / "tree.yaml"
+    with pytest.raises(hm.InvalidInputError, match=r"By its values it may be: --label category\."):
+        init_config(*place, folder=folder)
+    text = init_config(*place, folder=folder, columns={"label": "category"})
     config, source, extent = read(text, folder)
     assert config.settings.columns.label == "category"
     assert source.labelled(extent.first, extent.last).n > 0
-    # Which of two it is, only a person knows.
     log.assign(reviewed=log["category"]).to_parquet(folder / "log.parquet")
-    with pytest.raises(hm.InvalidInputError, match="must have a column of labels"):
+    with pytest.raises(hm.InvalidInputError, match="--label category or --label reviewed"):
+        init_config(*place, folder=folder)
+
+
+def test_a_missing_leafs_column_is_named(folder):
+    log = make_log().drop(columns="day")
+    log.drop(columns=f"prob_{LEAVES[2]}").to_parquet(folder / "log.parquet")
+    with pytest.raises(
+        hm.InvalidInputError, match=rf"4 of 5 columns match `prob_{{leaf}}`; missing: {LEAVES[2]}\."
+    ):
         init_config(folder / "log.parquet", folder / "tree.yaml", folder=folder)
 
 
