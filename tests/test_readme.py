@@ -58,7 +58,7 @@ def run(command: str, folder: Path) -> subprocess.CompletedProcess[str]:
 
 @pytest.fixture
 def folder(tmp_path):
-    """A log of thirty days in which one branch is wrong for women, and its tree."""
+    """A log of thirty days in which one branch turns wrong for women half-way."""
     rng = np.random.default_rng(0)
     n = 30_000
     p = rng.dirichlet(np.full(5, 0.7), n)
@@ -70,7 +70,9 @@ def folder(tmp_path):
     frame["sex"] = rng.choice(["f", "m"], n)
     frame["age"] = rng.integers(18, 95, n)
     truth = p.copy()
-    women = (frame["sex"] == "f").to_numpy()
+    women = (
+        (frame["sex"] == "f") & (frame["time"] >= pd.Timestamp("2024-03-16", tz="UTC"))
+    ).to_numpy()
     truth[women] = truth[women][:, [1, 0, 2, 3, 4]]
     codes = np.minimum((rng.random((n, 1)) > truth.cumsum(axis=1)).sum(axis=1), 4)
     frame["y"] = np.array(LEAVES)[codes]
