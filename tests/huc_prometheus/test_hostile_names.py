@@ -7,6 +7,7 @@ from datetime import UTC, datetime
 from huc_prometheus import PrometheusExporter
 from prometheus_client.parser import text_string_to_metric_families
 from support.hostile import NAMES, assert_clean
+from support.report_cases import audit_dict, candidate, small_tree
 
 from huc_monitor.monitor.ports import MonitorInfo
 from huc_monitor.monitor.ports.exporter import Standing
@@ -17,10 +18,9 @@ DAY = datetime(2024, 3, 1, tzinfo=UTC)
 
 def exposed(folder, names, monitor="tri\nage"):
     rows = [
-        {"utility": name, "subgroup": name, "node": name, "moment": 0.1, "lower": 0.0, "upper": 0.2}
-        for name in names
+        candidate(utility=name, subgroup=name, node=name, moment=0.1, radius=0.1) for name in names
     ]
-    audit = {"huc": 0.2, "huc_lower": 0.1, "huc_upper": 0.3, "uc": 0.05, "candidates": rows}
+    audit = audit_dict(rows, small_tree())
     times = {"start": DAY, "end": DAY, "due_at": DAY}
     record = WindowRecord(
         monitor=monitor,

@@ -54,7 +54,7 @@ def test_the_recipe_writes_for_node_exporter_though_no_pushgateway_answers(tmp_p
 def test_doctor_says_which_exporter_cannot_work(tmp_path, recipe):
     config = write_project(tmp_path / "project", *make_log(1, 100), more=yaml.safe_dump(recipe))
     found = findings(config)["exporter metrics"]
-    assert (found["outcome"], found["fix"]) == ("wrong", "correct exporters in the file")
+    assert (found["outcome"], found["fix"]) == ("wrong", "correct exporters.metrics in the file")
     assert "refused" in found["text"]
     del recipe["exporters"]["metrics"]["settings"]["pushgateway"]
     config = write_project(tmp_path / "project", *make_log(1, 100), more=yaml.safe_dump(recipe))
