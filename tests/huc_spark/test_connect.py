@@ -48,10 +48,14 @@ def main(folder: Path) -> None:
         most_rows=100,
     )
     span = times[0].to_pydatetime(), (times[-1] + pd.Timedelta("1min")).to_pydatetime()
-    options = {"utilities": cases.UTILITIES, "subgroups": hm.Subgroups.whole(), "bounds": "sharp"}
-    found = source.audit(*span, as_of=None, **options)
+    what = {"utilities": cases.UTILITIES, "subgroups": hm.Subgroups.whole()}
+    found = source.audit(*span, as_of=None, options=hm.AuditOptions(bounds="sharp"), **what)
     local = hm.audit(
-        log[rows.columns].to_numpy(), log["label"].to_numpy(), tree=cases.TREE, **options
+        log[rows.columns].to_numpy(),
+        log["label"].to_numpy(),
+        tree=cases.TREE,
+        bounds="sharp",
+        **what,
     )
     cases.assert_same(found, local)
     boost = hm.HUCBoost(tree=cases.TREE, utilities=cases.UTILITIES)
