@@ -117,7 +117,7 @@ def test_a_log_without_ids_draws_by_what_its_rows_hold(spark):
             as_of=None,
             utilities=[hm.LevelCorrectness(level=1)],
             subgroups=hm.Subgroups.whole(),
-            n_draws=64,
+            options=hm.AuditOptions(n_draws=64),
         )
         for _ in range(2)
     )
@@ -142,7 +142,7 @@ def test_the_table_answers_as_a_local_one(spark, folder):
     assert there.count(time, span.first, span.last) == here.count(time, span.first, span.last)
     assert there.advance(time, span.first, 1_000) == here.advance(time, span.first, 1_000)
     assert there.advance(time, span.first, 10_000) is None
-    for ids in (["r1", "r5"], []):
+    for ids in (["r101", "r105"], []):
         wanted = Lookup("id", np.array(ids, dtype=object), {"p_b": "number"})
         assert len(there.lookup(wanted)) == len(ids)
     with pytest.raises(InvalidInputError, match="got 'sex' of type string"):
