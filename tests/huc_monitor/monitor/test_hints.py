@@ -137,6 +137,7 @@ def test_nothing_is_said_where_the_likeliest_child_is_seen_as_predicted_or_nobod
     assert preferred_hints(nested, 1, np.full((4, 3), 1 / 3), np.full(4, 2)) == []
 
 
+@pytest.mark.parametrize("size", [1.0, 0.25])
 @pytest.mark.parametrize(
     ("moments", "node", "found"),
     [
@@ -148,10 +149,11 @@ def test_nothing_is_said_where_the_likeliest_child_is_seen_as_predicted_or_nobod
         ([], "left", Cancellation()),
     ],
 )
-def test_a_branch_hides_another_from_half_of_its_moment_on(monkeypatch, moments, node, found):
-    monkeypatch.setattr(hints_module, "interval_moments", lambda *_: np.array(moments))
+def test_a_branch_hides_another_from_half_of_its_moment_on(monkeypatch, moments, node, found, size):
+    monkeypatch.setattr(hints_module, "interval_moments", lambda *_: size * np.array(moments))
     rows = SimpleNamespace(tree=TREE, relevant=np.arange(len(moments)))
-    assert cancellation(rows, None, None, node, -1.0) == found
+    moment = None if found.moment is None else size * found.moment
+    assert cancellation(rows, None, None, node, -size) == Cancellation(found.node, moment)
 
 
 def test_the_two_children_that_differ_most_are_named_the_largest_gap_first():
