@@ -133,7 +133,7 @@ def test_every_configuration_can_be_read(folder):
 
 def test_the_shortest_configuration_finds_the_wrong_branch(folder):
     (folder / "huc.yaml").write_text(configurations()[0], "utf-8")
-    found = run("huc-monitor check --now 2024-03-04T12:00", folder)
+    found = run("huc-monitor check --now 2024-03-20T12:00", folder)
     assert found.returncode == 1, found.stderr
     assert "chest" in found.stdout
 
