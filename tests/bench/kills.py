@@ -67,8 +67,10 @@ def outcome(world: World) -> dict[str, Any]:
     client = mlflow.MlflowClient()
     records = [record.to_dict() for record in tracker.records()]
     text = json.dumps(records)
-    for record in records:  # a window's id depends on the model's name
+    for record in records:  # ids of windows and triggers depend on the model's name
         text = text.replace(record["window_id"], f"window {record['ordinal']}")
+        if record.get("retraining"):
+            text = text.replace(record["retraining"]["id"], f"trigger {record['ordinal']}")
     records = json.loads(text)
     metrics = {}
     for kind in ("monitor", "window", "retraining"):
