@@ -75,8 +75,8 @@ def outcome(world: World) -> dict[str, Any]:
     metrics = {}
     for kind in ("monitor", "window", "retraining"):
         for run in tracker._search(kind):
-            label = (kind, run.data.tags.get("huc.window", ""))
-            metrics[str(label)] = {
+            label = str(run.info.run_name).replace(world.name, "model")
+            metrics[f"{kind} {label}"] = {
                 key: [(p.step, p.value) for p in client.get_metric_history(run.info.run_id, key)]
                 for key in run.data.metrics
             }
