@@ -56,9 +56,8 @@ def run(command: str, folder: Path) -> subprocess.CompletedProcess[str]:
     return subprocess.run(call, cwd=folder, capture_output=True, text=True, check=False)
 
 
-@pytest.fixture
-def folder(tmp_path):
-    """A log of thirty days in which one branch turns wrong for women half-way."""
+def write_log(folder: Path, begins: str) -> Path:
+    """Write a log of thirty days in which one branch is wrong for women from a day on; its tree."""
     rng = np.random.default_rng(0)
     n = 30_000
     p = rng.dirichlet(np.full(5, 0.7), n)
@@ -70,15 +69,19 @@ def folder(tmp_path):
     frame["sex"] = rng.choice(["f", "m"], n)
     frame["age"] = rng.integers(18, 95, n)
     truth = p.copy()
-    women = (
-        (frame["sex"] == "f") & (frame["time"] >= pd.Timestamp("2024-03-16", tz="UTC"))
-    ).to_numpy()
+    women = ((frame["sex"] == "f") & (frame["time"] >= pd.Timestamp(begins, tz="UTC"))).to_numpy()
     truth[women] = truth[women][:, [1, 0, 2, 3, 4]]
     codes = np.minimum((rng.random((n, 1)) > truth.cumsum(axis=1)).sum(axis=1), 4)
     frame["y"] = np.array(LEAVES)[codes]
-    frame.to_parquet(tmp_path / "predictions.parquet")
-    (tmp_path / "tree.yaml").write_text(yaml.safe_dump(NESTED, sort_keys=False), "utf-8")
-    return tmp_path
+    frame.to_parquet(folder / "predictions.parquet")
+    (folder / "tree.yaml").write_text(yaml.safe_dump(NESTED, sort_keys=False), "utf-8")
+    return folder
+
+
+@pytest.fixture
+def folder(tmp_path):
+    """A log in which one branch turns wrong for women half-way."""
+    return write_log(tmp_path, "2024-03-16")
 
 
 def test_three_commands_lead_from_a_log_to_a_finding(folder):
@@ -91,6 +94,17 @@ def test_three_commands_lead_from_a_log_to_a_finding(folder):
     assert "chest" in page
     again = run(commands("## Watch a model")[1], folder)
     assert "chest" not in again.stdout.split("open", 1)[0]
+
+
+def test_a_fault_that_was_always_there_is_told_once_as_standing(tmp_path):
+    write_log(tmp_path, "2024-03-01")
+    init, check, _ = commands("## Watch a model")
+    assert run(init, tmp_path).returncode == 0
+    first, again = run(check, tmp_path), run(f"{check} --fail-on warning", tmp_path)
+    assert first.returncode == 0, first.stderr
+    assert first.stdout.count("Standing since the reference: chest") == 1
+    assert again.returncode == 1, "it stays open"
+    assert "Standing" not in again.stdout
 
 
 def test_one_file_is_audited_with_one_command(folder):

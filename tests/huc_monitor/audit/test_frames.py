@@ -221,4 +221,5 @@ def test_calibrated_predictions_are_suspected_in_no_window_of_a_thousand():
             tree = hm.LabelTree.flat([f"c{k}" for k in range(n_leaves)])
             p = rng.dirichlet(np.full(n_leaves, rng.choice([0.05, 0.5, 5.0])), n)
             labels = (p.cumsum(axis=1) < rng.random((n, 1)) * p.sum(axis=1)[:, None]).sum(axis=1)
-            hm.audit(p, labels, tree=tree, utilities=[hm.TopK(1)], bounds=None)
+            found = hm.audit(p, labels, tree=tree, utilities=[hm.TopK(1)], bounds=None)
+            assert found.notes == ()
