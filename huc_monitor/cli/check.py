@@ -19,6 +19,7 @@ if TYPE_CHECKING:
 
     from huc_monitor.config import Config
     from huc_monitor.monitor import CheckResult
+    from huc_monitor.monitor.records import AlertState
     from huc_monitor.monitor.windows import Window
 
 FINE, ALERT, ERROR = 0, 1, 2
@@ -87,7 +88,7 @@ def run(
         print_json(as_document(result))
     else:
         show(result)
-    raise typer.Exit(exit_code(result, fail_on))
+    raise typer.Exit(exit_code(result.alerts, result.failed, fail_on))
 
 
 def _time(config: Config, name: str, text: str | None) -> datetime | None:
@@ -98,12 +99,12 @@ def _time(config: Config, name: str, text: str | None) -> datetime | None:
     return to_utc(text, argument=name, zone=get_zone(config.settings.windows.time_zone))
 
 
-def exit_code(result: CheckResult, fail_on: FailOn) -> int:
+def exit_code(alerts: Sequence[AlertState], failed: Sequence[Window], fail_on: FailOn) -> int:
     """1 for an open alert, 2 for a window that could not be audited, else 0."""
     failing = {"warning": {"warning", "critical"}, "critical": {"critical"}, "never": set[str]()}
-    if failing[fail_on] & {alert.level for alert in result.alerts}:
+    if failing[fail_on] & {alert.level for alert in alerts}:
         return ALERT
-    return ERROR if result.failed and fail_on != "never" else FINE
+    return ERROR if failed and fail_on != "never" else FINE
 
 
 def as_document(result: CheckResult) -> dict[str, object]:

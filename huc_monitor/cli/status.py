@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from huc_monitor._common.safe_text import plain
-from huc_monitor.cli.check import ConfigOption, say_failed
+from huc_monitor.cli.check import ConfigOption, FailOption, exit_code, say_failed
 from huc_monitor.cli.logs import start_logging
 from huc_monitor.cli.showing import print_json, say
 
@@ -25,11 +25,14 @@ def run(
     *,
     config: ConfigOption = Path("huc.yaml"),
     last: Annotated[int, typer.Option(min=1, help="Number of records in the table.")] = 10,
+    fail_on: FailOption = "critical",
     as_json: Annotated[
         bool, typer.Option("--json", help="Print one JSON document instead.")
     ] = False,
 ) -> None:
     """Show the newest windows and all open alerts; reads no predictions.
+
+    Exit code, as of check: 1 an alert is open, 2 a window could not be audited.
 
     Example: huc-monitor status --config huc.yaml --last 5
     """
@@ -54,10 +57,11 @@ def run(
     if as_json:
         shadow = None if trial is None else trial.to_dict()
         print_json({**_document(state, records), "shadow": shadow})
-        return
-    _show(state, records)
-    if trial is not None:
-        say(f"On trial: {trial}.")
+    else:
+        _show(state, records)
+        if trial is not None:
+            say(f"On trial: {trial}.")
+    raise typer.Exit(exit_code(state.open_alerts, state.failed, fail_on))
 
 
 def _show_records(records: Sequence[WindowRecord], *, as_json: bool) -> None:

@@ -147,7 +147,8 @@ def test_status_shows_windows_and_open_alerts(fresh, capsys):
     assert (code, out.strip()) == (0, "No window was checked yet. Run: huc-monitor check")
     run(capsys, "check", "--config", config, "--now", NOW)
     code, out, _ = run(capsys, "status", "--config", config, "--last", "2")
-    assert code == 0
+    assert code == 1
+    assert run(capsys, "status", "--config", config, "--fail-on", "never")[0] == 0
     assert "Status critical" in out
     assert "protocol=udp" in out
     assert "2024-03-01 00:00" not in out, "only the last two windows"
@@ -298,6 +299,8 @@ def test_a_failed_window_is_told_by_every_check_until_a_person_dismisses_it(tmp_
         assert code == 2
         assert "could not be audited: 1 (2024-03-01 00:00)" in out
         assert "huc-monitor ack 1" in out
+    for form, code in (((), 2), (("--json",), 2), (("--fail-on", "never"), 0)):
+        assert run(capsys, "status", "--config", config, *form)[0] == code
     assert (
         "Status failed; 0 open alerts, 1 failed windows."
         in run(capsys, "status", "--config", config)[1]
@@ -307,6 +310,7 @@ def test_a_failed_window_is_told_by_every_check_until_a_person_dismisses_it(tmp_
     code, out, _ = run(capsys, "ack", "1", "--config", config)
     assert (code, "stays without an audit. Status ok." in out) == (0, True)
     assert run(capsys, *check) == (0, "", "")
+    assert run(capsys, "status", "--config", config)[0] == 0
 
 
 def test_a_changed_tree_is_told_and_open_alerts_are_carried_over(fresh, capsys, tmp_path):
@@ -318,7 +322,7 @@ def test_a_changed_tree_is_told_and_open_alerts_are_carried_over(fresh, capsys, 
     tree["attack"] = {"dos": tree["attack"]["dos"], "scan": tree["attack"]["probe"]}
     (tmp_path / "tree.json").write_text(json.dumps(tree), "utf-8")
     code, out, _ = run(capsys, "status", "--config", config)
-    assert code == 0
+    assert code == 1
     assert "because `tree` changed: this is a new monitor" in out
     assert "Status critical" in out
     after = json.loads(run(capsys, "status", "--config", config, "--json")[1])
