@@ -22,8 +22,8 @@ from .monitor.alerts import AlertPolicy as AlertPolicy
 from .monitor.drift import DriftPolicy as DriftPolicy
 from .monitor.hosts import Hosts as Hosts
 from .monitor.policy import Policy as Policy
+from .monitor.recalibrating import RecalibrationPolicy as RecalibrationPolicy
 from .monitor.records import WindowRecord as WindowRecord
-from .monitor.retraining import RetrainingPolicy as RetrainingPolicy
 from .monitor.tolerance import Tolerance as Tolerance
 from .monitor.tolerance import ToleranceRule as ToleranceRule
 from .monitor.windows import CountWindows as CountWindows

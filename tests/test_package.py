@@ -4,7 +4,9 @@ import copy
 import json
 import subprocess
 import sys
+import tomllib
 import zipfile
+from importlib.metadata import entry_points
 from pathlib import Path
 
 import pytest
@@ -64,6 +66,13 @@ def test_the_wheel_carries_the_licence_and_the_command(wheel):
     (info,) = {name.split("/")[0] for name in wheel.namelist() if ".dist-info/" in name}
     assert b"Apache License" in wheel.read(f"{info}/licenses/LICENSE")
     assert "huc-monitor = huc_monitor.cli:main" in wheel.read(f"{info}/entry_points.txt").decode()
+
+
+def test_the_installed_plugins_are_those_of_the_source_tree():
+    declared = tomllib.loads((ROOT / "pyproject.toml").read_text("utf-8"))["project"]
+    for group, plugins in declared["entry-points"].items():
+        installed = {entry.name: entry.value for entry in entry_points(group=group)}
+        assert plugins.items() <= installed.items(), f"{group}: run pip install -e . again"
 
 
 def test_importing_the_package_loads_no_host_and_no_heavy_library():
@@ -141,7 +150,7 @@ def test_the_public_names_are_these():
         "Payoff",
         "Policy",
         "RankPayoff",
-        "RetrainingPolicy",
+        "RecalibrationPolicy",
         "SelectiveReport",
         "Subgroups",
         "SubtreeIndicator",

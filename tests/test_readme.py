@@ -142,7 +142,7 @@ def test_every_configuration_can_be_read(folder):
         settings = parse_config(text, folder=folder, environ={"LABELS_URL": "sqlite://"}).settings
         assert settings.model.name == "triage"
     assert settings.tracker.name == "mlflow"
-    assert settings.retraining.promotion == "manual"
+    assert settings.recalibration.promotion == "manual"
 
 
 def test_the_shortest_configuration_finds_the_wrong_branch(folder):

@@ -20,6 +20,7 @@ import numpy as np
 from huc_monitor.errors import InvalidInputError
 
 VERSION = "schema_version"
+STORED_AS = "stored as"  # in a field's metadata: the key it was first written under
 _T = TypeVar("_T")
 
 
@@ -61,13 +62,20 @@ class _Codec(NamedTuple):
     read: Callable[[Any], Any]
 
 
+def _key(field: dataclasses.Field[Any]) -> str:
+    return str(field.metadata.get(STORED_AS, field.name))
+
+
 def write_form(form: Any) -> dict[str, Any]:
     """Write the fields of a dataclass."""
     kind: Any = type(form)
     schema = getattr(kind, "schema", None)
     head = {} if schema is None else {VERSION: schema}
-    codecs = _codecs(kind).items()
-    return head | {name: codec.write(getattr(form, name)) for name, codec in codecs}
+    codecs = _codecs(kind)
+    return head | {
+        _key(field): codecs[field.name].write(getattr(form, field.name))
+        for field in dataclasses.fields(kind)
+    }
 
 
 def read_form(cls: type[_T], data: Any) -> _T:
@@ -82,8 +90,8 @@ def read_form(cls: type[_T], data: Any) -> _T:
         raise InvalidInputError(msg)
     values = {}
     for field in dataclasses.fields(cls):  # type: ignore[arg-type]
-        if field.name in data:
-            values[field.name] = _read_field(cls, field, data[field.name])
+        if _key(field) in data:
+            values[field.name] = _read_field(cls, field, data[_key(field)])
         elif field.default is field.default_factory is dataclasses.MISSING:
             msg = f"`{name}.{field.name}` must be there; it is missing. Restore the file."
             raise InvalidInputError(msg)

@@ -80,7 +80,7 @@ def _trial(settings: Config, tracker: Tracker) -> ShadowTrial | None:
     """How a challenger's trial stands, where promotion waits for one."""
     from huc_monitor.config.opening import open_recalibration_host
 
-    if settings.settings.retraining.promotion != "shadow":
+    if settings.settings.recalibration.promotion != "shadow":
         return None
     host = open_recalibration_host(settings, tracker)
     return None if host is None else host.trial()

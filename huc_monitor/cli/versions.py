@@ -34,7 +34,7 @@ def recalibrate(
 ) -> None:
     """Fit a repair on the labels checked so far and register it as the next version.
 
-    What passes the gate becomes challenger, and then champion as `retraining.promotion` says:
+    What passes the gate becomes challenger, and then champion as `recalibration.promotion` says:
     manual, when you promote it; gate, at once; shadow, after a trial beside the champion.
 
     Exit code 1: the gate refused it, and the reasons are printed.

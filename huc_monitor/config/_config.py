@@ -45,7 +45,8 @@ __all__ = ["Config", "config_schema", "load_config", "parse_config"]
 _IDENTITY: Final = ("model", "columns", "subgroups", "reference")
 _IDENTITY_LABELS: Final = ("id", "label", "time", "time_zone", "time_unit")
 _SPARK_ROWS: Final = 200_000
-_POLICY: Final = ("tolerance", "sequential", "retraining")
+_OLD_WORDS: Final = {"recalibration": "retraining"}  # hashes stay what they were
+_POLICY: Final = ("tolerance", "sequential", "recalibration")
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -75,7 +76,7 @@ class Config:
 
         The model, the content of the tree, columns, utilities, subgroups, reference, windows and
         bounds. Not in it: where data and state are, secrets, channels, trackers, the engine, how
-        many labels are enough, and the policy (tolerance, alarms, retraining): these may change
+        many labels are enough, and the policy (tolerance, alarms, recalibration): these may change
         while a monitor goes on.
         """
         plain, options, windows = self.to_dict(), self.settings.audit, self.windows
@@ -104,10 +105,11 @@ class Config:
 
     @property
     def policy_identity(self) -> str:
-        """Hash of what decides on alerts and retraining, given the audits."""
+        """Hash of what decides on alerts and recalibration, given the audits."""
         plain = self.to_dict()
         alerts = {name: value for name, value in plain["alerts"].items() if name != "channels"}
-        return _hash({**{name: plain[name] for name in _POLICY}, "alerts": alerts})
+        chosen = {_OLD_WORDS.get(name, name): plain[name] for name in _POLICY}
+        return _hash({**chosen, "alerts": alerts})
 
     @property
     def windows(self) -> WindowSpec:
@@ -137,7 +139,7 @@ class Config:
 
         A trial goes on in every check, also of a version that a person asked for.
         """
-        given = self.settings.retraining
+        given = self.settings.recalibration
         return given.enabled or given.promotion == "shadow"
 
     @property

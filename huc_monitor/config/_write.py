@@ -191,7 +191,7 @@ def _rest(patient: float) -> str:
         "# channels:\n"
         '#   ops: {name: apprise, secrets: {url: "${ALERT_URL}"}}\n'
         "\n"
-        "retraining: {enabled: false, promotion: manual}\n"
+        "recalibration: {enabled: false, promotion: manual}\n"
         "tracker: {name: files}  # or mlflow\n"
         "state: huc-state"
     )

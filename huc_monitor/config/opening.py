@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 
     from huc_monitor.config import Config
     from huc_monitor.config._settings import HostSettings
-    from huc_monitor.monitor.records import RetrainingTrigger, WindowRecord
+    from huc_monitor.monitor.records import RecalibrationTrigger, WindowRecord
 
 __all__ = [
     "open_attachment",
@@ -37,14 +37,14 @@ __all__ = [
     "open_tracker",
 ]
 
-RECALIBRATORS = "huc_monitor.retrainers"
+RECALIBRATORS = "huc_monitor.recalibrators"
 
 
 def open_monitor(
     config: Config | str | Path = "huc.yaml",
     *,
     tracker: Tracker | None = None,
-    retrain: Callable[[RetrainingTrigger], None] | None = None,
+    recalibrate: Callable[[RecalibrationTrigger], None] | None = None,
     artifacts: Callable[[WindowRecord], Mapping[str, bytes]] | None = None,
     exporters: Mapping[str, Exporter] | None = None,
 ) -> Monitor:
@@ -55,7 +55,7 @@ def open_monitor(
     config : Config or path, default "huc.yaml"
     tracker : Tracker, optional
         Instead of the one the file names.
-    retrain : callable, optional
+    recalibrate : callable, optional
         Gets triggers instead of the recalibration host of the tracker's package.
     artifacts : callable, optional
         As in `Monitor`.
@@ -68,7 +68,7 @@ def open_monitor(
     settings = given.settings
     chosen = open_tracker(given) if tracker is None else tracker
     host = None
-    if retrain is None and given.recalibrates:
+    if recalibrate is None and given.recalibrates:
         host = open_recalibration_host(given, chosen)
     return Monitor(
         source=given.open_source(),
@@ -83,7 +83,7 @@ def open_monitor(
             attachments={name: open_attachment(given, name) for name in settings.attachments},
             exporters=open_exporters(given) if exporters is None else exporters,
             artifacts=artifacts,
-            retrain=retrain or host,
+            recalibrate=recalibrate or host,
             follow=None if host is None else host.follow,
         ),
         tracker=chosen,

@@ -28,7 +28,7 @@ What it does in the cases that go wrong elsewhere; each has a test of that name.
   (the newest 16 of them; older ones when their counts change), and the status is "failed" until it
   is audited, as a revision, or a person dismisses it.
 * **A changed subgroup value**: cut points and values are frozen from the reference.
-* **A message that cannot be sent**, or a retraining that fails, is kept and tried again.
+* **A message that cannot be sent**, or a recalibration that fails, is kept and tried again.
 * **An exporter that fails** gets all it missed the next time; **an attachment that fails** leaves
   its error beside the window.
 """

@@ -316,7 +316,7 @@ class Check:
         return self._with_trigger(record)
 
     def _with_trigger(self, record: WindowRecord) -> WindowRecord:
-        policy, state = self.monitor.policy.retraining, self.state
+        policy, state = self.monitor.policy.recalibration, self.state
         if not policy.enabled or record.ordinal < state.last_judged:
             return record
         trigger = policy.decide(record, state.last_trigger)
@@ -324,7 +324,7 @@ class Check:
             return record
         state.last_trigger = state.trigger = trigger
         state.notes.append(f"Recalibration requested: {trigger.reason}.")
-        return dataclasses.replace(record, retraining=trigger)
+        return dataclasses.replace(record, recalibration=trigger)
 
     # Before the labels are there.
 

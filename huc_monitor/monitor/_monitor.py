@@ -104,7 +104,7 @@ class Monitor:
     reference : (datetime, datetime), optional
         The frozen past that tolerance and drift refer to; the first audited window when left out.
     policy : Policy, optional
-        Tolerance, bounds, e-detector, alerts, drift and retraining.
+        Tolerance, bounds, e-detector, alerts, drift and recalibration.
     hosts : Hosts, optional
         Notifiers, exporters, attachments, and who recalibrates.
     tracker : Tracker, optional
@@ -200,7 +200,7 @@ class Monitor:
         since, until : datetime, optional
             Leave out windows that start before, for good, or end after, for now.
         dry_run : bool, default False
-            Do everything but save, record, send or retrain.
+            Do everything but save, record, send or recalibrate.
         wait : float, default 0
             Seconds to wait for another check of the same monitor to finish.
         progress : callable, optional

@@ -3,7 +3,7 @@
 The order of saving is what makes a crash harmless. After each window the new state is saved with
 the window's record inside it, in one atomic step; then the record is handed to the tracker. At the
 next start a record that is still in the state is handed over first (trackers are idempotent). In
-the same way messages, the published status and a retraining trigger are decided and saved first,
+the same way messages, the published status and a recalibration trigger are decided and saved first,
 and carried out afterwards.
 """
 
@@ -92,7 +92,7 @@ class Outbox:
             self._saved = text
 
     def finish(self) -> None:
-        """Decide on one message and save it; then publish, send and retrain."""
+        """Decide on one message and save it; then publish, send and recalibrate."""
         state = self.state
         if state.until is not None:
             self.message = compose(
@@ -118,7 +118,7 @@ class Outbox:
         state.messages = deliver(state.messages, self.monitor.hosts.notifiers)
         self._save_if_changed()  # what was delivered is not sent again by a check that dies later
         self._export()
-        self._retrain()
+        self._recalibrate()
         self._follow()
         self._save_if_changed()
 
@@ -139,15 +139,15 @@ class Outbox:
             else:
                 state.exported[name] = state.newest
 
-    def _retrain(self) -> None:
-        trigger, retrain = self.state.trigger, self.monitor.hosts.retrain
-        if trigger is None or retrain is None:
+    def _recalibrate(self) -> None:
+        trigger, recalibrate = self.state.trigger, self.monitor.hosts.recalibrate
+        if trigger is None or recalibrate is None:
             self.state.trigger = None
             return
         try:
-            retrain(trigger)
+            recalibrate(trigger)
         except Exception:  # the next check tries again
-            log.warning("retraining failed; it is kept for the next check", exc_info=True)
+            log.warning("recalibrating failed; it is kept for the next check", exc_info=True)
             return
         self.state.trigger = None
 

@@ -10,7 +10,12 @@ from typing import TYPE_CHECKING, Any, ClassVar
 from huc_monitor._common.forms import Form, read_form, write_form
 from huc_monitor.errors import HUCError, UnknownNameError
 from huc_monitor.monitor.ports.stored import RESTORE_STATE, read_stored
-from huc_monitor.monitor.records import AlertState, AlertTransition, DriftFinding, RetrainingTrigger
+from huc_monitor.monitor.records import (
+    AlertState,
+    AlertTransition,
+    DriftFinding,
+    RecalibrationTrigger,
+)
 from huc_monitor.monitor.windows import Window
 from huc_monitor.sources import RowCounts
 
@@ -75,8 +80,8 @@ class MonitorState(Form):
     """Everything the next window depends on besides the data. Plain data throughout.
 
     From `transitions` on it is an outbox: what was decided, and must still reach a tracker, a
-    person or a retrainer. It is saved together with the decision, and emptied once delivered, so
-    that nothing is lost or decided twice whenever the process dies.
+    person or a recalibration host. It is saved together with the decision, and emptied once
+    delivered, so that nothing is lost or decided twice whenever the process dies.
     """
 
     identity: str
@@ -90,7 +95,7 @@ class MonitorState(Form):
     visited: list[Visited] = field(default_factory=list)
     early_drift: dict[str, list[dict[str, Any]]] = field(default_factory=dict)
     drift_told: dict[str, str] = field(default_factory=dict)
-    last_trigger: RetrainingTrigger | None = None
+    last_trigger: RecalibrationTrigger | None = None
     published: str | None = None
     transitions: list[AlertTransition] = field(default_factory=list)
     drift: list[DriftFinding] = field(default_factory=list)
@@ -98,7 +103,7 @@ class MonitorState(Form):
     until: datetime | None = None
     record: dict[str, Any] | None = None
     messages: list[dict[str, Any]] = field(default_factory=list)
-    trigger: RetrainingTrigger | None = None
+    trigger: RecalibrationTrigger | None = None
     newest: str | None = None
     tree: str | None = None
     exported: dict[str, str | None] = field(default_factory=dict)

@@ -11,7 +11,7 @@ if TYPE_CHECKING:
     from huc_monitor.monitor.ports.attachment import Attachment
     from huc_monitor.monitor.ports.exporter import Exporter
     from huc_monitor.monitor.ports.notifier import Notifier
-    from huc_monitor.monitor.records import RetrainingTrigger, WindowRecord
+    from huc_monitor.monitor.records import RecalibrationTrigger, WindowRecord
     from huc_monitor.monitor.windows import Window
 
 __all__ = ["Hosts"]
@@ -31,8 +31,8 @@ class Hosts:
         Show other systems where the monitor stands, after every check.
     artifacts : callable, optional
         Gets a record and returns files to store with it, by name.
-    retrain : callable, optional
-        Gets the trigger of the retraining policy; a `RecalibrationHost` is one.
+    recalibrate : callable, optional
+        Gets the trigger of the recalibration policy; a `RecalibrationHost` is one.
     follow : callable, optional
         Gets the last window at the end of every check; `RecalibrationHost.follow` is one.
     """
@@ -41,5 +41,5 @@ class Hosts:
     attachments: Mapping[str, Attachment] = field(default_factory=dict)
     exporters: Mapping[str, Exporter] = field(default_factory=dict)
     artifacts: Callable[[WindowRecord], Mapping[str, bytes]] | None = None
-    retrain: Callable[[RetrainingTrigger], None] | None = None
+    recalibrate: Callable[[RecalibrationTrigger], None] | None = None
     follow: Callable[[Window], str | None] | None = None

@@ -12,7 +12,7 @@ from huc_monitor.detection.options import DetectorOptions
 from huc_monitor.monitor.alerts import AlertPolicy
 from huc_monitor.monitor.change import ChangePolicy
 from huc_monitor.monitor.drift import DriftPolicy
-from huc_monitor.monitor.retraining import RetrainingPolicy
+from huc_monitor.monitor.recalibrating import RecalibrationPolicy
 from huc_monitor.monitor.tolerance import Tolerance
 
 __all__ = ["Policy"]
@@ -40,7 +40,7 @@ class Policy(Section):
         Of the change test: windows against the reference.
     alerts : AlertPolicy
     drift : DriftPolicy
-    retraining : RetrainingPolicy
+    recalibration : RecalibrationPolicy
 
     Examples
     --------
@@ -55,4 +55,6 @@ class Policy(Section):
     change: ChangePolicy = ChangePolicy()
     alerts: AlertPolicy = AlertPolicy()
     drift: DriftPolicy = DriftPolicy()
-    retraining: RetrainingPolicy = RetrainingPolicy()
+    recalibration: RecalibrationPolicy = Field(
+        default=RecalibrationPolicy(), validation_alias=renamed("recalibration", "retraining")
+    )

@@ -14,7 +14,7 @@ from dataclasses import dataclass, field
 from datetime import datetime
 from typing import TYPE_CHECKING, Any, ClassVar, Literal, TypeAlias
 
-from huc_monitor._common.forms import Form, write_form
+from huc_monitor._common.forms import STORED_AS, Form, write_form
 from huc_monitor.audit.result import AuditResult
 from huc_monitor.monitor.change import CandidateChange, WindowChange
 
@@ -25,7 +25,7 @@ __all__ = [
     "AlertState",
     "AlertTransition",
     "DriftFinding",
-    "RetrainingTrigger",
+    "RecalibrationTrigger",
     "WindowRecord",
 ]
 
@@ -220,7 +220,7 @@ class DriftFinding(Form):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class RetrainingTrigger(Form):
+class RecalibrationTrigger(Form):
     """A policy's request to recalibrate, with its reason. The id makes acting on it idempotent."""
 
     id: str
@@ -288,7 +288,7 @@ class WindowRecord(Form):
         Per node and child, ``{"predicted": ..., "observed": ...}`` shares in the window.
     notes : tuple of str
         What else a reader should know, such as whether earlier drift was confirmed by labels.
-    retraining : RetrainingTrigger or None
+    recalibration : RecalibrationTrigger or None
     timings : dict of str to float
         Seconds; not compared.
     """
@@ -325,7 +325,9 @@ class WindowRecord(Form):
     curve: Mapping[str, Any] | None = None
     frequencies: Mapping[str, Mapping[str, Mapping[str, float]]] = field(default_factory=dict)
     notes: tuple[str, ...] = ()
-    retraining: RetrainingTrigger | None = None
+    recalibration: RecalibrationTrigger | None = field(
+        default=None, metadata={STORED_AS: "retraining"}
+    )
     timings: Mapping[str, float] = field(default_factory=dict, compare=False)
 
     schema: ClassVar[int | None] = SCHEMA_VERSION

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 from huc_monitor._common.safe_text import code
 
 if TYPE_CHECKING:
-    from huc_monitor.monitor.records import AlertState, RetrainingTrigger
+    from huc_monitor.monitor.records import AlertState, RecalibrationTrigger
     from huc_monitor.recalibration.choosing import Figures, Recalibration
 
 _MOST_ALERTS = 8
@@ -38,7 +38,7 @@ class FittedSample:
 def model_card(
     recalibration: Recalibration,
     *,
-    trigger: RetrainingTrigger,
+    trigger: RecalibrationTrigger,
     alerts: tuple[AlertState, ...],
     base_version: str,
     serving_version: str,

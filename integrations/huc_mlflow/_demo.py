@@ -220,7 +220,7 @@ class _Desk:
             "reference": {"start": "2024-03-01", "end": "2024-03-03"},
             "windows": {"length": "1d", "label_lag": "1d"},
             "tolerance": {"value": TOLERANCE, "unit": "money"},
-            "retraining": {"enabled": True, "critical_windows": 2, "promotion": "gate"},
+            "recalibration": {"enabled": True, "critical_windows": 2, "promotion": "gate"},
             "tracker": {"name": "mlflow", "settings": {"tracking_uri": self.uri}},
         }
 

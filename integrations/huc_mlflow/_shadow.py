@@ -1,6 +1,6 @@
 """Shadow trials: the challenger is audited beside the champion on the windows that follow.
 
-Where a trial stands is a tag of its retraining run, written after every window, and the figures are
+Where a trial stands is a tag of its recalibration run, written after every window; the figures are
 metrics of that run, a step per window. The version's own tag ``huc.shadow`` changes only with the
 result, because a webhook hangs on it. A process that dies is followed by one that goes on from the
 tag: the rows of a window, and so its figures, are the same whoever reads them.
@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any
 from mlflow.entities import Metric
 
 from huc_mlflow._registry import ID_TAG
+from huc_mlflow._tracker import RECALIBRATION
 from huc_monitor.recalibration.choosing import measure
 from huc_monitor.recalibration.shadow import ShadowTrial, ShadowWindow
 from huc_monitor.subgroups import Subgroups
@@ -25,7 +26,7 @@ if TYPE_CHECKING:
     from huc_mlflow._rows import RowReader
     from huc_mlflow._tracker import MLflowTracker
     from huc_monitor.config import Config
-    from huc_monitor.monitor.records import RetrainingTrigger, WindowRecord
+    from huc_monitor.monitor.records import RecalibrationTrigger, WindowRecord
     from huc_monitor.monitor.windows import Window
     from huc_monitor.recalibration.gate import Gate
 
@@ -56,7 +57,7 @@ class Shadow:
         self._config, self._tracker, self._registry = config, tracker, registry
         self._reader, self._gate = reader, gate
 
-    def start(self, trigger: RetrainingTrigger, version: ModelVersion, run_id: str) -> None:
+    def start(self, trigger: RecalibrationTrigger, version: ModelVersion, run_id: str) -> None:
         """Begin a trial with the window after the trigger's; end that of an earlier challenger."""
         registry = self._registry
         for other in registry.versions(f"tags.`{SHADOW}` = 'running'"):
@@ -67,7 +68,7 @@ class Shadow:
             version=str(version.version),
             champion=str(registry.current().version),
             upto=trigger.ordinal,
-            n_windows=self._config.settings.retraining.shadow_windows,
+            n_windows=self._config.settings.recalibration.shadow_windows,
         )
         if SHADOW not in registry.client.get_run(run_id).data.tags:
             registry.client.set_tag(run_id, SHADOW, trial.to_json())
@@ -101,9 +102,9 @@ class Shadow:
             return self._conclude(trial, version)
 
     def _find(self) -> tuple[ModelVersion, Run] | None:
-        """Return the version on trial, and the run of its retraining by this monitor."""
+        """Return the version on trial, and the run of its recalibration by this monitor."""
         for version in self._registry.versions(f"tags.`{SHADOW}` = 'running'"):
-            run = self._tracker.find("retraining", version.tags.get(ID_TAG, ""))
+            run = self._tracker.find(RECALIBRATION, version.tags.get(ID_TAG, ""))
             if run is not None and SHADOW in run.data.tags:
                 return version, run
         return None

@@ -44,6 +44,7 @@ log = logging.getLogger("huc_monitor")
 # What MLflow takes in one request.
 _MOST_METRICS = 1_000
 _MOST_TAG_CHARACTERS = 5_000
+RECALIBRATION = "retraining"  # the kind of its runs, as earlier versions wrote it
 _STATE_SLOTS = ("state/a.json", "state/b.json")
 _VERSION = "huc.model_version"
 _PAGE = 1_000

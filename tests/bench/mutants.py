@@ -34,7 +34,7 @@ MODULES = {
     "monitor/tolerance": ["monitor/test_tolerance.py"],
     "monitor/drift": ["monitor/test_drift.py"],
     "monitor/hints": ["monitor/test_hints.py"],
-    "monitor/retraining": ["monitor/test_retraining.py"],
+    "monitor/recalibrating": ["monitor/test_recalibrating.py"],
     "recalibration/choosing": ["recalibration/test_choosing.py"],
     "recalibration/gate": ["recalibration/test_gate.py"],
     "recalibration/shadow": ["recalibration/test_shadow.py"],

@@ -719,8 +719,8 @@ def monitor_asked_daily():
     monitor = _watched(
         *make_log(7, 900, broken_from=3, late_share=0.1),
         windows=hm.TimeWindows(length="1d", label_lag="12h", min_labelled=50, revisit="3d"),
-        retraining=hm.RetrainingPolicy(enabled=True, critical_windows=2),
-        hosts=hm.Hosts(retrain=lambda _trigger: None),
+        recalibration=hm.RecalibrationPolicy(enabled=True, critical_windows=2),
+        hosts=hm.Hosts(recalibrate=lambda _trigger: None),
     )
     return _told(monitor, [monitor.check(after(day + 1.5)) for day in range(7)])
 

@@ -8,10 +8,10 @@ import pytest
 from huc_mlflow._card import model_card
 
 import huc_monitor as hm
-from huc_monitor.monitor.records import RetrainingTrigger
+from huc_monitor.monitor.records import RecalibrationTrigger
 from huc_monitor.recalibration.choosing import Figures, Recalibration
 
-TRIGGER = RetrainingTrigger(
+TRIGGER = RecalibrationTrigger(
     id="0011223344556677",
     reason="a branch is off",
     window_id="0001",

@@ -11,7 +11,7 @@ import mlflow
 import numpy as np
 import pandas as pd
 import pytest
-from huc_mlflow import _retrainer
+from huc_mlflow import _recalibration_host
 from huc_mlflow._rows import RowReader
 from sklearn.ensemble import RandomForestClassifier
 from support.deployment import World, a_trigger
@@ -161,9 +161,9 @@ def test_a_tree_with_a_new_leaf_is_recalibrated_registered_and_served(wider, sto
     for _ in range(2):
         world.serve(drift=1.0)
     world.check()
-    retrainer, trigger = a_trigger(world)
-    assert "it does not know 'stroke', whose probability counts as 0" in retrainer.ping()
-    outcome = retrainer.act(trigger)
+    host, trigger = a_trigger(world)
+    assert "it does not know 'stroke', whose probability counts as 0" in host.ping()
+    outcome = host.act(trigger)
     assert (outcome.version, outcome.promoted) == ("2", True), outcome.reasons
     world.serve(drift=1.0)
     (record,) = world.check().records
@@ -176,10 +176,10 @@ def test_a_base_with_other_classes_is_refused_before_fitting(story, store, monke
     world = World(story, store, mlflow.get_tracking_uri(), enabled=False)
     world.serve(drift=1.0)
     world.check()
-    monkeypatch.setattr(_retrainer, "find_recalibration", None)  # calling it would fail
-    retrainer, trigger = a_trigger(world)
-    outcome = retrainer.act(trigger)
+    monkeypatch.setattr(_recalibration_host, "find_recalibration", None)  # calling it would fail
+    host, trigger = a_trigger(world)
+    outcome = host.act(trigger)
     assert outcome.result == "refused"
     assert "no leaf is called 'comma'. Did you mean 'coma'?" in outcome.reasons[0]
     with pytest.raises(hm.InvalidInputError, match="no leaf is called 'comma'"):
-        retrainer.ping()
+        host.ping()

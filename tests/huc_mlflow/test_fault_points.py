@@ -1,4 +1,4 @@
-"""A check with its retraining, killed before and after remote writes, then run again."""
+"""A check with its recalibration, killed before and after remote writes, then run again."""
 
 from __future__ import annotations
 

@@ -99,7 +99,7 @@ def test_without_a_champion_the_newest_version_that_is_no_recalibration_counts(r
     assert str(registry.current().version) == "2"
 
 
-def test_one_process_retrains_at_a_time_and_a_lease_expires(registry):
+def test_one_process_recalibrates_at_a_time_and_a_lease_expires(registry):
     with registry.lease.hold("one", seconds=1.5):
         with pytest.raises(huc_mlflow.BusyError, match="recalibrated by another process"):
             registry.lease._take("two", "ticket", 10)
@@ -148,19 +148,19 @@ def test_registering_again_finds_the_version(story, store):  # noqa: ARG001
 def test_a_refused_gate_is_recorded_with_its_reasons_and_does_not_loop(story, store):
     log_forest(story, "triage")
     world = World(story, store, mlflow.get_tracking_uri(), enabled=False)
-    world.settings["retraining"]["gate"]["min_improvement"] = 0.999
+    world.settings["recalibration"]["gate"]["min_improvement"] = 0.999
     world.config.write_text(json.dumps(world.settings))
     for _ in range(2):
         world.serve(drift=1.0)
     world.check()
-    retrainer, trigger = a_trigger(world)
-    outcome = retrainer.act(trigger)
+    host, trigger = a_trigger(world)
+    outcome = host.act(trigger)
     assert outcome.result == "refused"
     assert "it must fall by at least" in outcome.reasons[0]
-    assert retrainer.act(trigger) == outcome
-    (run,) = retrainer.tracker._search("retraining")
+    assert host.act(trigger) == outcome
+    (run,) = host.tracker._search("retraining")
     assert run.data.tags["huc.gate"] == "refused"
     assert "must fall" in run.data.tags["huc.reasons"]
     assert len(huc_mlflow.Registry("triage").versions()) == 1
     _, sooner = a_trigger(world, id="0000000000000001")
-    assert "cool-down" in retrainer.act(sooner).reasons[0]
+    assert "cool-down" in host.act(sooner).reasons[0]

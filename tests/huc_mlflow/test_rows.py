@@ -10,7 +10,7 @@ import mlflow
 import numpy as np
 import pandas as pd
 import pytest
-from huc_mlflow import _retrainer
+from huc_mlflow import _recalibration_host
 from huc_mlflow._rows import NoBaseProbabilitiesError, RowReader
 from support.deployment import DAY, World, a_trigger
 from support.forests import FEATURES, log_forest
@@ -87,12 +87,12 @@ def test_without_columns_and_features_a_recalibration_is_refused(serve, logs):
     with pytest.raises(NoBaseProbabilitiesError, match=r"`columns.base_probabilities` must say"):
         read(world, registry, day=2)
     world.check()
-    retrainer, trigger = a_trigger(world)
-    outcome = retrainer.act(trigger)
+    host, trigger = a_trigger(world)
+    outcome = host.act(trigger)
     assert outcome.result == "refused"
     assert "the log lacks 'f0', 'f1', 'f2', 'f3', which the base reads" in outcome.reasons[0]
     assert len(registry.versions()) == 2
-    assert retrainer.act(trigger) == outcome  # recorded, and not tried again
+    assert host.act(trigger) == outcome  # recorded, and not tried again
 
 
 def test_without_versions_the_log_is_the_base_s_until_a_recalibration_was_champion(story, store):
@@ -118,11 +118,11 @@ def test_a_recalibration_on_a_sample_says_so_on_its_card(story, store):
     for _ in range(6):
         world.serve(drift=1.0)
     world.check()
-    retrainer, trigger = a_trigger(world)
-    state = retrainer._state()
+    host, trigger = a_trigger(world)
+    state = host._state()
     first = min(alert.first_seen for alert in state.open_alerts if alert.level == "critical")
     n_rows = 900 * (trigger.window_end - first).days
-    outcome = retrainer.act(trigger)
+    outcome = host.act(trigger)
     version = huc_mlflow.Registry("triage").version(outcome.version)
     assert version.tags["huc.sampled_from"] == str(n_rows) == "5400"
     found = re.search(r"judged on ([\d,]+) of 5,400 labelled rows.* further than ([\d.]+) from",
@@ -145,16 +145,16 @@ def test_a_second_recalibration_is_fitted_to_the_root_and_must_beat_the_first(
         world.serve(drift=1.0)
     world.check()
     seen = {}
-    original = _retrainer.find_recalibration
+    original = _recalibration_host.find_recalibration
 
     def find(probabilities, labels, **options):
         repair = original(probabilities, labels, **options)
         seen.update(base=probabilities, current=options["current"], repair=repair)
         return repair
 
-    monkeypatch.setattr(_retrainer, "find_recalibration", find)
-    retrainer, trigger = a_trigger(world)
-    outcome = retrainer.act(trigger)
+    monkeypatch.setattr(_recalibration_host, "find_recalibration", find)
+    host, trigger = a_trigger(world)
+    outcome = host.act(trigger)
     frame, served = logged(world, 3)
     expected = world.base(frame)[list(story.tree.leaves)].to_numpy()
     assert np.abs(seen["base"][-900:] - expected).max() <= 1e-12

@@ -8,7 +8,7 @@ import shutil
 import huc_mlflow
 import mlflow
 import pytest
-from huc_mlflow import _retrainer
+from huc_mlflow import _recalibration_host
 from support.deployment import World, a_trigger, champion
 from support.forests import log_forest
 from support.mortal_check import Faults
@@ -34,7 +34,7 @@ def die():
 
 @pytest.fixture
 def world(story, store, monkeypatch):
-    """A deployment one drifted day old, whose retrainer finds a known repair at once."""
+    """A deployment one drifted day old, whose host finds a known repair at once."""
     log_forest(story, "triage")
     made = World(story, store, mlflow.get_tracking_uri(), promotion="shadow", enabled=False)
     made.configure(shadow_windows=2)
@@ -47,7 +47,7 @@ def world(story, store, monkeypatch):
         changes = {"name": "known", "recalibrator": boost, "passed": True, "reasons": ()}
         return type(repair)(**{**{n: getattr(repair, n) for n in repair.__slots__}, **changes})
 
-    monkeypatch.setattr(_retrainer, "find_recalibration", known)
+    monkeypatch.setattr(_recalibration_host, "find_recalibration", known)
     return made
 
 
@@ -65,8 +65,8 @@ def status(world, capsys):
 
 
 def test_a_challenger_that_stays_better_is_promoted(world, capsys):
-    retrainer, trigger = a_trigger(world)
-    outcome = retrainer.act(trigger)
+    host, trigger = a_trigger(world)
+    outcome = host.act(trigger)
     assert (outcome.version, outcome.promoted, outcome.shadow_windows) == ("2", False, 2)
     registry = huc_mlflow.Registry("triage")
     assert champion(registry) is None  # version 1 serves without an alias
@@ -84,19 +84,17 @@ def test_a_challenger_that_stays_better_is_promoted(world, capsys):
     assert registry.version("2").tags["huc.shadow"] == "passed"
     assert registry.version("2").tags["huc.previous_champion"] == "1"
     assert status(world, capsys) is None
-    run = retrainer.tracker.find("retraining", trigger.id)
+    run = host.tracker.find("retraining", trigger.id)
     for role in ("champion", "challenger"):
-        history = retrainer.tracker._client.get_metric_history(
-            run.info.run_id, f"shadow/{role}/huc"
-        )
+        history = host.tracker._client.get_metric_history(run.info.run_id, f"shadow/{role}/huc")
         assert [point.step for point in history] == [2, 3]
     message = days(world, 1, drift=1.0).message
     assert "Version 2 is champion" in message.text
 
 
 def test_a_challenger_that_does_not_stay_better_is_refused_with_reasons(world):
-    retrainer, trigger = a_trigger(world)
-    retrainer.act(trigger)
+    host, trigger = a_trigger(world)
+    host.act(trigger)
     days(world, 3, drift=0.0)
     registry = huc_mlflow.Registry("triage")
     refused = registry.version("2")
@@ -110,21 +108,21 @@ def test_a_challenger_that_does_not_stay_better_is_refused_with_reasons(world):
 
 
 def test_the_answers_of_a_challenger_are_recomputed_exactly(world, story):
-    retrainer, trigger = a_trigger(world)
-    retrainer.act(trigger)
+    host, trigger = a_trigger(world)
+    host.act(trigger)
     version = huc_mlflow.Registry("triage").version("2")
     first = huc_mlflow.Registry("triage").version("1")
-    record = retrainer.tracker.window(1)
-    rows = retrainer.reader.read(first, record.start, record.end, versions=[version])
-    got = retrainer.reader.replay(version, rows)
+    record = host.tracker.window(1)
+    rows = host.reader.read(first, record.start, record.end, versions=[version])
+    got = host.reader.replay(version, rows)
     expected = story.boost().predict_proba(rows.probabilities, features=rows.features)
     assert abs(got - expected).max() <= 1e-12
-    assert retrainer.reader.replay(first, rows) is rows.probabilities
+    assert host.reader.replay(first, rows) is rows.probabilities
 
 
 def test_a_trial_ends_when_a_person_decides(world):
-    retrainer, trigger = a_trigger(world)
-    retrainer.act(trigger)
+    host, trigger = a_trigger(world)
+    host.act(trigger)
     registry = huc_mlflow.Registry("triage")
     registry.promote("2")
     days(world, 1, drift=1.0)
@@ -134,26 +132,26 @@ def test_a_trial_ends_when_a_person_decides(world):
 
 
 def test_during_a_trial_only_a_person_starts_another(world):
-    retrainer, trigger = a_trigger(world)
-    retrainer.act(trigger)
+    host, trigger = a_trigger(world)
+    host.act(trigger)
     world.configure(cool_down="0s")
-    retrainer, other = a_trigger(world, id="0000000000000002")
-    assert "a trial is still going on: version 2" in retrainer.act(other).reasons[0]
-    outcome = retrainer.recalibrate("new price list")
+    host, other = a_trigger(world, id="0000000000000002")
+    assert "a trial is still going on: version 2" in host.act(other).reasons[0]
+    outcome = host.recalibrate("new price list")
     assert outcome.version == "3"
     registry = huc_mlflow.Registry("triage")
     assert registry.version("2").tags["huc.shadow"] == "ended"
-    assert retrainer.trial().version == "3"
+    assert host.trial().version == "3"
 
 
 @pytest.mark.slow
 def test_a_trial_survives_a_kill_at_any_write(world, store, monkeypatch):
-    retrainer, trigger = a_trigger(world)
-    retrainer.act(trigger)
+    host, trigger = a_trigger(world)
+    host.act(trigger)
     world.configure(shadow_windows=2)
     for _ in range(2):
         world.serve(drift=1.0)
-    monkeypatch.setattr(_retrainer.Shadow, "follow", lambda *_: None)
+    monkeypatch.setattr(_recalibration_host.Shadow, "follow", lambda *_: None)
     world.check()
     monkeypatch.undo()
     monkeypatch.chdir(store)
@@ -181,8 +179,8 @@ def test_a_trial_survives_a_kill_at_any_write(world, store, monkeypatch):
         registry = huc_mlflow.Registry("triage")
         assert champion(registry) == "2", place
         assert registry.version("2").tags["huc.shadow"] == "passed", place
-        run = retrainer.tracker.find("retraining", trigger.id)
-        client = retrainer.tracker._client
+        run = host.tracker.find("retraining", trigger.id)
+        client = host.tracker._client
         for name in ("huc", "log_loss"):
             history = client.get_metric_history(run.info.run_id, f"shadow/challenger/{name}")
             assert [point.step for point in history] == [2, 3], place

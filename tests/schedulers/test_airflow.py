@@ -61,7 +61,7 @@ def projects(tmp_path_factory):
     demo = folder / "demo"
     assert main(["demo", "--fast", "--dir", str(demo)]) == 0
     settings = yaml.safe_load((demo / "huc.yaml").read_text("utf-8"))
-    settings = {**settings, "tracker": "files", "retraining": {"enabled": False}}
+    settings = {**settings, "tracker": "files", "recalibration": {"enabled": False}}
     found = {}
     for name, n_days in (("calm", CALM_DAYS), ("drifted", DRIFTED_DAYS)):
         found[name] = folder / name

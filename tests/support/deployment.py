@@ -15,7 +15,7 @@ from huc_monitor._common.safe_text import metric_key
 from huc_monitor.cli import main
 from huc_monitor.config import load_config
 from huc_monitor.config.opening import open_monitor, open_recalibration_host, open_tracker
-from huc_monitor.monitor.records import RetrainingTrigger
+from huc_monitor.monitor.records import RecalibrationTrigger
 from support.forests import FEATURES, make_rows
 
 DAY = datetime(2024, 3, 1, tzinfo=UTC)
@@ -50,7 +50,7 @@ class World:
             "tolerance": 0.04,
             "bounds": {"draws": 200},
             "alerts": {"cool_down": "30d"},
-            "retraining": {
+            "recalibration": {
                 "enabled": enabled,
                 "critical_windows": 3,
                 "promotion": promotion,
@@ -69,8 +69,8 @@ class World:
         self.day = 0
         self.loaded = {}
 
-    def configure(self, **retraining):
-        self.settings["retraining"].update(retraining)
+    def configure(self, **recalibration):
+        self.settings["recalibration"].update(recalibration)
         self.config.write_text(yaml.safe_dump(self.settings))
 
     def champion(self):
@@ -148,7 +148,7 @@ def check_story(world, results, drift_from):
     repaired = next(
         day for day, result in results.items() if result.records[-1].model_version == "2"
     )
-    assert repaired == opened + world.settings["retraining"]["critical_windows"]
+    assert repaired == opened + world.settings["recalibration"]["critical_windows"]
     for day in range(repaired + 1, max(results) + 1):
         assert results[day].status == "ok", (day, results[day].alerts)
         assert {record.model_version for record in results[day].records} == {"2"}
@@ -191,11 +191,11 @@ def a_trigger(world, **changes):
     """Open what acts on triggers, and make a trigger for the newest window."""
     config = load_config(world.config)
     tracker = open_tracker(config)
-    retrainer = open_recalibration_host(config, tracker)
-    last = retrainer._state().last
+    host = open_recalibration_host(config, tracker)
+    last = host._state().last
     plain = {"id": "0011223344556677", "reason": "test", "window_id": last.id}
     plain |= {"ordinal": last.ordinal, "window_end": last.end.isoformat(), **changes}
-    return retrainer, RetrainingTrigger.from_dict(plain)
+    return host, RecalibrationTrigger.from_dict(plain)
 
 
 def champion(registry):

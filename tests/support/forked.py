@@ -19,7 +19,7 @@ _PRELOADED = [
     "support.mortal_check",
     "duckdb",
     "sklearn.ensemble",
-    "huc_mlflow._retrainer",
+    "huc_mlflow._recalibration_host",
 ]
 _PRELOADED += [f"huc_monitor.{name}" for name in ("_kernels.multiplier", "_kernels.scan", "cli")]
 

@@ -78,12 +78,12 @@ def known_recalibration(probabilities, labels, *, tree, **_):
 
 def check(config, now, told, at=None, after=False):  # noqa: FBT002 - arguments of a process
     """Check once; `told` gets the names of all writes, if the process lives to write them."""
-    from huc_mlflow import _retrainer, _tracker
+    from huc_mlflow import _recalibration_host, _tracker
 
     from huc_monitor.config import load_config
     from huc_monitor.config.opening import open_monitor
 
-    _retrainer.find_recalibration = known_recalibration
+    _recalibration_host.find_recalibration = known_recalibration
     _tracker.report_files = lambda *_: {"report.html": b"<p>drawn elsewhere</p>"}
     os.chdir(Path(config).parent)
     faults = Faults(setattr, sigkill)
@@ -93,20 +93,20 @@ def check(config, now, told, at=None, after=False):  # noqa: FBT002 - arguments 
 
 
 def check_together(config, now, barrier, settle):
-    """Check once, and begin to retrain in the same moment as another process."""
-    from huc_mlflow import _lease, _retrainer
+    """Check once, and begin to recalibrate in the same moment as another process."""
+    from huc_mlflow import _lease, _recalibration_host
 
     from huc_monitor.config import load_config
     from huc_monitor.config.opening import open_monitor
 
-    act = _retrainer.MLflowRetrainer.act
+    act = _recalibration_host.MLflowRecalibrationHost.act
 
     def together(self, trigger, **options):
         barrier.wait(120)
         return act(self, trigger, **options)
 
     _lease._SETTLE_SECONDS = settle
-    _retrainer.find_recalibration = known_recalibration
-    _retrainer.MLflowRetrainer.act = together
+    _recalibration_host.find_recalibration = known_recalibration
+    _recalibration_host.MLflowRecalibrationHost.act = together
     os.chdir(Path(config).parent)
     open_monitor(load_config(config)).check(now)

@@ -66,13 +66,13 @@ def _recalibration(config: Config) -> Iterator[Finding]:
     tracker = config.settings.tracker.name
     host = open_recalibration_host(config, open_tracker(config))
     if host is not None:
-        fix = "correct the tree or the registered model, or set retraining.enabled: false"
+        fix = "correct the tree or the registered model, or set recalibration.enabled: false"
         yield from guarded(
             "recalibration", lambda: iter([_fine("recalibration", tracker, host.ping())]), fix
         )
         return
     text = f"the tracker {tracker!r} keeps no model versions: nothing acts on a trigger"
-    fix = "write tracker: mlflow, or set retraining.enabled: false"
+    fix = "write tracker: mlflow, or set recalibration.enabled: false"
     yield Finding("recalibration", "note", text, fix)
 
 

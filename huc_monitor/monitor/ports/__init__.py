@@ -10,7 +10,7 @@ protocol            group                        what it is for
 `Notifier`          ``huc_monitor.notifiers``    gets messages to people
 `Exporter`          ``huc_monitor.exporters``    shows other systems where the monitor stands
 `Attachment`        ``huc_monitor.attachments``  makes files about windows that alert
-`RecalibrationHost` ``huc_monitor.retrainers``   recalibrates, and keeps versions of the model
+`RecalibrationHost` ``huc_monitor.recalibrators``   recalibrates, and keeps versions of the model
 =================== ============================ ================================================
 
 Making one must neither connect nor write: ``huc-monitor doctor`` makes all that are configured.

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Protocol, runtime_checkable
 from huc_monitor._common.forms import Form
 
 if TYPE_CHECKING:
-    from huc_monitor.monitor.records import RetrainingTrigger
+    from huc_monitor.monitor.records import RecalibrationTrigger
     from huc_monitor.monitor.windows import Window
     from huc_monitor.recalibration.shadow import ShadowTrial
 
@@ -63,7 +63,7 @@ class RecalibrationHost(Protocol):
         """Say in a few words what it would recalibrate, or raise why it cannot; change nothing."""
         ...
 
-    def __call__(self, trigger: RetrainingTrigger) -> None:
+    def __call__(self, trigger: RecalibrationTrigger) -> None:
         """Recalibrate, or record why not.
 
         Raising means "not done": the trigger is kept, and handed over again at the next check. So

@@ -12,7 +12,7 @@ import numpy as np
 import numpy.typing as npt
 import pytest
 
-from huc_monitor._common.forms import Form
+from huc_monitor._common.forms import STORED_AS, Form
 from huc_monitor.errors import InvalidInputError
 
 NOON = datetime(2024, 3, 1, 12, tzinfo=UTC)
@@ -103,3 +103,16 @@ def test_fields_of_a_newer_version_are_left_out_and_those_of_an_older_get_their_
 def test_damage_is_told_by_the_name_of_the_field(damage, match):
     with pytest.raises(InvalidInputError, match=match):
         Trip.from_dict(trip().to_dict() | damage)
+
+
+@dataclass(frozen=True)
+class Renamed(Form):
+    """A field with a new name and its first key."""
+
+    boat: str = field(default="", metadata={STORED_AS: "ship"})
+
+
+def test_a_field_with_a_new_name_is_stored_under_its_first_key():
+    assert Renamed("Argo").to_dict() == {"ship": "Argo"}
+    assert Renamed.from_dict({"ship": "Argo"}) == Renamed("Argo")
+    assert Renamed.from_dict({"boat": "Argo"}) == Renamed()

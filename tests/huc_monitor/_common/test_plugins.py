@@ -176,7 +176,7 @@ def test_no_property_is_run():
 
 def test_the_librarys_own_plugins_keep_their_protocols(tmp_path):
     from huc_evidently import DriftAttachment
-    from huc_mlflow import MLflowRetrainer, MLflowTracker
+    from huc_mlflow import MLflowRecalibrationHost, MLflowTracker
     from huc_notify import AppriseNotifier, WebhookNotifier
     from huc_prometheus import PrometheusExporter
     from huc_spark import SparkEngine
@@ -185,7 +185,7 @@ def test_the_librarys_own_plugins_keep_their_protocols(tmp_path):
     check_plugin(FilesTracker(INFO, tmp_path), Tracker)
     made = {
         MLflowTracker: Tracker,
-        MLflowRetrainer: RecalibrationHost,
+        MLflowRecalibrationHost: RecalibrationHost,
         AppriseNotifier: Notifier,
         WebhookNotifier: Notifier,
         PrometheusExporter: Exporter,

@@ -148,22 +148,22 @@ def test_a_tracker_with_a_wrong_option_is_wrong(doctor):
     [({}, False), ({"enabled": True}, True), ({"promotion": "shadow"}, True)],
 )
 def test_a_recalibration_host_is_looked_at_where_a_check_would_use_it(doctor, settings, asked):
-    groups = {"trackers": {"nest": "Nest"}, "retrainers": {"nest": "Host"}}
-    status, found = doctor(TRACKER, groups, tracker="nest", retraining=settings)
+    groups = {"trackers": {"nest": "Nest"}, "recalibrators": {"nest": "Host"}}
+    status, found = doctor(TRACKER, groups, tracker="nest", recalibration=settings)
     assert status == 0, found
     assert ("recalibration" in found) is asked
 
 
 def test_a_recalibration_host_without_a_method_is_wrong(doctor):
-    groups = {"trackers": {"nest": "Nest"}, "retrainers": {"nest": "Host"}}
+    groups = {"trackers": {"nest": "Nest"}, "recalibrators": {"nest": "Host"}}
     code = TRACKER.replace("def rollback(self)", "def roll_back(self)")
-    status, found = doctor(code, groups, tracker="nest", retraining={"enabled": True})
+    status, found = doctor(code, groups, tracker="nest", recalibration={"enabled": True})
     assert status == 2
     assert "is no RecalibrationHost: it has no method rollback()" in found["recalibration"]["text"]
 
 
 def test_a_tracker_that_nothing_recalibrates_with_is_a_note(doctor):
-    status, found = doctor("", {}, retraining={"enabled": True})
+    status, found = doctor("", {}, recalibration={"enabled": True})
     assert status == 0
     assert found["recalibration"]["outcome"] == "note"
     assert "nothing acts on a trigger" in found["recalibration"]["text"]

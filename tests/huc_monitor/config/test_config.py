@@ -72,7 +72,7 @@ alerts: {cool_down: 3d, min_windows: 2, channels: [ops]}
 channels:
   ops: {name: apprise, settings: {tag: a}, secrets: {url: "mailto://${KEY}@host"}}
   log: files
-retraining: {enabled: true, promotion: shadow, gate: {min_improvement: 0.01}}
+recalibration: {enabled: true, promotion: shadow, gate: {min_improvement: 0.01}}
 tracker: {name: mlflow, settings: {experiment: x}, secrets: {tracking_uri: "${URI}"}}
 state: /var/lib/huc
 engine: spark
@@ -171,8 +171,8 @@ ADDED = [
     ("utilities: [{type: TopK, k: 1}, {type: TopK, k: 1}]", "`utilities[1]` must have a name of"),
     ("utilities: [{type: SubtreeIndicator, node: x}]", "`utilities[0]` cannot be used"),
     (
-        "retraining: {promotion: auto}",
-        "`retraining.promotion` must be 'manual', 'gate' or 'shadow'",
+        "recalibration: {promotion: auto}",
+        "`recalibration.promotion` must be 'manual', 'gate' or 'shadow'",
     ),
     ("reference: {start: 2024-01-01}", "8:1: `reference.end` must be given: first moment after it"),
     ("windows: {}", "8:1: 'windows' is there twice"),

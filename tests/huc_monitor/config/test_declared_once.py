@@ -106,13 +106,13 @@ def test_no_section_changes_a_default_that_it_inherits():
 
 def test_the_sections_of_the_file_are_the_classes_of_the_python_api():
     public = {getattr(hm, name) for name in hm.__all__ if isinstance(getattr(hm, name), type)}
-    expected = {"tolerance", "audit", "sequential", "drift", "retraining", "windows"}
+    expected = {"tolerance", "audit", "sequential", "drift", "recalibration", "windows"}
     assert expected <= Settings.model_fields.keys()
     for name in expected:
         assert set(models_in(Settings.model_fields[name].annotation)) <= public, name
     assert issubclass(Settings.model_fields["alerts"].annotation, hm.AlertPolicy)
     assert issubclass(Settings, hm.Policy)
-    assert hm.RetrainingPolicy.model_fields["gate"].annotation is hm.Gate
+    assert hm.RecalibrationPolicy.model_fields["gate"].annotation is hm.Gate
     assert inspect.signature(hm.Monitor).parameters["policy"].default == hm.Policy()
 
 

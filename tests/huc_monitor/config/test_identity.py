@@ -79,6 +79,7 @@ NEW_WORDS = "audit: {bounds: sharp, confidence_level: 0.9, n_draws: 500, rng: 3}
         (ROLLING.replace(BOUNDS, NEW_WORDS), ("72b5cd2be7363db4", "e5691cdb009e0dc6")),
         (COUNTED, ("aca1a567454e8e26", "ca9cfe4ff2a80819")),
         (COUNTED.replace("rows:", "n_rows:"), ("aca1a567454e8e26", "ca9cfe4ff2a80819")),
+        (COUNTED.replace("retraining", "recalibration"), ("aca1a567454e8e26", "ca9cfe4ff2a80819")),
         (JOINED, ("ac7b024e2cf77375", "b3db008fae047fb9")),
     ],
 )

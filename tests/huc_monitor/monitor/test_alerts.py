@@ -95,7 +95,7 @@ def test_windows_before_an_alert_opens_are_counted_even_without_a_cool_down():
     assert story == ["", "", "opened"]
 
 
-def test_critical_windows_in_a_row_are_counted_for_the_retraining_policy():
+def test_critical_windows_in_a_row_are_counted_for_the_recalibration_policy():
     _, states = live(["warning", "critical", "critical", "warning", "critical"])
     assert [state.n_critical for state in states] == [0, 1, 2, 0, 1]
 

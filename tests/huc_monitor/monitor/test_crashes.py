@@ -75,7 +75,7 @@ def life(log, labels, at):
     fuse = Fuse(at)
     tracker, ear, trained = FusedTracker(fuse), FusedEar(fuse), []
 
-    def retrain(trigger):
+    def recalibrate(trigger):
         fuse.run(lambda: trained.append(trigger.id))
 
     def monitor():
@@ -84,8 +84,8 @@ def life(log, labels, at):
             labels,
             tracker=tracker,
             notifiers={"ear": ear},
-            retraining={"enabled": True, "critical_windows": 2},
-            retrain=retrain,
+            recalibration={"enabled": True, "critical_windows": 2},
+            recalibrate=recalibrate,
             windows=revisited("6d"),
             tolerance=0.01,
             audit={"n_draws": 50},
@@ -106,7 +106,7 @@ def test_dying_before_or_after_any_write_or_message_changes_nothing(every):
     log, labels = make_log(5, 800, broken_from=1, late_share=0.1)
     expected, n_steps = life(log, labels, None)
     assert n_steps > 40
-    assert expected[3], "retraining was part of it"
+    assert expected[3], "recalibration was part of it"
     for at in range(n_steps, 0, -every):
         found, _ = life(log, labels, at)
         assert found == expected, f"died at step {at} of {n_steps}"

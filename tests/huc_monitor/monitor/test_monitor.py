@@ -99,7 +99,7 @@ def test_one_check_for_all_days_gives_the_records_of_daily_checks(broken, story)
 def test_a_dry_run_finds_the_same_and_keeps_nothing(broken):
     ear, calls = Ear(), []
     monitor = make(
-        *broken, notifiers={"ear": ear}, retraining={"enabled": True}, retrain=calls.append
+        *broken, notifiers={"ear": ear}, recalibration={"enabled": True}, recalibrate=calls.append
     )
     dry = monitor.check(after(8.5), dry_run=True)
     assert states(monitor) is None

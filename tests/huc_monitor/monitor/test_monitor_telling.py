@@ -17,7 +17,7 @@ from huc_monitor.monitor._lock import hold
 from huc_monitor.monitor.alerts import AlertPolicy
 from huc_monitor.monitor.drift import DriftPolicy
 from huc_monitor.monitor.ports import FilesTracker, MemoryTracker, MonitorInfo
-from huc_monitor.monitor.retraining import RetrainingPolicy
+from huc_monitor.monitor.recalibrating import RecalibrationPolicy
 from huc_monitor.monitor.windows import TimeWindows
 from huc_monitor.sources import Columns, FrameTable, TableSource
 
@@ -87,7 +87,7 @@ def test_one_channel_that_fails_does_not_keep_another_from_hearing_once(broken):
     assert (len(good.heard), len(bad.heard)) == (1, 1)
 
 
-def test_retraining_is_asked_for_once_per_cool_down_and_again_if_it_failed(broken):
+def test_recalibrating_is_asked_for_once_per_cool_down_and_again_if_it_failed(broken):
     calls = []
 
     def failing(trigger):
@@ -95,15 +95,15 @@ def test_retraining_is_asked_for_once_per_cool_down_and_again_if_it_failed(broke
         if len(calls) == 1:
             raise ConnectionError(111)
 
-    policy = RetrainingPolicy(
+    policy = RecalibrationPolicy(
         enabled=True, critical_windows=2, on_sequential_alarm=False, cool_down="30d"
     )
-    monitor = make(*broken, retraining=policy, retrain=failing)
+    monitor = make(*broken, recalibration=policy, recalibrate=failing)
     monitor.check(after(5.5))
     assert calls == []
     result = monitor.check(after(6.5))
-    assert result[0].retraining is not None
-    assert "critical for 2 windows" in result[0].retraining.reason
+    assert result[0].recalibration is not None
+    assert "critical for 2 windows" in result[0].recalibration.reason
     monitor.check(after(6.5))
     monitor.check(after(8.5))
     assert len(calls) == 2
@@ -264,11 +264,11 @@ def test_an_error_that_the_reference_had_is_not_said_to_be_a_change():
 def test_progress_tells_the_stages_of_a_recalibration(broken):
     seen = []
 
-    def retrain(_trigger):
+    def recalibrate(_trigger):
         begin_stage("fitting huc_boost (1 of 2)")
 
-    policy = RetrainingPolicy(enabled=True, critical_windows=1)
-    monitor = make(*broken, retraining=policy, retrain=retrain)
+    policy = RecalibrationPolicy(enabled=True, critical_windows=1)
+    monitor = make(*broken, recalibration=policy, recalibrate=recalibrate)
     monitor.check(after(6.5), progress=lambda *news: seen.append(news))
     assert seen[-1] == (6, 6, "fitting huc_boost (1 of 2)")
 

@@ -9,7 +9,7 @@ import pytest
 from support.documented import defaults, documented_defaults
 
 import huc_monitor as hm
-from huc_monitor.monitor.retraining import RetrainingPolicy
+from huc_monitor.monitor.recalibrating import RecalibrationPolicy
 from huc_monitor.recalibration.choosing import Figures
 from huc_monitor.recalibration.gate import Gate, surely_better
 
@@ -67,9 +67,9 @@ def test_an_improvement_is_sure_only_if_zero_lies_above_its_bounds():
     assert "between -0.3000 and +0.0100 (95% confidence)" in reason
 
 
-def test_defaults_are_those_of_the_docstring_and_of_the_retraining_policy():
+def test_defaults_are_those_of_the_docstring_and_of_the_recalibration_policy():
     assert defaults(Gate) == documented_defaults(Gate) != {}
-    assert RetrainingPolicy().gate == Gate()
+    assert RecalibrationPolicy().gate == Gate()
 
 
 @pytest.mark.parametrize(

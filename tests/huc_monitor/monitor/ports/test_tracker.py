@@ -19,7 +19,7 @@ from huc_monitor.monitor.records import (
     AlertState,
     AlertTransition,
     DriftFinding,
-    RetrainingTrigger,
+    RecalibrationTrigger,
     WindowRecord,
 )
 
@@ -64,7 +64,7 @@ def a_record(ordinal=1, **changes) -> WindowRecord:
         window_id="5f",
         window_end=DAY,
     )
-    trigger = RetrainingTrigger(
+    trigger = RecalibrationTrigger(
         id="1", reason="r", window_id="5f", ordinal=1, window_end=DAY, candidates=(("a", "b", "c"),)
     )
     drift = DriftFinding(
@@ -88,7 +88,7 @@ def a_record(ordinal=1, **changes) -> WindowRecord:
         "transitions": (step,),
         "drift": (drift,),
         "notes": ("n",),
-        "retraining": trigger,
+        "recalibration": trigger,
         "timings": {"audit": 0.1},
     }
     return WindowRecord(**{**fields, **changes})

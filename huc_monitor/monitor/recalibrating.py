@@ -9,16 +9,16 @@ from pydantic import Field
 
 from huc_monitor._common.settings import Section, SpanText, Whole, renamed
 from huc_monitor._common.times import Span
-from huc_monitor.monitor.records import RetrainingTrigger
+from huc_monitor.monitor.records import RecalibrationTrigger
 from huc_monitor.recalibration.gate import Gate
 
 if TYPE_CHECKING:
     from huc_monitor.monitor.records import AlertState, WindowRecord
 
-__all__ = ["RetrainingPolicy"]
+__all__ = ["RecalibrationPolicy"]
 
 
-class RetrainingPolicy(Section):
+class RecalibrationPolicy(Section):
     """When a recalibration is fitted, and who decides on it.
 
     Parameters
@@ -64,15 +64,15 @@ class RetrainingPolicy(Section):
     )
 
     def decide(
-        self, record: WindowRecord, last: RetrainingTrigger | None = None
-    ) -> RetrainingTrigger | None:
+        self, record: WindowRecord, last: RecalibrationTrigger | None = None
+    ) -> RecalibrationTrigger | None:
         """Return a trigger with its reason, or None.
 
         Parameters
         ----------
         record : WindowRecord
             The newest window, whose alerts say how long they have been critical.
-        last : RetrainingTrigger, optional
+        last : RecalibrationTrigger, optional
             The one before, for the cool-down.
         """
         pause = Span.parse(self.cool_down).nominal
@@ -95,7 +95,7 @@ class RetrainingPolicy(Section):
         if alarm:
             reasons.append("alarm of the e-detector")
         plain = f"{record.identity}/{record.window_id}/{record.revision}"
-        return RetrainingTrigger(
+        return RecalibrationTrigger(
             id=hashlib.sha256(plain.encode()).hexdigest()[:16],
             reason="; ".join(reasons),
             window_id=record.window_id,

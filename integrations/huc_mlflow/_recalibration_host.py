@@ -16,14 +16,14 @@ from huc_mlflow._client import DEADLINE
 from huc_mlflow._registry import BASE_TAG, ID_TAG, Registry
 from huc_mlflow._rows import LabelledRows, NoBaseProbabilitiesError, RowReader
 from huc_mlflow._shadow import Shadow
-from huc_mlflow._tracker import MLflowTracker
+from huc_mlflow._tracker import RECALIBRATION, MLflowTracker
 from huc_monitor._common.stages import begin_stage
 from huc_monitor._common.times import Span
 from huc_monitor.audit import audit
 from huc_monitor.errors import InvalidInputError
 from huc_monitor.monitor import MonitorState, read_state
 from huc_monitor.monitor.ports import RecalibrationOutcome
-from huc_monitor.monitor.records import RetrainingTrigger
+from huc_monitor.monitor.records import RecalibrationTrigger
 from huc_monitor.recalibration.choosing import find_recalibration
 from huc_monitor.subgroups import Subgroups
 
@@ -36,17 +36,17 @@ if TYPE_CHECKING:
     from huc_monitor.recalibration.choosing import Recalibration
     from huc_monitor.recalibration.shadow import ShadowTrial
 
-__all__ = ["MLflowRetrainer"]
+__all__ = ["MLflowRecalibrationHost"]
 
 log = logging.getLogger("huc_monitor")
 
 _DONE = "huc.outcome"
-_LAST = "huc.last_retraining"
+_LAST = "huc.last_retraining"  # as earlier versions wrote it
 _ENOUGH_ROWS = 1_000
 
 
-class MLflowRetrainer:
-    """Acts on triggers of a monitor: the entry point ``mlflow`` of ``huc_monitor.retrainers``.
+class MLflowRecalibrationHost:
+    """Acts on triggers of a monitor: the entry point ``mlflow`` of ``huc_monitor.recalibrators``.
 
     Every step can be repeated: a process that dies is followed by one that goes on. A refused
     recalibration is recorded with its reasons, and the same trigger is not tried again.
@@ -62,7 +62,7 @@ class MLflowRetrainer:
         tracker = info.tracker
         if not isinstance(tracker, MLflowTracker):
             msg = (
-                f"`tracker` must be mlflow to retrain in its registry; got "
+                f"`tracker` must be mlflow to recalibrate in its registry; got "
                 f"{type(tracker).__name__}. Write `tracker: mlflow` into the configuration."
             )
             raise InvalidInputError(msg)
@@ -76,14 +76,14 @@ class MLflowRetrainer:
             deadline=options.get("deadline", DEADLINE),
         )
         self.reader = RowReader(config, self.registry)
-        self.gate = config.settings.retraining.gate
+        self.gate = config.settings.recalibration.gate
         self._shadow = Shadow(config, tracker, self.registry, self.reader, self.gate)
 
     def ping(self) -> str:
         """Say whether the base could be recalibrated for this tree; raises where it could not."""
         return self.reader.check_base(self.registry.root(self.registry.current()))
 
-    def __call__(self, trigger: RetrainingTrigger) -> None:
+    def __call__(self, trigger: RecalibrationTrigger) -> None:
         """Recalibrate, or record why not."""
         outcome = self.act(trigger)
         log.info("recalibration %s: %s", outcome.id, outcome.result)
@@ -98,7 +98,7 @@ class MLflowRetrainer:
         base = self.config.settings.columns.base_probabilities
         settings = f"{self.config.policy_identity}/{'' if base is None else base.model_dump_json()}"
         plain = f"{self.config.identity}/{state.last.id}/manual/{settings}"
-        trigger = RetrainingTrigger(
+        trigger = RecalibrationTrigger(
             id=hashlib.sha256(plain.encode()).hexdigest()[:16],
             reason=reason,
             window_id=state.last.id,
@@ -108,17 +108,17 @@ class MLflowRetrainer:
         )
         return self.act(trigger, patient=False)
 
-    def act(self, trigger: RetrainingTrigger, *, patient: bool = True) -> RecalibrationOutcome:
+    def act(self, trigger: RecalibrationTrigger, *, patient: bool = True) -> RecalibrationOutcome:
         """Carry one trigger to its end, or go on where another process stopped.
 
         Parameters
         ----------
-        trigger : RetrainingTrigger
+        trigger : RecalibrationTrigger
         patient : bool, default True
-            Keep the cool-down between two retrainings of the model.
+            Keep the cool-down between two recalibrations of the model.
         """
         run = self.tracker.find_or_make(
-            "retraining",
+            RECALIBRATION,
             trigger.id,
             f"recalibration #{trigger.ordinal}",
             {
@@ -143,7 +143,7 @@ class MLflowRetrainer:
         return outcome
 
     def _act(
-        self, trigger: RetrainingTrigger, run_id: str, *, patient: bool
+        self, trigger: RecalibrationTrigger, run_id: str, *, patient: bool
     ) -> RecalibrationOutcome:
         registry = self.registry
         made = registry.versions(f"tags.`{ID_TAG}` = '{trigger.id}'")
@@ -206,9 +206,9 @@ class MLflowRetrainer:
         return self._promote(trigger, version, run_id)
 
     def _promote(
-        self, trigger: RetrainingTrigger, version: ModelVersion, run_id: str
+        self, trigger: RecalibrationTrigger, version: ModelVersion, run_id: str
     ) -> RecalibrationOutcome:
-        settings = self.config.settings.retraining
+        settings = self.config.settings.recalibration
         number, promoted, on_trial = str(version.version), False, 0
         if settings.promotion == "gate":
             self.registry.promote(number)
@@ -227,7 +227,7 @@ class MLflowRetrainer:
 
         Called at the end of every check. Does nothing unless the policy is ``shadow``.
         """
-        if self.config.settings.retraining.promotion != "shadow":
+        if self.config.settings.recalibration.promotion != "shadow":
             return None
         said = self._shadow.follow(last)
         if said is not None:
@@ -239,7 +239,7 @@ class MLflowRetrainer:
         return self._shadow.trial()
 
     def _on_trial(self) -> str:
-        if self.config.settings.retraining.promotion != "shadow":
+        if self.config.settings.recalibration.promotion != "shadow":
             return ""
         trial = self.trial()
         return "" if trial is None else f"a trial is still going on: {trial}"
@@ -262,24 +262,24 @@ class MLflowRetrainer:
             return MonitorState(self.config.identity)
         return read_state(data, self.tracker)
 
-    def _too_soon(self, trigger: RetrainingTrigger) -> str:
+    def _too_soon(self, trigger: RecalibrationTrigger) -> str:
         tags = self.registry.client.get_registered_model(self.registry.model).tags
         text = tags.get(_LAST)
         if not text:
             return ""
         last = json.loads(text)
-        pause = Span.parse(self.config.settings.retraining.cool_down).nominal
+        pause = Span.parse(self.config.settings.recalibration.cool_down).nominal
         passed = trigger.window_end - datetime.fromisoformat(last["window_end"])
         if last["id"] == trigger.id or passed >= pause or passed < timedelta(0):
             return ""
-        return f"cool-down: the last retraining ({last['id']}) was {passed} before"
+        return f"cool-down: the last recalibration ({last['id']}) was {passed} before"
 
-    def _remember(self, trigger: RetrainingTrigger) -> None:
+    def _remember(self, trigger: RecalibrationTrigger) -> None:
         last = {"id": trigger.id, "window_end": trigger.window_end.astimezone(UTC).isoformat()}
         self.registry.client.set_registered_model_tag(self.registry.model, _LAST, json.dumps(last))
 
     def _rows(
-        self, trigger: RetrainingTrigger, champion: ModelVersion, state: MonitorState
+        self, trigger: RecalibrationTrigger, champion: ModelVersion, state: MonitorState
     ) -> LabelledRows:
         """Read the rows since the alerts began, and older ones if these are too few."""
         source = self.config.open_source()

@@ -9,8 +9,8 @@ from support.documented import defaults, documented_defaults
 
 import huc_monitor as hm
 from huc_monitor.errors import InvalidInputError
-from huc_monitor.monitor.records import AlertState, RetrainingTrigger, WindowRecord
-from huc_monitor.monitor.retraining import RetrainingPolicy
+from huc_monitor.monitor.recalibrating import RecalibrationPolicy
+from huc_monitor.monitor.records import AlertState, RecalibrationTrigger, WindowRecord
 from huc_monitor.monitor.windows import TimeWindows
 from huc_monitor.sources import Columns, FrameTable, TableSource
 
@@ -44,7 +44,7 @@ def a_record(*, n_critical=0, alarm=False, day=0):
 
 
 def test_the_same_candidate_must_be_critical_long_enough():
-    policy = RetrainingPolicy(critical_windows=3)
+    policy = RecalibrationPolicy(critical_windows=3)
     assert policy.decide(a_record(n_critical=2)) is None
     trigger = policy.decide(a_record(n_critical=3))
     assert "branch 'attack'" in trigger.reason
@@ -53,36 +53,36 @@ def test_the_same_candidate_must_be_critical_long_enough():
 
 
 def test_an_alarm_is_reason_enough_unless_told_otherwise():
-    assert RetrainingPolicy().decide(a_record(alarm=True)).reason == "alarm of the e-detector"
-    assert RetrainingPolicy(on_sequential_alarm=False).decide(a_record(alarm=True)) is None
+    assert RecalibrationPolicy().decide(a_record(alarm=True)).reason == "alarm of the e-detector"
+    assert RecalibrationPolicy(on_sequential_alarm=False).decide(a_record(alarm=True)) is None
 
 
 def test_either_reason_can_be_left_out():
-    assert RetrainingPolicy(critical_windows=None).decide(a_record(n_critical=99)) is None
+    assert RecalibrationPolicy(critical_windows=None).decide(a_record(n_critical=99)) is None
 
 
 def test_there_is_no_trigger_within_the_cool_down_of_the_last():
-    policy = RetrainingPolicy(critical_windows=1, cool_down="3d")
+    policy = RecalibrationPolicy(critical_windows=1, cool_down="3d")
     first = policy.decide(a_record(n_critical=1))
     assert policy.decide(a_record(n_critical=3, day=2), first) is None
     assert policy.decide(a_record(n_critical=4, day=3), first) is not None
 
 
 def test_the_id_is_that_of_the_window_so_that_acting_on_it_is_idempotent():
-    policy = RetrainingPolicy(critical_windows=1)
+    policy = RecalibrationPolicy(critical_windows=1)
     one, two = (policy.decide(a_record(n_critical=1)) for _ in range(2))
     assert one == two
     assert policy.decide(a_record(n_critical=1, day=1)).id != one.id
-    assert RetrainingTrigger.from_dict(one.to_dict()) == one
+    assert RecalibrationTrigger.from_dict(one.to_dict()) == one
 
 
 def test_a_number_of_windows_must_be_at_least_one():
     with pytest.raises(InvalidInputError, match="`critical_windows` must be at least 1; got 0"):
-        RetrainingPolicy(critical_windows=0)
+        RecalibrationPolicy(critical_windows=0)
 
 
 class Follower:
-    """A retrainer that says something after every check, or fails to."""
+    """A host that says something after every check, or fails to."""
 
     def __init__(self) -> None:
         self.seen = []
@@ -107,7 +107,7 @@ def a_monitor(host):
         windows=TimeWindows(length="1d"),
         tree=tree,
         utilities=[hm.TopK(1)],
-        hosts=hm.Hosts(retrain=host, follow=host.follow),
+        hosts=hm.Hosts(recalibrate=host, follow=host.follow),
     )
 
 
@@ -133,12 +133,12 @@ def test_a_trial_that_fails_does_not_fail_the_check(caplog):
 
 
 def test_defaults_are_those_of_the_docstring():
-    assert defaults(RetrainingPolicy) == documented_defaults(RetrainingPolicy) != {}
+    assert defaults(RecalibrationPolicy) == documented_defaults(RecalibrationPolicy) != {}
 
 
 def test_two_critical_windows_are_no_reason_by_default_and_three_are():
-    assert RetrainingPolicy().decide(a_record(n_critical=2)) is None
-    assert RetrainingPolicy().decide(a_record(n_critical=3)) is not None
+    assert RecalibrationPolicy().decide(a_record(n_critical=2)) is None
+    assert RecalibrationPolicy().decide(a_record(n_critical=3)) is not None
 
 
 def test_the_longest_of_several_alerts_is_named_and_the_others_are_counted():
@@ -147,18 +147,18 @@ def test_the_longest_of_several_alerts_is_named_and_the_others_are_counted():
     longer = dataclasses.replace(alert, node="probe", n_critical=5)
     short = dataclasses.replace(alert, node="dos", n_critical=1)
     both = dataclasses.replace(record, alerts=(alert, longer, short))
-    reason = RetrainingPolicy().decide(both).reason
+    reason = RecalibrationPolicy().decide(both).reason
     assert "branch 'probe'" in reason
     assert reason.endswith(" and 1 more critical for 5 windows")
-    assert "more" not in RetrainingPolicy().decide(record).reason
+    assert "more" not in RecalibrationPolicy().decide(record).reason
 
 
 def test_without_an_e_detector_nothing_alarms_and_resolved_alerts_are_not_repaired():
     record = dataclasses.replace(a_record(), detector=None)
-    assert RetrainingPolicy().decide(record) is None
+    assert RecalibrationPolicy().decide(record) is None
     over = dataclasses.replace(record.alerts[0], node="dos", level=None)
     lasting = a_record(n_critical=3)
-    trigger = RetrainingPolicy().decide(
+    trigger = RecalibrationPolicy().decide(
         dataclasses.replace(lasting, alerts=(*lasting.alerts, over), detector=None)
     )
     assert trigger.candidates == (("u", "all", "attack"),)
@@ -167,6 +167,6 @@ def test_without_an_e_detector_nothing_alarms_and_resolved_alerts_are_not_repair
 
 @pytest.mark.parametrize(("n_windows", "rule"), [(0, "at least 1"), (51, "at most 50")])
 def test_a_trial_takes_one_to_fifty_windows(n_windows, rule):
-    assert RetrainingPolicy(shadow_windows=50).shadow_windows == 50
+    assert RecalibrationPolicy(shadow_windows=50).shadow_windows == 50
     with pytest.raises(InvalidInputError, match=f"`shadow_windows` must be {rule}"):
-        RetrainingPolicy(shadow_windows=n_windows)
+        RecalibrationPolicy(shadow_windows=n_windows)
