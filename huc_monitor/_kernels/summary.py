@@ -51,17 +51,15 @@ def add_multipliers(repeats, xi, sums):
 
 
 @loop
-def centre_by_means(repeats, means, xi):
-    """Turn plain multipliers into centred ones, given every draw's mean over all rows."""
+def centre_by_means(repeats, sample, factors, means, xi):
+    """Do what `centre_multipliers` does, given every draw's mean over all rows of a sample."""
     for i in range(xi.shape[0]):
-        if repeats.shape[0] > 0:
-            root = np.float32(np.sqrt(repeats[i]))
-            times = np.float32(repeats[i])
-            for b in range(LANES):
-                xi[i, b] = np.float32(xi[i, b] * root) - np.float32(times * means[b])
-        else:
-            for b in range(LANES):
-                xi[i, b] -= means[b]
+        s = np.uintp(sample[i]) if sample.shape[0] > 0 else np.uintp(0)
+        root = np.float32(np.sqrt(repeats[i])) if repeats.shape[0] > 0 else np.float32(1.0)
+        times = np.float32(repeats[i]) if repeats.shape[0] > 0 else np.float32(1.0)
+        factor = np.float32(factors[s])
+        for b in range(LANES):
+            xi[i, b] = factor * (np.float32(xi[i, b] * root) - np.float32(times * means[s, b]))
 
 
 @entry

@@ -76,18 +76,26 @@ class Groups:
 
     @classmethod
     def difference(cls, after: Groups, before: Groups) -> Groups:
-        """Bundle two samples, the rows of ``after`` first, to measure after minus before."""
-        both = cls.joined([after, before])
-        counts = [after.weights[0].size, before.weights[0].size]
-        masses = tuple(groups.total / both.unit for groups in (after, before))
-        return cls(
-            both.weights,
-            both.repeats,
-            1.0 / sum(1.0 / mass for mass in masses),
-            both.unit,
-            np.repeat(np.array([AFTER, BEFORE], dtype=np.uint8), counts),
-            masses,
-        )
+        """Bundle two samples, the rows of ``before`` first, to measure after minus before."""
+        both = cls.joined([before, after])
+        counts = [before.weights[0].size, after.weights[0].size]
+        sample = np.repeat(np.array([BEFORE, AFTER], dtype=np.uint8), counts)
+        sizes = (after.total, before.total)
+        return cls.apart(both.weights, both.repeats, both.unit, sample, sizes)
+
+    @classmethod
+    def apart(
+        cls,
+        weights: list[np.ndarray[Any, Any]],
+        repeats: Floats,
+        unit: float,
+        sample: npt.NDArray[np.uint8],
+        sizes: tuple[float, float],
+    ) -> Groups:
+        """Bundle rows of two samples of known sizes, of which these may be a part."""
+        masses = tuple(size / unit for size in sizes)
+        mass = 1.0 / sum(1.0 / one for one in masses)
+        return cls(weights, repeats, mass, unit, sample, masses)
 
     def take(self, rows: Ints) -> Groups:
         """Return the same subgroups on a subset of the rows of one sample."""

@@ -42,7 +42,7 @@ import numpy as np
 from huc_monitor.audit.bounds.bootstrap import BootstrapBound
 from huc_monitor.audit.comparison import Comparison, Difference
 from huc_monitor.audit.decomposition import UtilityRows, join_rows, sort_rows
-from huc_monitor.audit.scan import AFTER, Groups, group_rows, row_counts, scan_utility
+from huc_monitor.audit.scan import AFTER, BEFORE, Groups, group_rows, row_counts, scan_utility
 from huc_monitor.errors import InvalidInputError
 
 if TYPE_CHECKING:
@@ -51,7 +51,7 @@ if TYPE_CHECKING:
     from huc_monitor.audit.decomposition import SortedRows
     from huc_monitor.audit.plan import AuditPlan
     from huc_monitor.audit.scan import UtilityScan
-    from huc_monitor.utilities.program import Floats
+    from huc_monitor.utilities.program import Floats, Ints
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -99,25 +99,84 @@ def compare_samples(
     """
     check_sides(before, after, plan)
     groups = Groups.difference(after.groups, before.groups)
+    bound = change_bound(plan, groups)
+    scans, after_sums = [], []
+    for *pair, spreads in zip(before.rows, after.rows, plan.limits, strict=True):
+        ordered = sort_rows(join_rows(pair), groups.scale)
+        scans.append(scan_utility(ordered, groups))
+        bound.visit(ordered, groups, spreads)
+        after_sums.append(AfterSums.of(ordered, groups, scans[-1].span[:, :-1]))
+    drawn = not screen or may_be_sure(scans, bound)
+    return make_comparison(plan, groups, scans, after_sums, bound.radii() if drawn else None)
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class AfterSums:
+    """What the rows after have on every candidate's interval: sums and counts of shape (C, S)."""
+
+    sums: Ints
+    counts: Floats
+
+    @classmethod
+    def of(cls, rows: SortedRows, groups: Groups, span: Ints) -> AfterSums:
+        """Add up sorted rows between the places of ``span``, of shape (C, S, 2)."""
+        from huc_monitor import _kernels
+
+        sums = np.zeros(span.shape[:2], dtype=np.int64)
+        counts = np.zeros(span.shape[:2])
+        is_after = groups.sample[rows.order] == AFTER
+        for c in range(len(groups.weights)):
+            mine = group_rows(rows, groups, c)
+            chosen = mine.positions[is_after[mine.positions]]
+            _kernels.span_sums(rows.labels, mine.values, chosen, rows.paths, span[c], sums[c])
+            counts[c] = row_counts(rows, groups, chosen)(*np.searchsorted(chosen, span[c].T))
+        return cls(sums, counts)
+
+    def __add__(self, other: AfterSums) -> AfterSums:
+        """Add up both sets of rows."""
+        return AfterSums(self.sums + other.sums, self.counts + other.counts)
+
+
+def change_bound(plan: AuditPlan, groups: Groups) -> BootstrapBound:
+    """Start the bound on the change between two samples."""
     bound = BootstrapBound(plan.n_draws, plan.seed)
     bound.start(groups.total, plan.n_candidates, plan.confidence_level, groups.n_rare)
-    columns: list[Floats] = []
-    for *pair, spreads in zip(after.rows, before.rows, plan.limits, strict=True):
-        ordered = sort_rows(join_rows(pair), groups.scale)
-        scan = scan_utility(ordered, groups)
-        bound.visit(ordered, groups, spreads)
-        columns.append(_columns(ordered, groups, scan))
-    change, low, high, on_after, n_inside, n_after = np.concatenate(columns, axis=1)
-    drawn = not screen or bool((np.abs(change) >= bound.least_radii()).any())
-    radii = bound.radii() if drawn else np.full(change.size, np.nan)
+    return bound
+
+
+def may_be_sure(scans: Sequence[UtilityScan], bound: BootstrapBound) -> bool:
+    """Whether any change is large enough for draws to make it sure."""
+    changes = np.concatenate([scan.moment[:, :-1].ravel() for scan in scans])
+    return bool((np.abs(changes) >= bound.least_radii()).any())
+
+
+def make_comparison(
+    plan: AuditPlan,
+    groups: Groups,
+    scans: Sequence[UtilityScan],
+    after: Sequence[AfterSums],
+    radii: Floats | None,
+) -> Comparison:
+    """Put together what was found; without radii there are no bounds."""
+    found = [[scan.moment, scan.low, scan.high, scan.n_inside] for scan in scans]
+    each = [
+        np.concatenate([table[:, :-1].ravel() for table in one]) for one in zip(*found, strict=True)
+    ]
+    change, low, high, n_inside = each
+    unit = 1.0 / (groups.scale * groups.mass)
+    on_after = np.concatenate([item.sums.ravel() * unit for item in after])
+    n_after = np.concatenate([item.counts.ravel() for item in after])
+    drawn = radii is not None
+    radii = np.full(change.size, np.nan) if radii is None else radii
     nothing = float("nan")
+    sizes = [mass * groups.unit for mass in groups.masses]
     return Comparison(
         kind="samples",
-        n_before=before.n,
-        n_after=after.n,
+        n_before=sizes[BEFORE],
+        n_after=sizes[AFTER],
         confidence_level=plan.confidence_level,
         method="bootstrap" if drawn else None,
-        n_draws=bound.n_draws if drawn else 0,
+        n_draws=plan.n_draws if drawn else 0,
         names=plan.names,
         before=on_after - change,
         after=on_after,
@@ -144,23 +203,3 @@ def check_sides(before: Sample, after: Sample, plan: AuditPlan) -> None:
             counts = f"{len(plan.subgroups)}; got {len(side.groups.weights)}"
             msg = f"`{name}` must be weighed by all subgroups, which are {counts}."
             raise InvalidInputError(msg)
-
-
-def _columns(rows: SortedRows, groups: Groups, scan: UtilityScan) -> Floats:
-    """Change, interval, moment after, rows inside, and of these rows after; (6, candidates)."""
-    from huc_monitor import _kernels
-
-    n_groups, n_slots = len(groups.weights), rows.relevant.size
-    after = np.zeros((n_groups, n_slots), dtype=np.int64)
-    n_after = np.zeros((n_groups, n_slots))
-    first = groups.sample[rows.order] == AFTER
-    for c in range(n_groups):
-        mine = group_rows(rows, groups, c)
-        chosen = mine.positions[first[mine.positions]]
-        span = scan.span[c, :n_slots]
-        _kernels.span_sums(rows.labels, mine.values, chosen, rows.paths, span, after[c])
-        n_after[c] = row_counts(rows, groups, chosen)(*np.searchsorted(chosen, span.T))
-    unit = 1.0 / (rows.scale * groups.mass)
-    found = [table[:, :n_slots].ravel() for table in (scan.moment, scan.low, scan.high)]
-    inside = scan.n_inside[:, :n_slots].ravel()
-    return np.stack([*found, after.ravel() * unit, inside, n_after.ravel()])

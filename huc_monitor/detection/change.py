@@ -161,6 +161,10 @@ class ChangeTest:
             rng=rng,
         )
 
+    def sizes(self, n_windows: int) -> list[int]:
+        """How many of so many windows are pooled, pool by pool."""
+        return sorted({min(size, n_windows) for size in self.pools})
+
     def look(self, reference: Sample, windows: Sequence[Sample]) -> ChangeStep:
         """Compare the newest windows with the reference.
 
@@ -174,10 +178,9 @@ class ChangeTest:
         if not windows:
             msg = "`windows` must hold at least one window; got none."
             raise InvalidInputError(msg)
-        sizes = sorted({min(size, len(windows)) for size in self.pools})
         found = []
-        for size in sizes:
-            pooled = Sample.join(windows[len(windows) - size :])
+        for size in self.sizes(len(windows)):
+            pooled = Sample.join(windows[: -size - 1 : -1])
             found.append((size, compare_samples(reference, pooled, self.plan, screen=True)))
         return ChangeStep(tuple(found), self.average_run_length)
 

@@ -14,6 +14,7 @@ if TYPE_CHECKING:
     from datetime import datetime
     from types import TracebackType
 
+    from huc_monitor.audit.comparison import Comparison
     from huc_monitor.audit.result import AuditResult
     from huc_monitor.monitor._rows import Decomposed, RowCache
     from huc_monitor.monitor.windows import Window
@@ -24,6 +25,7 @@ if TYPE_CHECKING:
         TimeRange,
         WindowData,
     )
+    from huc_monitor.sources._data import Known
 
 
 class OneAtATime:
@@ -58,6 +60,16 @@ class OneAtATime:
         with self._lock:
             assert self._source.auditor is not None  # noqa: S101 - asked before
             return self._source.auditor(start, end, **options)
+
+    @property
+    def comparer(self) -> Callable[..., list[Comparison] | None] | None:
+        """As the source."""
+        return None if self._source.comparer is None else self._compare
+
+    def _compare(self, ranges: Sequence[Known], **options: Any) -> list[Comparison] | None:
+        with self._lock:
+            assert self._source.comparer is not None  # noqa: S101 - asked before
+            return self._source.comparer(ranges, **options)
 
     def predictions(self, start: datetime, end: datetime) -> PredictionData:
         """As the source."""

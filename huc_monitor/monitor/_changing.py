@@ -3,6 +3,9 @@
 Reference and past windows are kept as scores and contributions (`_samples`), so that a check reads
 every row once. Pooled windows have no rows in common: of rolling windows those that do not overlap
 are pooled. A new model version resets nothing: the log says what was served.
+
+Of windows larger than memory a sample is kept, which dates changes; the test itself is of all rows,
+which the source reads again.
 """
 
 from __future__ import annotations
@@ -15,7 +18,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from huc_monitor.audit.two_samples import Sample
-from huc_monitor.detection import ChangeHistory, ChangeTest, find_onset
+from huc_monitor.detection import ChangeHistory, ChangeStep, ChangeTest, find_onset
 from huc_monitor.detection.change import candidate_terms
 from huc_monitor.monitor._rows import RowCache
 from huc_monitor.monitor._state import KeptWindow
@@ -69,6 +72,7 @@ class Changing:
     def freeze(self, found: Decomposed) -> None:
         """Compare later windows with these rows."""
         if self._test is not None and self.state.reference is not None:
+            self.state.reference_sampled = found.data.sampled_from is not None
             self._keep_reference(_sample(found))
 
     def look(
@@ -87,7 +91,7 @@ class Changing:
         if window.id not in known and kept and window.ordinal < kept[-1].ordinal:
             return None
         history.add(window.id, _sample(examined.found))
-        self._keep(window, as_of)
+        self._keep(window, as_of, sampled=examined.found.data.sampled_from is not None)
         if not newest or not self._load_reference().n:
             return None
         chosen = self._pooled()
@@ -115,10 +119,11 @@ class Changing:
 
     # What is kept.
 
-    def _keep(self, window: Window, as_of: datetime) -> None:
+    def _keep(self, window: Window, as_of: datetime, *, sampled: bool) -> None:
         assert self._history is not None  # noqa: S101 - loaded before
         digest = self.files.write(self._history.to_bytes(window.id))
-        item = KeptWindow(window.id, window.ordinal, window.start, window.end, as_of, digest)
+        when = (window.start, window.end, as_of)
+        item = KeptWindow(window.id, window.ordinal, *when, digest, sampled)
         others = {kept.id: kept for kept in self.state.compared}
         others[window.id] = item
         self.state.compared = [others[name] for name in self._history.names]
@@ -197,19 +202,36 @@ class Changing:
         self, examined: Examination, windows: Sequence[KeptWindow], samples: Sequence[Sample]
     ) -> WindowChange:
         assert self._test is not None  # noqa: S101 - asked for with a test only
-        reference = self._load_reference()
-        step = self._test.look(reference, samples)
+        step = self._look(windows, samples)
         found = self._told(examined, step.changes, samples[-1])
         newest = step.pools[0][1]
         order = np.argsort(-np.abs(newest.difference), kind="stable")[:_LARGEST]
         return WindowChange(
             average_run_length=step.average_run_length,
             pools=tuple(n for n, _ in step.pools),
-            n_before=reference.n,
+            n_before=newest.n_before,
             n_after=tuple(pool.n_after for _, pool in step.pools),
             changes=self._dated(examined, found, windows, samples),
             largest=tuple(_plain(newest[int(row)], 1) for row in order),
         )
+
+    def _look(self, windows: Sequence[KeptWindow], samples: Sequence[Sample]) -> ChangeStep:
+        """Compare all rows: those in hand, or where these are a sample, those of the source."""
+        test, frozen = self._test, self.state.reference
+        assert test is not None  # noqa: S101 - asked for with a test only
+        assert frozen is not None  # noqa: S101
+        reference, comparer = self._load_reference(), self.monitor.source.comparer
+        sampled = self.state.reference_sampled or any(item.sampled for item in windows)
+        if sampled and comparer is not None:
+            start, end = (datetime.fromisoformat(frozen[name]) for name in ("start", "end"))
+            ranges = [(w.start, w.end, w.as_of) for w in reversed(windows)][: max(test.pools)]
+            ranges.insert(0, (start, end, self.monitor.windows.due_at(end)))
+            sizes = test.sizes(len(windows))
+            found = comparer(ranges, plan=test.plan, pools=sizes)
+            # A log that is pruned may have less left than the sample that was kept.
+            if found is not None and found[0].n_before >= reference.n:
+                return ChangeStep(tuple(zip(sizes, found, strict=True)), test.average_run_length)
+        return test.look(reference, samples)
 
     def _told(
         self, examined: Examination, changes: Sequence[Change], newest: Sample

@@ -73,6 +73,7 @@ class KeptWindow(Form):
     end: datetime
     as_of: datetime
     digest: str
+    sampled: bool = False  # of all its rows, these are a sample
 
 
 @dataclass(slots=True)
@@ -111,6 +112,7 @@ class MonitorState(Form):
     reference_rows: str | None = None
     standing: list[str] = field(default_factory=list)
     compared: list[KeptWindow] = field(default_factory=list)
+    reference_sampled: bool = False
 
     schema: ClassVar[int | None] = SCHEMA_VERSION
 

@@ -19,6 +19,7 @@ if TYPE_CHECKING:
 
     from numpy.typing import NDArray
 
+    from huc_monitor.audit.comparison import Comparison
     from huc_monitor.audit.result import AuditResult
 
 __all__ = [
@@ -36,6 +37,10 @@ N_EXAMPLES = 5
 
 class TooManyBadRowsError(InvalidInputError):
     """More rows of a window are unusable than the source's `max_bad_share` allows."""
+
+
+# Start and end of a range, and the time at which its labels were known.
+Known = tuple[datetime, datetime, datetime | None]
 
 
 @dataclass(frozen=True, slots=True)
@@ -251,6 +256,16 @@ class PredictionSource(Protocol):
 
         It is called as ``auditor(start, end, as_of=, utilities=, subgroups=, options=)`` with
         `AuditOptions`.
+        """
+        ...
+
+    @property
+    def comparer(self) -> Callable[..., list[Comparison] | None] | None:
+        """What compares all rows of windows with those of a reference; None as `auditor`.
+
+        It is called as ``comparer(ranges, plan=, pools=)``, with an `AuditPlan` and with (start,
+        end, as_of) of the reference, the newest window, the one before, and so on; it returns None
+        where a range has no rows any more.
         """
         ...
 

@@ -27,6 +27,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
     from datetime import datetime
 
+    from huc_monitor.audit.comparison import Comparison
     from huc_monitor.audit.result import AuditResult
     from huc_monitor.sources._partition import ScanProfile
     from huc_monitor.sources._spec import Columns, LabelTable
@@ -125,6 +126,11 @@ class TableSource:
 
     @property
     def auditor(self) -> Callable[..., AuditResult] | None:
+        """None: `labelled` returns all rows."""
+        return None
+
+    @property
+    def comparer(self) -> Callable[..., list[Comparison] | None] | None:
         """None: `labelled` returns all rows."""
         return None
 

@@ -1,6 +1,6 @@
-"""Audits of windows larger than memory: rows go to disk, and come back in order of score.
+"""Audits and comparisons of windows larger than memory: rows go to disk, and come back in order.
 
-The same steps and summaries as on a cluster (`huc_monitor.audit.runs.pieces`), with DuckDB for the
+The same steps and summaries as on a cluster (`huc_monitor.audit.runs`), with DuckDB for the
 ordering: pieces are scored one at a time, DuckDB sorts each utility's rows within a memory limit,
 spilling to disk, and runs of rows are summarised as they come back.
 """
@@ -12,6 +12,7 @@ import functools
 import operator
 import re
 import tempfile
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -21,6 +22,7 @@ import numpy as np
 from huc_monitor._common.threads import n_threads
 from huc_monitor._common.times import to_utc
 from huc_monitor.audit.options import DEFAULTS, AuditOptions
+from huc_monitor.audit.runs.changes import PieceChange, compare_pools
 from huc_monitor.audit.runs.packing import Packing
 from huc_monitor.audit.runs.pieces import PieceAudit, merge_runs
 from huc_monitor.errors import InvalidInputError
@@ -36,16 +38,20 @@ if TYPE_CHECKING:
 
     import duckdb
 
+    from huc_monitor.audit.comparison import Comparison
+    from huc_monitor.audit.plan import AuditPlan
     from huc_monitor.audit.result import AuditResult
     from huc_monitor.audit.runs.packing import Records
-    from huc_monitor.audit.runs.pieces import Facts, Piece, RunSummary
+    from huc_monitor.audit.runs.pieces import Facts, Piece, RunSummary, ScoredRows
+    from huc_monitor.audit.two_samples import AfterSums
     from huc_monitor.sources import PredictionData, WindowData
+    from huc_monitor.sources._data import Known
     from huc_monitor.subgroups import Subgroups
     from huc_monitor.tree import LabelTree
     from huc_monitor.utilities import Utility
-    from huc_monitor.utilities.program import Ints
+    from huc_monitor.utilities.program import Floats
 
-__all__ = ["LargeSource", "Rows", "audit_pieces", "bytes_of"]
+__all__ = ["LargeSource", "Rows", "audit_pieces", "bytes_of", "compare_pieces"]
 
 _UNITS = {"": 1, "K": 10**3, "M": 10**6, "G": 10**9, "T": 10**12}
 # Of the limit: for DuckDB, and for a run of rows with what is made of it. The rest is slack.
@@ -136,14 +142,112 @@ def _audit_pieces(
     if not facts.n_rows:
         msg = "`read` must give at least one row of positive weight; got none."
         raise InvalidInputError(msg)
-    with tempfile.TemporaryDirectory(prefix="huc-", dir=folder) as place:
-        store = _Store(audit, facts, Path(place), limit)
-        try:
-            for piece in _checked(audit, read):
-                store.add(piece)
-            return store.result()
-        finally:
-            store.close()
+    with _Store.open(audit, limit, folder) as store:
+        for piece in _checked(audit, read):
+            store.add(audit.rows(piece, facts), weighted=bool(piece.repeats.size))
+        return _result(audit, facts, store)
+
+
+def _result(audit: PieceAudit, facts: Facts, store: _Store) -> AuditResult:
+    """Summarise every utility's rows and make the result."""
+    merged, within = [], []
+    for u in range(len(audit.utilities)):
+        runs = (audit.summarise(u, rows, facts) for rows in store.runs(u))
+        run = functools.reduce(lambda a, b: merge_runs([a, b]), runs)
+        if run.scan.n_rows != facts.n_rows:
+            msg = (
+                f"`read` must give the same rows each time; got {facts.n_rows:,} rows, then "
+                f"{run.scan.n_rows:,}."
+            )
+            raise InvalidInputError(msg)
+        merged.append(run)
+        parts = (audit.within(u, rows, facts, run.scan.shown) for rows in store.rows(u))
+        within.append(functools.reduce(operator.add, parts))
+    return audit.merged_result(facts, merged, within)
+
+
+def compare_pieces(
+    samples: Sequence[Callable[[], Iterable[Rows]]],
+    *,
+    plan: AuditPlan,
+    pools: Sequence[int] = (1,),
+    screen: bool = False,
+    memory_limit: str | int = LARGE.memory_limit,
+    folder: str | Path | None = None,
+) -> list[Comparison] | None:
+    """Bound what changed from a reference to the newest windows, all larger than memory.
+
+    The numbers are those of `hm.compare` on all rows together, with contributions rounded to 32
+    bits; every row is read and scored once, whatever is pooled.
+
+    Parameters
+    ----------
+    samples : list of callables
+        Each returns the pieces of a sample: the reference, the newest window, the one before, and
+        so on.
+    plan : AuditPlan
+        Of method "bootstrap".
+    pools : list of int, default (1,)
+        How many of the newest windows are pooled; one comparison each.
+    screen, memory_limit, folder
+        As in `compare_samples` and `audit_pieces`.
+
+    Returns
+    -------
+    list of Comparison, or None where a sample has no rows
+    """
+    check = PieceChange.from_plan(plan, len(samples))
+    with _Store.open(check, bytes_of(memory_limit), folder, sampled=True) as store:
+        engine, done = _ChangeStore(check, store), 0
+        for k, read in enumerate(samples):
+            for piece in _checked(check, read, k, done):
+                engine.facts += check.count(piece)
+                store.add(check.scored(piece), weighted=bool(piece.repeats.size))
+            done = int(engine.facts.n_rows.sum())
+        return compare_pools(check, engine, pools, screen=screen)
+
+
+class _ChangeStore:
+    """Rows of a reference and of windows on disk; see `huc_monitor.audit.runs.changes`."""
+
+    def __init__(self, check: PieceChange, store: _Store) -> None:
+        self._check, self._store = check, store
+        self.facts = check.no_count
+
+    def multipliers(self) -> Floats:
+        """Add up what every sample's rows draw."""
+        parts = (self._check.add_multipliers(rows, self.facts) for rows in self._store.rows(0))
+        return functools.reduce(operator.add, parts)
+
+    def summaries(self, pools: Sequence[int], sums: Floats | None) -> list[list[RunSummary]]:
+        """Read every utility's rows in order once, for all pools."""
+        found: list[list[RunSummary]] = [[] for _ in pools]
+        for u in range(len(self._check.utilities)):
+            merged: list[RunSummary | None] = [None] * len(pools)
+            for rows in self._store.runs(u):
+                for i, pool in enumerate(pools):
+                    run = self._check.summarise_pool(u, rows, self.facts, pool, sums)
+                    both = [part for part in (merged[i], run) if part is not None]
+                    merged[i] = merge_runs(both) if both else None
+            for mine, run in zip(found, merged, strict=True):
+                assert run is not None  # noqa: S101 - every sample has rows
+                mine.append(run)
+        return found
+
+    def after(
+        self, pools: Sequence[int], intervals: Sequence[Sequence[Floats]]
+    ) -> list[list[AfterSums]]:
+        """Add up the rows of every pool on its intervals."""
+        found: list[list[AfterSums]] = [[] for _ in pools]
+        for u in range(len(self._check.utilities)):
+            sums: list[Any] = [None] * len(pools)
+            for rows in self._store.rows(u):
+                for i, pool in enumerate(pools):
+                    part = self._check.after_sums(u, rows, self.facts, pool, intervals[i][u])
+                    sums[i] = part if sums[i] is None else sums[i] + part
+            for mine, one in zip(found, sums, strict=True):
+                mine.append(one)
+        return found
 
 
 def bytes_of(memory_limit: str | int) -> int:
@@ -162,14 +266,16 @@ def bytes_of(memory_limit: str | int) -> int:
     return size
 
 
-def _checked(audit: PieceAudit, read: Callable[[], Iterable[Rows]]) -> Iterator[Piece]:
+def _checked(
+    audit: PieceAudit, read: Callable[[], Iterable[Rows]], sample: int = 0, done: int = 0
+) -> Iterator[Piece]:
     """Check pieces; rows are called by their place in the window, as `audit` calls them."""
-    done = 0
     for rows in read():
         if not len(rows.labels):
             continue
         ids = np.arange(len(rows.labels))
-        piece = audit.check(rows.probabilities, rows.labels, rows.features, rows.weights, ids)
+        given = (rows.probabilities, rows.labels, rows.features, rows.weights)
+        piece = audit.check(*given, ids, np.full(ids.size, sample))
         # Rows of weight zero are not there, and are not counted either.
         piece.ids[:] = np.arange(done, done + piece.ids.size)
         done += piece.labels.size
@@ -180,21 +286,31 @@ def _checked(audit: PieceAudit, read: Callable[[], Iterable[Rows]]) -> Iterator[
 class _Store:
     """Rows of all utilities in a DuckDB file, to be read in order of score."""
 
-    def __init__(self, audit: PieceAudit, facts: Facts, folder: Path, limit: int) -> None:
-        self._audit, self._facts, self._limit = audit, facts, limit
+    def __init__(self, audit: PieceAudit, folder: Path, limit: int, *, sampled: bool) -> None:
+        self._audit, self._limit, self._sampled = audit, limit, sampled
         self._packings: list[Packing] = []
         self._database = _open(folder, max(_LEAST_DUCKDB, int(limit * _DUCKDB_SHARE)))
 
-    def close(self) -> None:
-        self._database.close()
+    @classmethod
+    @contextmanager
+    def open(
+        cls, audit: PieceAudit, limit: int, folder: str | Path | None, *, sampled: bool = False
+    ) -> Iterator[_Store]:
+        """Keep rows in a folder that is removed in the end."""
+        with tempfile.TemporaryDirectory(prefix="huc-", dir=folder) as place:
+            store = cls(audit, Path(place), limit, sampled=sampled)
+            try:
+                yield store
+            finally:
+                store._database.close()
 
-    def add(self, piece: Piece) -> None:
+    def add(self, scored: Iterable[ScoredRows], *, weighted: bool) -> None:
         """Write a piece's rows, utility by utility."""
         import pyarrow as pa
 
-        for u, rows in enumerate(self._audit.rows(piece, self._facts)):
+        for u, rows in enumerate(scored):
             if len(self._packings) <= u:
-                packing = Packing.of(self._audit, u, weighted=bool(piece.repeats.size))
+                packing = Packing.of(self._audit, u, weighted=weighted, sampled=self._sampled)
                 self._packings.append(packing)
                 self._database.execute(f"CREATE TABLE rows_{u} (score DOUBLE, record BLOB)")
             records = self._packings[u].pack(rows)
@@ -207,31 +323,15 @@ class _Store:
             self._database.execute(f"INSERT INTO rows_{u} SELECT score, record FROM batch")  # noqa: S608
             self._database.unregister("batch")
 
-    def result(self) -> AuditResult:
-        """Summarise every utility's rows and make the result."""
-        merged, within = [], []
-        for u in range(len(self._packings)):
-            run = self._merged(u)
-            self._same_rows(run.scan.n_rows)
-            merged.append(run)
-            within.append(self._within(u, run))
-        return self._audit.merged_result(self._facts, merged, within)
-
-    def _merged(self, u: int) -> RunSummary:
-        merged = None
+    def runs(self, u: int) -> Iterator[ScoredRows]:
+        """Yield a utility's rows in order of score, none cut between equal scores."""
         for records in _whole_ties(self._records(u, "ORDER BY score"), self._rows_at_a_time(u)):
-            run = self._audit.summarise(u, self._packings[u].unpack(records), self._facts)
-            merged = run if merged is None else merge_runs([merged, run])
-        assert merged is not None  # noqa: S101 - there are rows
-        return merged
+            yield self._packings[u].unpack(records)
 
-    def _within(self, u: int, run: RunSummary) -> Ints:
-        shown, packing = run.scan.shown, self._packings[u]
-        parts = [
-            self._audit.within(u, packing.unpack(records), self._facts, shown)
-            for records in self._records(u, "")
-        ]
-        return functools.reduce(operator.add, parts)
+    def rows(self, u: int) -> Iterator[ScoredRows]:
+        """Yield a utility's rows in any order."""
+        for records in self._records(u, ""):
+            yield self._packings[u].unpack(records)
 
     def _records(self, u: int, order: str) -> Iterator[Records]:
         query = f"SELECT record FROM rows_{u} {order}"  # noqa: S608 - numbers and constants
@@ -249,14 +349,6 @@ class _Store:
         per_row = 4 * self._packings[u].bytes_per_row + 10 * n_groups + 64
         per_row += (128 + 16 * n_groups) if self._audit.n_draws else 0
         return max(1_000, int(self._limit * _RUN_SHARE) // per_row)
-
-    def _same_rows(self, n_rows: int) -> None:
-        if n_rows != self._facts.n_rows:
-            msg = (
-                f"`read` must give the same rows each time; got {self._facts.n_rows:,} rows, then "
-                f"{n_rows:,}."
-            )
-            raise InvalidInputError(msg)
 
 
 def _whole_ties(batches: Iterable[Records], at_least: int) -> Iterator[Records]:
@@ -389,6 +481,25 @@ class LargeSource(TableSource):
     def _audit(
         self, check: PieceAudit, start: datetime, end: datetime, as_of: datetime | None
     ) -> AuditResult:
+        return _audit_pieces(check, self._reader(start, end, as_of), self.memory_limit)
+
+    @property
+    def comparer(self) -> Callable[..., list[Comparison] | None]:
+        """Compares windows of which `labelled` returns a sample."""
+        return self.compare
+
+    def compare(
+        self, ranges: Sequence[Known], *, plan: AuditPlan, pools: Sequence[int]
+    ) -> list[Comparison] | None:
+        """Compare all usable labelled rows of the newest windows, pooled, with a reference."""
+        samples = [self._reader(*known) for known in ranges]
+        return compare_pieces(
+            samples, plan=plan, pools=pools, screen=True, memory_limit=self.memory_limit
+        )
+
+    def _reader(
+        self, start: datetime, end: datetime, as_of: datetime | None
+    ) -> Callable[[], Iterator[Rows]]:
         repeated = repeated_ids(self, start, end)
 
         def read() -> Iterator[Rows]:
@@ -396,7 +507,7 @@ class LargeSource(TableSource):
             for probabilities, labels, features in stream.pieces(repeated):
                 yield Rows(probabilities, LeafCodes(labels), features)
 
-        return _audit_pieces(check, read, self.memory_limit)
+        return read
 
     def _sampled(self, share: float) -> TableSource:
         """Return the source of a share of all rows."""

@@ -50,10 +50,10 @@ def softened(p: np.ndarray, power: Any) -> np.ndarray:
     return q / q.sum(axis=1, keepdims=True)
 
 
-def predictions(seed: int = 7) -> np.ndarray:
-    """What the model says of every atom."""
+def predictions(seed: int = 7, spread: float = 0.5) -> np.ndarray:
+    """What the model says of every atom; the less spread, the surer it is."""
     rng = np.random.default_rng(seed)
-    return softened(rng.dirichlet(np.full(TREE.n_leaves, 0.5), ATOMS) + 1e-3, 1.0)
+    return softened(rng.dirichlet(np.full(TREE.n_leaves, spread), ATOMS) + 1e-3, 1.0)
 
 
 def truth_of(p: np.ndarray, kind: str) -> np.ndarray:
@@ -66,11 +66,11 @@ def truth_of(p: np.ndarray, kind: str) -> np.ndarray:
     return p
 
 
-def with_fault(truth: np.ndarray) -> np.ndarray:
-    """Lion and lynx trade places in the app."""
+def with_fault(truth: np.ndarray, leaves: tuple[int, int] = (0, 1)) -> np.ndarray:
+    """Two leaves, by default lion and lynx, trade places in the app."""
     changed = truth.copy()
     app = (FEATURES["channel"] == "app").to_numpy()
-    changed[np.ix_(app, [0, 1])] = truth[np.ix_(app, [1, 0])]
+    changed[np.ix_(app, list(leaves))] = truth[np.ix_(app, list(leaves[::-1]))]
     return changed
 
 
@@ -147,10 +147,10 @@ def share(hits: list[bool]) -> dict[str, float]:
 
 def coverage(settings: argparse.Namespace) -> None:
     """Share of trials in which every interval of every candidate is within its radius."""
-    p = predictions()
+    p = predictions(settings.population, settings.spread)
     population = Population.of(p)
-    for kind in TRUTHS:
-        for fault in (False, True):
+    for kind in settings.truths:
+        for fault in settings.faults:
             truth = truth_of(p, kind)
             truths = (truth, with_fault(truth) if fault else truth)
             for n, ratio in settings.sizes:
@@ -201,12 +201,15 @@ def pairs_of_predictors(p: np.ndarray) -> dict[str, tuple[np.ndarray, np.ndarray
         "slightly off to calibrated": (p, softened(p, 0.93), softened(p, 0.93)),
         "opposite to calibrated": (p, opposite, opposite),
         "opposite to overconfident": (p, over, opposite),
+        "one branch off to another": (with_fault(p), with_fault(p, (4, 5)), p),
+        "one subgroup mended": (p, 0.5 * (p + with_fault(p)), with_fault(p)),
     }
 
 
 def paired(settings: argparse.Namespace) -> None:
     """Share of trials in which the bounds on all differences hold, and those of HUC."""
-    for name, (before, after, truth) in pairs_of_predictors(predictions()).items():
+    p = predictions(settings.population, settings.spread)
+    for name, (before, after, truth) in pairs_of_predictors(p).items():
         sides = [Population.of(q) for q in (before, after)]
         sizes = [side.sizes(truth) for side in sides]
         wanted, huc = sizes[1] - sizes[0], sizes[1].max() - sizes[0].max()
@@ -347,10 +350,15 @@ def main() -> None:
     parser.add_argument("--streams", type=int, default=20)
     parser.add_argument("--windows", type=int, default=300)
     parser.add_argument("--quick", action="store_true")
+    parser.add_argument("--population", type=int, default=7)
+    parser.add_argument("--spread", type=float, default=0.5)
+    parser.add_argument("--truths", nargs="*", default=list(TRUTHS), choices=TRUTHS)
+    parser.add_argument("--faults", nargs="*", type=int, default=[0, 1])
+    parser.add_argument("--rows", nargs="*", type=int, default=[500, 2_000, 10_000])
+    parser.add_argument("--ratios", nargs="*", type=float, default=[1.0, 10.0, 0.1])
     settings = parser.parse_args()
-    ratios = {500: (1.0, 10.0, 0.1), 2_000: (1.0, 10.0, 0.1), 10_000: (1.0, 10.0, 0.1)}
-    settings.sizes = [(n, ratio) for n, some in ratios.items() for ratio in some]
-    settings.paired_sizes = (500, 2_000, 10_000)
+    settings.sizes = [(n, ratio) for n in settings.rows for ratio in settings.ratios]
+    settings.paired_sizes = tuple(settings.rows)
     if settings.quick:
         settings.gate_trials = settings.onset_trials = 10
         settings.streams, settings.windows, settings.paired_sizes = 2, 30, (500,)

@@ -48,10 +48,10 @@ class DrawSummary:
         seed: int,
         means: npt.NDArray[np.float32],
     ) -> DrawSummary:
-        """Draw for rows in order of score; ``means`` are every draw's over all rows."""
+        """Draw for rows in order of score; ``means`` are every draw's over all of a sample."""
         from huc_monitor._kernels import summary as kernel
 
-        n_blocks = means.size // kernel.LANES
+        n_blocks = means.shape[1] // kernel.LANES
         n_groups, n_slots = len(groups.weights), rows.relevant.size
         out = np.zeros((n_groups, n_blocks, n_slots, 3, kernel.LANES), dtype=np.int64)
         terms = [gather_terms(rows, groups, c, units) for c in range(n_groups if n_blocks else 0)]
@@ -60,7 +60,9 @@ class DrawSummary:
             lanes = slice(block * kernel.LANES, (block + 1) * kernel.LANES)
             xi = np.empty((ids.size, kernel.LANES), dtype=np.float32)
             kernel.draw_by_id(np.uint64(seed), block, _normal_quantiles(), ids, xi)
-            kernel.centre_by_means(groups.repeats, means[lanes], xi)
+            kernel.centre_by_means(
+                groups.repeats, groups.sample, groups.factors, means[:, lanes], xi
+            )
             for c in range(n_groups):
                 kernel.draw_extremes(*terms[c], xi, out[c, block])
 

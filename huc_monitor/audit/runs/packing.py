@@ -22,15 +22,19 @@ class Packing:
 
     A record holds the score, the label, one contribution per branch on the longest path, a bit per
     subgroup that is an indicator (the whole population needs none), a number per real-valued one,
-    and the row's weight and id where the audit needs them. Its size is what a row costs to move.
+    and the row's weight and id where the audit needs them. Where several samples are compared it
+    also holds the sample's number, and contributions in 32 bits. Its size is what a row costs to
+    move.
     """
 
     dtype: np.dtype[Any]
     real: tuple[bool, ...]
 
     @classmethod
-    def of(cls, audit: PieceAudit, utility: int, *, weighted: bool) -> Packing:
-        """Lay out rows; ``weighted`` says whether they have weights of their own."""
+    def of(
+        cls, audit: PieceAudit, utility: int, *, weighted: bool, sampled: bool = False
+    ) -> Packing:
+        """Lay out rows; they may have weights of their own, and be of several samples."""
         real = audit.real
         _, paths = relevant_paths(audit.tree, audit.utilities[utility])
         width = int(np.diff(paths.ptr).max(initial=0))
@@ -38,9 +42,11 @@ class Packing:
         n_bytes = -(-(len(real) - 1 - n_real) // 8)
         n_leaves = audit.tree.n_leaves
         label = "<u1" if n_leaves <= 1 << 8 else "<u2" if n_leaves <= 1 << 16 else "<u4"
-        fields: list[Any] = [("score", "<f8"), ("label", label), ("values", "<i8", (width,))]
+        number = "<f4" if sampled else "<i8"
+        fields: list[Any] = [("score", "<f8"), ("label", label), ("values", number, (width,))]
         fields += [("bits", "u1", (n_bytes,)), ("real", "<f8", (n_real,))]
         fields += [("repeats", "<f8")] * weighted + [("id", "<i8")] * (audit.n_draws > 0)
+        fields += [("sample", "<u2")] * sampled
         return cls(np.dtype(fields), real)
 
     @property
@@ -62,7 +68,8 @@ class Packing:
         weights = [w for w, real in zip(rows.weights, self.real, strict=True) if real]
         if weights:
             records["real"] = np.stack(weights, axis=1)
-        for name, values in (("repeats", rows.repeats), ("id", rows.ids)):
+        more = (("repeats", rows.repeats), ("id", rows.ids), ("sample", rows.samples))
+        for name, values in more:
             if name in (self.dtype.names or ()):
                 records[name] = values
         return records
@@ -74,11 +81,14 @@ class Packing:
         plain = iter([np.ones(len(records), dtype=np.uint8), *np.ascontiguousarray(bits.T)])
         real = iter(np.ascontiguousarray(records["real"].T))
         names = self.dtype.names or ()
+        more: Any = (("repeats", np.float64), ("id", np.int64), ("sample", np.int64))
         return ScoredRows(
             np.ascontiguousarray(records["score"]),
             records["label"].astype(np.int64),
             np.ascontiguousarray(records["values"]),
             [next(real) if is_real else next(plain) for is_real in self.real],
-            np.ascontiguousarray(records["repeats"]) if "repeats" in names else np.empty(0),
-            np.ascontiguousarray(records["id"]) if "id" in names else np.empty(0, dtype=np.int64),
+            *(
+                records[name].astype(kind) if name in names else np.empty(0, dtype=kind)
+                for name, kind in more
+            ),
         )

@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import functools
 import math
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
@@ -42,7 +42,8 @@ if TYPE_CHECKING:
 class Piece:
     """Checked rows: probabilities, leaf codes, subgroup weights, repeats, and what rows are called.
 
-    ``repeats`` is empty where every row counts once, ``ids`` where no bootstrap asks for them.
+    ``repeats`` is empty where every row counts once, ``ids`` where no bootstrap asks for them,
+    ``samples`` where there is one sample only.
     """
 
     predictions: Predictions
@@ -50,6 +51,7 @@ class Piece:
     weights: list[np.ndarray[Any, Any]]
     repeats: Floats
     ids: Ints
+    samples: Ints = field(default_factory=lambda: np.empty(0, dtype=np.int64))
 
     def take(self, rows: Ints) -> Piece:
         """Return some of the rows."""
@@ -57,8 +59,7 @@ class Piece:
             self.predictions.take(rows),
             self.labels[rows],
             [weights[rows] for weights in self.weights],
-            self.repeats[rows] if self.repeats.size else self.repeats,
-            self.ids[rows] if self.ids.size else self.ids,
+            *(_some(found, rows) for found in (self.repeats, self.ids, self.samples)),
         )
 
 
@@ -103,15 +104,26 @@ class Facts:
 class ScoredRows:
     """One utility's rows, in any order: what an engine moves about.
 
-    ``values`` are contributions in whole numbers of 1 / scale.
+    ``values`` are contributions in whole numbers of 1 / scale; of several samples, as they are.
     """
 
     scores: Floats
     labels: Ints
-    values: Ints
+    values: np.ndarray[Any, Any]
     weights: list[np.ndarray[Any, Any]]
     repeats: Floats
     ids: Ints
+    samples: Ints = field(default_factory=lambda: np.empty(0, dtype=np.int64))
+
+    def take(self, rows: Ints) -> ScoredRows:
+        """Return some of the rows."""
+        return ScoredRows(
+            self.scores[rows],
+            self.labels[rows],
+            np.ascontiguousarray(self.values[rows]),
+            [weights[rows] for weights in self.weights],
+            *(_some(found, rows) for found in (self.repeats, self.ids, self.samples)),
+        )
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -157,6 +169,7 @@ class PieceAudit(AuditPlan):
         features: Any = None,
         weights: Any = None,
         ids: Any = None,
+        samples: Any = (),
     ) -> Piece:
         """Check rows as `audit` checks a window; those of weight zero are left out."""
         predictions = check_predictions(probabilities, tree=self.tree)
@@ -164,9 +177,9 @@ class PieceAudit(AuditPlan):
         codes = check_labels(labels, n, tree=self.tree)
         repeats = _row_weights(weights, n)
         called = np.asarray(ids, dtype=np.int64) if self.n_draws else np.empty(0, dtype=np.int64)
-        piece = Piece(
-            predictions, codes, list(self.subgroups.weights(features, n)), repeats, called
-        )
+        among = np.asarray(samples, dtype=np.int64)
+        groups = list(self.subgroups.weights(features, n))
+        piece = Piece(predictions, codes, groups, repeats, called, among)
         if repeats.size and not repeats.all():
             piece = piece.take(np.flatnonzero(repeats))
         return piece
@@ -198,7 +211,8 @@ class PieceAudit(AuditPlan):
             self.utilities, piece.predictions, piece.labels, tree=self.tree
         ):
             values = np.rint(rows.contributions * facts.scale).astype(np.int64)
-            yield ScoredRows(rows.scores, piece.labels, values, piece.weights, repeats, piece.ids)
+            more = (piece.weights, repeats, piece.ids, piece.samples)
+            yield ScoredRows(rows.scores, piece.labels, values, *more)
 
     # All rows between two scores.
 
@@ -207,27 +221,25 @@ class PieceAudit(AuditPlan):
     ) -> tuple[SortedRows, Groups, Ints]:
         """Bring rows into order of score."""
         relevant, paths = relevant_paths(self.tree, self.utilities[utility])
-        order = np.argsort(rows.scores, kind="stable")
+        mine = rows.take(np.argsort(rows.scores, kind="stable"))
         ordered = SortedRows(
             self.utilities[utility],
             relevant,
-            np.arange(order.size),
-            rows.scores[order],
-            np.ascontiguousarray(rows.values[order]),
-            rows.labels[order],
+            np.arange(mine.scores.size),
+            mine.scores,
+            mine.values,
+            mine.labels,
             paths,
             scale,
         )
-        repeats = rows.repeats[order] if rows.repeats.size else rows.repeats
-        groups = Groups.counted([weights[order] for weights in rows.weights], repeats)
-        return ordered, groups, rows.ids[order] if rows.ids.size else rows.ids
+        return ordered, Groups.counted(mine.weights, mine.repeats), mine.ids
 
     def summarise(self, utility: int, rows: ScoredRows, facts: Facts) -> RunSummary:
         """Summarise all rows between two scores."""
         ordered, groups, ids = self.sorted(utility, rows, facts.scale)
         units = draw_units(self.limits[utility], facts.mass)
         means = (facts.multipliers / math.sqrt(facts.unit.size) / facts.mass).astype(np.float32)
-        draws = DrawSummary.of(ordered, groups, ids, units, seed=self.seed, means=means)
+        draws = DrawSummary.of(ordered, groups, ids, units, seed=self.seed, means=means[None])
         return RunSummary(ScanSummary.of(ordered, groups), draws)
 
     def within(self, utility: int, rows: ScoredRows, facts: Facts, shown: Floats) -> Ints:
@@ -268,6 +280,11 @@ class PieceAudit(AuditPlan):
             shares=facts.shares / facts.total,
             interiorized=facts.any_zero,
         )
+
+
+def _some(found: np.ndarray[Any, Any], rows: Ints) -> np.ndarray[Any, Any]:
+    """Take rows of what may be left out, and is empty then."""
+    return found[rows] if found.size else found
 
 
 def _row_weights(weights: Any, n: int) -> Floats:

@@ -12,12 +12,17 @@ import pandas as pd
 import pytest
 
 import huc_monitor as hm
+from huc_monitor.audit.compare import make_sample
+from huc_monitor.audit.inputs import check_predictions
+from huc_monitor.audit.plan import AuditPlan
+from huc_monitor.audit.two_samples import Sample, compare_samples
 from huc_monitor.config import parse_config
+from huc_monitor.detection.history import rounded
 from huc_monitor.errors import InvalidInputError
 from huc_monitor.monitor import Monitor
 from huc_monitor.monitor.windows import TimeWindows
 from huc_monitor.sources import Columns, FrameTable, LabelTable, TableSource
-from huc_monitor.sources.large import LargeSource, Rows, audit_pieces, bytes_of
+from huc_monitor.sources.large import LargeSource, Rows, audit_pieces, bytes_of, compare_pieces
 
 TREE = hm.LabelTree.from_nested({"left": {"a": None, "b": None, "e": None}, "right": ["c", "d"]})
 UTILITIES = [
@@ -71,6 +76,24 @@ def test_weights_and_zero_probabilities_are_those_of_the_audit_in_memory():
     assert found.interiorized
     assert expected.interiorized
     pd.testing.assert_frame_equal(found.to_frame(), expected.to_frame(), rtol=0, atol=1e-12)
+
+
+@pytest.mark.parametrize("distinct", [None, 40])
+def test_windows_from_disk_give_the_comparisons_in_memory(distinct, tmp_path):
+    parts = [window(n, seed=k, distinct=distinct) for k, n in enumerate((6_000, 3_000, 2_000))]
+    plan = AuditPlan.of(
+        tree=TREE, utilities=UTILITIES, subgroups=groups_of(parts[0][2]), n_draws=64
+    )
+    reads = [reader(*part) for part in parts]
+    found = compare_pieces(reads, plan=plan, pools=(1, 2), memory_limit="1MB", folder=tmp_path)
+    made = [
+        rounded(make_sample(check_predictions(p, tree=TREE), y, plan, features=frame))
+        for p, y, frame in parts
+    ]
+    for k, one in enumerate(found, 1):
+        expected = compare_samples(made[0], Sample.join(made[1 : k + 1]), plan)
+        pd.testing.assert_frame_equal(one.to_frame(), expected.to_frame(), rtol=0, atol=1e-13)
+    assert list(tmp_path.iterdir()) == []
 
 
 def test_nothing_is_left_on_disk(tmp_path):
@@ -198,10 +221,43 @@ def test_a_monitor_that_cannot_hold_a_window_audits_it_all_the_same(late, by_id)
     assert [len(check) for check in checks] == [3, 3]
     for one, other in zip(*checks, strict=True):
         assert one.audit == other.audit
+        if one.change is None:
+            assert other.change is None
+        else:
+            assert one.change.n_after == other.change.n_after
+            sizes = [[item.difference for item in found.change.largest] for found in (one, other)]
+            assert sizes[0] == pytest.approx(sizes[1], rel=1e-6)
         assert one.levels == other.levels
         assert (one.n_labelled, one.n_predictions) == (other.n_labelled, other.n_predictions)
         assert any("a sample of" in note for note in other.notes)
         assert not any("a sample of" in note for note in one.notes)
+
+
+@pytest.mark.parametrize("pruned", [False, True])
+def test_a_change_is_found_in_all_rows_of_windows_that_cannot_be_held(pruned, monkeypatch):
+    log = production_log(5_760)
+    late = (log["at"] >= "2024-01-04") & (log["sex"] == "m") & (log["y"] == "b")
+    log.loc[late, "y"] = "e"
+    columns = Columns(time="at", probabilities="p_{leaf}", label="y", features=("sex",))
+    source = LargeSource(FrameTable(log), most_rows=200, tree=TREE, columns=columns)
+    if pruned:
+        monkeypatch.setattr(LargeSource, "compare", lambda *_, **__: None)
+    monitor = Monitor(
+        source=source,
+        windows=TimeWindows(length="1d"),
+        tree=TREE,
+        utilities=UTILITIES,
+        subgroups=lambda frame: hm.Subgroups.from_reference(frame, {"sex": "each"}),
+        policy=hm.Policy(audit={"n_draws": 100}, change={"average_run_length": 20}),
+    )
+    (*_, quiet, last) = monitor.check(now="2024-01-05T00:00Z")
+    assert quiet.change.changes == ()
+    if pruned:
+        assert last.change.n_before < 300, "the sample that was kept stands in"
+        return
+    assert (last.change.n_before, last.change.n_after) == (1439, (1440, 4320))
+    assert last.change.changes[0].node == "left"
+    assert last.change.changes[0].onset_first is not None
 
 
 def test_labels_are_counted_some_ids_at_a_time(monkeypatch):
