@@ -4,7 +4,6 @@ from ._boost import UCBoost as UCBoost
 from ._boost import compiled_updates as compiled_updates
 from ._classifier import HUCCalibratedClassifier as HUCCalibratedClassifier
 from ._contract import Scaling as Scaling
-from ._contract import affordable_scaling as affordable_scaling
 from ._history import Checks as Checks
 from ._scalings import DirichletScaling as DirichletScaling
 from ._scalings import TemperatureScaling as TemperatureScaling

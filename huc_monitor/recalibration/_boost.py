@@ -40,7 +40,7 @@ class HUCBoost(Boost):
         The whole population when left out.
     initial : {None, "auto", "temperature", "vector", "dirichlet"} or fitted scaling, default None
         Map of the whole distribution to start from; a name is fitted on the calibration rows, and
-        "auto" is the richest one with ten rows for each of its parameters.
+        "auto" is the one of least held-out log loss, or none where none is better beyond noise.
     mode : {"noise_aware", "paper"}, default "noise_aware"
         ``"noise_aware"`` corrects a branch only when its moment exceeds the tolerance by more than
         noise explains, at ``confidence_level`` for all candidates together, and shortens the step

@@ -54,8 +54,8 @@ class HUCCalibratedClassifier(ClassifierMixin, MetaEstimatorMixin, BaseEstimator
         ``"noise_aware"`` updates a branch only where its violation is statistically real;
         ``"huc"`` and ``"uc"`` are the paper's boosting; the others scale and do no boosting.
     initial : {"auto", None, "temperature", "vector", "dirichlet"} or scaling, default "auto"
-        Scaling that boosting starts from; ``"auto"`` is the richest one with ten rows for each of
-        its parameters.
+        Scaling that boosting starts from; ``"auto"`` is the one of least held-out log
+        loss, or none where none is better beyond noise.
     cv : None, "prefit", int, or splitter, default None
         None keeps a fitted estimator and cross-fits an unfitted one in five folds; ``"prefit"``
         insists on a fitted one; a number or splitter fits a clone in any case.

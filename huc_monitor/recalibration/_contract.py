@@ -6,8 +6,6 @@ from abc import ABC, abstractmethod
 from importlib import import_module
 from typing import TYPE_CHECKING, Any, ClassVar, Self
 
-import numpy as np
-
 from huc_monitor.errors import UnknownNameError
 
 if TYPE_CHECKING:
@@ -25,7 +23,6 @@ _HOME = {
 
 
 AUTO = "auto"
-_ROWS_PER_PARAMETER = 10
 
 
 class Scaling(ABC):
@@ -75,29 +72,12 @@ def scaling_class(kind: Any) -> type[Scaling]:
     return found
 
 
-def affordable_scaling(n_rows: float, n_leaves: int) -> str:
-    """Name the richest scaling with at least ten rows for each of its parameters.
-
-    Its penalty takes back what the rows do not support, and on the paper's data sets richer maps
-    left boosting less to correct for as long as they were affordable.
-
-    Examples
-    --------
-    >>> affordable_scaling(1_000, 5), affordable_scaling(2_300, 60), affordable_scaling(50, 10)
-    ('dirichlet', 'vector', 'temperature')
-    """
-    if n_rows >= _ROWS_PER_PARAMETER * n_leaves * (n_leaves + 1):
-        return "dirichlet"
-    return "vector" if n_rows >= _ROWS_PER_PARAMETER * 2 * n_leaves else "temperature"
-
-
-def fit_scaling(kind: Any, probabilities: Any, labels: Any, **options: Any) -> Scaling:
-    """Fit the scaling of that name; "auto" is the richest one that the rows afford."""
+def fit_scaling(kind: Any, probabilities: Any, labels: Any, **options: Any) -> Scaling | None:
+    """Fit the scaling of that name; "auto" is the one of least held-out log loss, or none."""
     if isinstance(kind, str) and kind == AUTO:
-        n_rows, n_leaves = np.shape(probabilities)
-        weights = options.get("weights")
-        # A row that stands for two counts twice, as it does everywhere else.
-        kind = affordable_scaling(n_rows if weights is None else np.sum(weights), n_leaves)
+        module = import_module("huc_monitor.recalibration._scalings")
+        chosen: Scaling | None = module.choose_scaling(probabilities, labels, **options)
+        return chosen
     return scaling_class(kind)().fit(probabilities, labels, **options)
 
 

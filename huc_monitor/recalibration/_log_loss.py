@@ -14,7 +14,8 @@ if TYPE_CHECKING:
 STRENGTHS: Floats = np.logspace(-4, 1, 11)
 _N_FOLDS = 5
 _MOST_ITERATIONS = 1_000
-_GIVE_UP = 1.2
+_EXACT, _ROUGH = 1e-11, 1e-10  # of the log loss: for what is kept, and for comparing strengths
+_WORSE_IN_A_ROW = 2
 _BETA_BOUNDS = (1e-3, 1e3)
 
 
@@ -157,7 +158,12 @@ def _loss_and_gradient(logits: Floats, sample: LossRows) -> tuple[float, Floats]
 
 
 def fit_map(
-    logit_map: LogitMap, sample: LossRows, strength: float, start: Floats | None = None
+    logit_map: LogitMap,
+    sample: LossRows,
+    strength: float,
+    *,
+    start: Floats | None = None,
+    precision: float = _EXACT,
 ) -> Floats:
     """Parameters of least penalised log loss: L-BFGS with the analytic gradient."""
     from scipy.optimize import minimize
@@ -175,7 +181,7 @@ def fit_map(
             jac=True,
             method="L-BFGS-B",
             bounds=bounds,
-            options={"maxiter": _MOST_ITERATIONS, "maxcor": 20, "ftol": 1e-11, "gtol": 1e-7},
+            options={"maxiter": _MOST_ITERATIONS, "maxcor": 20, "ftol": precision, "gtol": 1e-7},
         )
     return np.asarray(found.x, dtype=np.float64)
 
@@ -210,11 +216,10 @@ def choose_strength(logit_map: LogitMap, sample: LossRows, held_out: LossRows | 
         folds = _folds(sample)
         for fold in range(_N_FOLDS):
             inside = folds == fold
-            if inside.all() or not inside.any():
-                rows[:, inside] = _losses(logit_map, sample, sample.take(inside), strengths)
+            if not inside.any():
                 continue
-            rest, part = sample.take(~inside), sample.take(inside)
-            rows[:, inside] = _losses(logit_map, rest, part, strengths)
+            rest = sample if inside.all() else sample.take(~inside)
+            rows[:, inside] = _losses(logit_map, rest, sample.take(inside), strengths)
     losses = rows @ share
     best = strengths.size - 1 - int(np.argmin(losses[::-1]))
     return Choice(float(strengths[best]), rows[best], share)
@@ -223,28 +228,32 @@ def choose_strength(logit_map: LogitMap, sample: LossRows, held_out: LossRows | 
 def _losses(logit_map: LogitMap, sample: LossRows, held_out: LossRows, strengths: Floats) -> Floats:
     """Loss of every strength (rows) on every held-out row; fits start from the next stronger one.
 
-    Weak penalties are slow to fit. Where the loss is well above the best so far, the weaker ones
-    are given up: infinite.
+    Weak penalties are slow to fit: once the loss has twice in a row been above the least so far,
+    the weaker ones are given up, with infinite loss.
     """
     losses = np.full((strengths.size, held_out.labels.size), np.inf)
-    least = np.inf
+    least, worse = np.inf, 0
     theta = None
     for place in range(strengths.size - 1, -1, -1):
-        theta = fit_map(logit_map, sample, float(strengths[place]), theta)
+        strength = float(strengths[place])
+        theta = fit_map(logit_map, sample, strength, start=theta, precision=_ROUGH)
         losses[place] = row_losses(theta, logit_map, held_out)
         mean = float(held_out.share @ losses[place])
+        worse = 0 if mean < least else worse + 1
         least = min(least, mean)
-        if mean > _GIVE_UP * least:
+        if worse == _WORSE_IN_A_ROW:
             break
     return losses
 
 
 def _folds(sample: LossRows) -> Ints:
-    """Folds that share every class evenly, without a seed.
+    """Folds drawn at random, alike in every run.
 
     Equal rows are in one fold, so that a row of weight 2 counts like two rows here as well, and
-    the order of rows does not matter.
+    the order of rows does not matter. Folds do not share classes evenly: the rest would then have
+    the class counts of the fold, chance included, and intercepts fitted to chance would look good.
     """
     rows = np.column_stack([sample.labels, sample.logs])
-    _, rank = np.unique(rows, axis=0, return_inverse=True)
-    return np.asarray(rank.ravel() % _N_FOLDS, dtype=np.int64)
+    distinct, rank = np.unique(rows, axis=0, return_inverse=True)
+    place = np.random.default_rng(0).permutation(len(distinct))
+    return np.asarray(place[rank.ravel()] % _N_FOLDS, dtype=np.int64)

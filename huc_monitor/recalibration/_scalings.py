@@ -22,6 +22,7 @@ from huc_monitor.recalibration._log_loss import (
     VectorMap,
     choose_strength,
     fit_map,
+    row_losses,
 )
 from huc_monitor.recalibration.runtime.scaling import scale
 from huc_monitor.tree import LabelTree
@@ -38,19 +39,20 @@ __all__ = [
 ]
 
 _SCHEMA_VERSION = 1
+_MOST_PARAMETERS_PER_ROW = 5
 
 
 class _LogLossScaling(Parametrised, Scaling):
     """Shared by the three scalings; a subclass says how parameters make logits."""
 
     q_min: float
-    _choice: Choice | None
+    choice_: Choice | None
 
     def __init__(self, *, q_min: float = 1e-12) -> None:
         self.q_min = q_min
 
     @abstractmethod
-    def _map(self, n_leaves: int) -> LogitMap:
+    def make_map(self, n_leaves: int) -> LogitMap:
         """Return the logit map for so many leaves."""
 
     def fit(
@@ -77,24 +79,29 @@ class _LogLossScaling(Parametrised, Scaling):
         """
         _check_q_min(self.q_min)
         tree = _tree_of(probabilities, tree)
-        sample = self._sample(probabilities, labels, tree, weights)
+        sample = self.read_rows(probabilities, labels, tree, weights)
         held_out = None
         if validation is not None:
-            held_out = self._sample(validation[0], validation[1], tree, None)
-        logit_map = self._map(tree.n_leaves)
+            held_out = self.read_rows(validation[0], validation[1], tree, None)
+        logit_map = self.make_map(tree.n_leaves)
         strength, choice = _check_strength(getattr(self, "regularization", "auto")), None
         if strength is None:
             choice = choose_strength(logit_map, sample, held_out)
             strength = choice.strength
         self._set(tree.leaves, fit_map(logit_map, sample, strength), strength)
-        self._choice = choice
+        self.choice_ = choice
         return self
 
     @property
     def held_out_log_loss_(self) -> float | None:
         """Log loss by which the strength was chosen; None where it was given."""
-        choice: Choice | None = getattr(self, "_choice", None)
+        choice: Choice | None = getattr(self, "choice_", None)
         return None if choice is None else choice.log_loss
+
+    @property
+    def held_out_losses(self) -> Floats:
+        """Log loss of every row by which the strength was chosen; none where it was given."""
+        return np.empty(0) if self.choice_ is None else self.choice_.losses
 
     def predict_proba(self, probabilities: Any) -> Floats:
         """Return scaled probabilities: new, positive, of the same shape.
@@ -130,7 +137,7 @@ class _LogLossScaling(Parametrised, Scaling):
             raise InvalidInputError(msg)
         made = cls(**data["settings"])
         theta = np.asarray(data["parameters"], dtype=np.float64)
-        expected = made._map(len(data["leaves"])).start().size
+        expected = made.make_map(len(data["leaves"])).start().size
         if theta.shape != (expected,) or not np.isfinite(theta).all():
             msg = (
                 f"`data['parameters']` must be {expected} finite numbers for "
@@ -139,7 +146,8 @@ class _LogLossScaling(Parametrised, Scaling):
             raise InvalidInputError(msg)
         return made._set(tuple(data["leaves"]), theta, data["regularization"])
 
-    def _sample(self, probabilities: Any, labels: Any, tree: LabelTree, weights: Any) -> LossRows:
+    def read_rows(self, probabilities: Any, labels: Any, tree: LabelTree, weights: Any) -> LossRows:
+        """Check rows, and return them as the log loss reads them."""
         matrix = check_predictions(probabilities, tree=tree).matrix
         logs = np.log(np.maximum(np.asarray(matrix, dtype=np.float64), self.q_min))
         codes = check_labels(labels, matrix.shape[0], tree=tree)
@@ -150,7 +158,7 @@ class _LogLossScaling(Parametrised, Scaling):
         self.classes_ = np.array(leaves, dtype=object)
         self.theta_ = theta
         self.regularization_ = regularization
-        self._choice = None
+        self.choice_ = None
         self._tree = LabelTree.flat(leaves)
         return self
 
@@ -196,7 +204,7 @@ class TemperatureScaling(_LogLossScaling):
         """Fitted 1 / T."""
         return float(self.theta_[0])
 
-    def _map(self, n_leaves: int) -> LogitMap:
+    def make_map(self, n_leaves: int) -> LogitMap:
         return TemperatureMap(n_leaves)
 
 
@@ -245,7 +253,7 @@ class VectorScaling(_LogLossScaling):
         """Fitted intercepts b."""
         return self.theta_[self.theta_.size // 2 :]
 
-    def _map(self, n_leaves: int) -> LogitMap:
+    def make_map(self, n_leaves: int) -> LogitMap:
         return VectorMap(n_leaves)
 
 
@@ -295,8 +303,59 @@ class DirichletScaling(_LogLossScaling):
         """Fitted intercepts b."""
         return self.theta_[len(self.classes_) ** 2 :]
 
-    def _map(self, n_leaves: int) -> LogitMap:
+    def make_map(self, n_leaves: int) -> LogitMap:
         return DirichletMap(n_leaves)
+
+
+def choose_scaling(
+    probabilities: Any,
+    labels: Any,
+    *,
+    tree: LabelTree | None = None,
+    weights: Any = None,
+    validation: tuple[Any, ...] | None = None,
+) -> Scaling | None:
+    """Fit the scaling of least held-out log loss; None where none is better beyond noise.
+
+    Parameters are those of ``fit``. Every scaling is judged by the rows of ``validation``, or by
+    five folds. The best must beat the predictions as they are by more than one standard error of
+    the paired difference, so that a calibrated model stays as it is. Scalings with more than five
+    parameters for each row are not tried.
+
+    Examples
+    --------
+    >>> rng = np.random.default_rng(0)
+    >>> p = rng.dirichlet([1, 1, 1], 2000)
+    >>> labels = (p.cumsum(axis=1) < rng.uniform(size=(2000, 1))).sum(axis=1)
+    >>> choose_scaling(p, labels) is None
+    True
+    >>> sharp = p**3 / (p**3).sum(axis=1, keepdims=True)
+    >>> scaling = choose_scaling(sharp, labels)
+    >>> scaling.predict_proba(sharp[:1]).round(1), p[:1].round(1)
+    (array([[0.4, 0.6, 0. ]]), array([[0.4, 0.6, 0. ]]))
+    """
+    tree = _tree_of(probabilities, tree)
+    judge = TemperatureScaling()
+    rows = judge.read_rows(probabilities, labels, tree, weights)
+    size = rows.labels.size if weights is None else float(np.sum(weights))
+    held = rows.take(rows.share > 0)
+    if validation is not None:
+        held = judge.read_rows(validation[0], validation[1], tree, None)
+        size = held.labels.size
+    plain = judge.make_map(tree.n_leaves)
+    before = row_losses(plain.start(), plain, held)
+    best, most = None, 0.0
+    for kind in (TemperatureScaling, VectorScaling, DirichletScaling):
+        scaling: _LogLossScaling = kind()
+        if scaling.make_map(tree.n_leaves).start().size > _MOST_PARAMETERS_PER_ROW * size:
+            continue
+        scaling.fit(probabilities, labels, tree=tree, weights=weights, validation=validation)
+        gain = before - scaling.held_out_losses
+        mean = float(held.share @ gain)
+        noise = math.sqrt(float(held.share @ (gain - mean) ** 2) / size)
+        if mean > max(noise, most):
+            best, most = scaling, mean
+    return best
 
 
 def _check_q_min(q_min: Any) -> None:

@@ -8,7 +8,6 @@ import numpy as np
 import pandas as pd
 
 import huc_monitor as hm
-from huc_monitor.recalibration import affordable_scaling
 
 from .perturbation import perturbed
 from .predictors import INTERIOR_MIX
@@ -129,6 +128,17 @@ def run_method(name: str, stage: Stage, stages: dict[str, Stage]) -> tuple[Any, 
     if (then or name) in {"HUC", "HUC-B"}:
         return stage.boosted(hm.HUCBoost, **paper)
     return stage.boosted(hm.HUCBoost)
+
+
+def affordable_scaling(n_rows: int, n_leaves: int) -> str:
+    """Name the richest scaling with at least ten rows for each of its parameters.
+
+    Its penalty takes back what the rows do not support, and on the paper's data sets richer maps
+    left boosting less to correct for as long as they were affordable.
+    """
+    if n_rows >= 10 * n_leaves * (n_leaves + 1):
+        return "dirichlet"
+    return "vector" if n_rows >= 10 * 2 * n_leaves else "temperature"
 
 
 def scaled_stages(stage: Stage, methods: list[str], k: int) -> dict[str, Stage]:
