@@ -98,8 +98,8 @@ class Changing:
         samples = dict(zip(history.names, history.samples, strict=True))
         return self._compare(examined, chosen, [samples[item.id] for item in chosen])
 
-    def worse(self, change: WindowChange | None) -> set[Triple] | None:
-        """Candidates that surely became worse; None where that does not decide on alerts."""
+    def decisive(self, change: WindowChange | None) -> dict[Triple, bool] | None:
+        """Candidates that surely changed, and whether they are better; None: not for alerts."""
         if self.monitor.policy.change.alerts == "tolerance":
             return None
         frozen = self.state.reference
@@ -108,7 +108,7 @@ class Changing:
         if self._reference is not None and not self._reference.n:
             return None  # its rows are lost
         found = () if change is None else change.changes
-        return {item.candidate for item in found if not item.better}
+        return {item.candidate: item.better for item in found}
 
     def _is_apart(self, window: Window) -> bool:
         frozen = self.state.reference

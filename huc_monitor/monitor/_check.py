@@ -220,11 +220,10 @@ class Check:
         """Say once what is beyond tolerance and did not change; again after it had been better."""
         if not any(item.standing for item in judgements):
             return
-        change, reference = examined.change, examined.reference
+        change = examined.change
         better = {item.node for item in change.changes if item.better} if change else set()
         told = [node for node in self.state.standing if node not in better]
-        moments = None if reference is None else reference.moments
-        nodes, is_new = find_standing(judgements, moments, told)
+        nodes, is_new = find_standing(judgements, told)
         if is_new:
             self.state.notes.append(say_standing(nodes))
         self.state.standing = [*told, *(node for node in nodes if node not in told)]
@@ -273,7 +272,7 @@ class Check:
         newest = window.ordinal >= state.last_judged
         change = self._changing.look(visited, examined, as_of, newest=newest)
         examined.change = change
-        judgements = examined.judgements(step, self._changing.worse(change))
+        judgements = examined.judgements(step, self._changing.decisive(change))
         notes: list[str] = []
         transitions: list[AlertTransition] = []
         if reference is None:

@@ -29,7 +29,7 @@ from huc_monitor.monitor.tolerance import accepted
 from huc_monitor.utilities.program import Floats, Ints
 
 if TYPE_CHECKING:
-    from collections.abc import Collection, Mapping, Sequence
+    from collections.abc import Mapping, Sequence
 
     import pandas as pd
 
@@ -148,7 +148,7 @@ class Examination:
         return [(str(u), str(c), str(v)) for u, c, v in names]
 
     def judgements(
-        self, step: EDetectorStep | None, changed: Collection[Triple] | None = None
+        self, step: EDetectorStep | None, changed: Mapping[Triple, bool] | None = None
     ) -> list[Judgement]:
         """Say of every candidate what this window by itself says."""
         return judge(
@@ -158,6 +158,7 @@ class Examination:
             self.tolerances,
             step,
             changed,
+            None if self.reference is None else self.reference.moments,
         )
 
     def advance(
@@ -171,6 +172,7 @@ class Examination:
             start=self.window.start,
             end=self.window.end,
             policy=self.monitor.policy.alerts,
+            standing_after=max(self.monitor.policy.change.windows),
         )
         steps = [self._once_per_branch(step, alerts) for step in steps]
         excess = sorted(

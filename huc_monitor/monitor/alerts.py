@@ -7,7 +7,10 @@ One audited window is one step. What the window says of a candidate by itself is
 
 With ``change.alerts: change`` these say only that something *stands*: it may have been so from the
 start. Then critical is what surely changed for the worse, and what stands
-is a warning that is told once, in one line for all branches, and not again.
+is a warning that is told once, in one line for all branches, and not again. An estimate near the
+tolerance is above it in every other window, so such a warning opens on more than that: a lower
+bound, the e-detector, or a reference that was above it too. It closes when it surely became better
+than the reference, or after as many windows in a row within the tolerance as the change test pools.
 
 An alert opens after `min_windows` windows in a row above the tolerance. Then a higher level takes
 effect at once, and a lower one after `resolve_after` windows in a row, so that it does not flicker.
@@ -33,7 +36,7 @@ from huc_monitor._common.times import Span
 from huc_monitor.monitor.records import AlertState
 
 if TYPE_CHECKING:
-    from collections.abc import Collection, Mapping, Sequence
+    from collections.abc import Mapping, Sequence
     from datetime import datetime, timedelta
 
     from huc_monitor.detection.step import EDetectorStep
@@ -88,7 +91,9 @@ class Judgement:
     """What one window says of one candidate by itself; `row` is its place among candidates.
 
     ``gaining``: the window added to the e-detector's evidence against it, alarm or not.
-    ``standing``: nothing says that it changed since the reference.
+    ``standing``: nothing says that it became worse since the reference.
+    ``stands``: more than the window's estimate says that it is beyond the tolerance.
+    ``better``: it surely came closer to zero since the reference.
     """
 
     row: int
@@ -100,6 +105,8 @@ class Judgement:
     tolerance: float
     gaining: bool = False
     standing: bool = False
+    stands: bool = False
+    better: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -123,11 +130,13 @@ def judge(
     lowers: Floats,
     tolerances: Floats,
     detector: EDetectorStep | None,
-    changed: Collection[Triple] | None = None,
+    changed: Mapping[Triple, bool] | None = None,
+    reference: Floats | None = None,
 ) -> list[Judgement]:
     """Say of every candidate whether it is fine, a warning or critical.
 
-    `changed` are those that surely became worse since the reference; None where nobody knows.
+    `changed` are those that surely changed since the reference, and whether for the better; None
+    where that does not decide. `reference` are its moments; None in the reference itself.
 
     An alarm of the e-detector that names nobody still says that some moment is too large: the
     candidate with most evidence becomes a warning.
@@ -154,11 +163,15 @@ def judge(
             reasons.append("detector")
         if candidate == suspect:
             reasons.append("suspected")
-        critical = bool({"bound", "detector"} & set(reasons))
+        sure = bool({"bound", "detector"} & set(reasons))
+        stood = reference is not None and abs(reference[row]) > tolerance
+        stands = sure or ("estimate" in reasons and stood)
+        critical, warning = sure, bool(reasons)
         if changed is not None:
-            critical = candidate in changed
+            critical = changed.get(candidate) is False
+            warning = stands or candidate == suspect
             reasons += ["changed"] if critical else []
-        level: Level | None = "critical" if critical else "warning" if reasons else None
+        level: Level | None = "critical" if critical else "warning" if warning else None
         out.append(
             Judgement(
                 row,
@@ -170,6 +183,8 @@ def judge(
                 tolerance,
                 candidate in gaining,
                 standing=changed is not None and not critical,
+                stands=stands,
+                better=changed is not None and changed.get(candidate) is True,
             )
         )
     return out
@@ -183,8 +198,11 @@ def advance(
     start: datetime,
     end: datetime,
     policy: AlertPolicy,
+    standing_after: int = 1,
 ) -> tuple[dict[Triple, AlertState], list[AlertStep]]:
     """Take every alert through one window; a second look at the same window counts once.
+
+    `standing_after` is how many windows in a row within the tolerance end what stands.
 
     Returns
     -------
@@ -203,7 +221,7 @@ def advance(
             continue
         if before is None and judgement.level is None:
             continue
-        moved = _Move(before, judgement, ordinal, start, end, policy)
+        moved = _Move(before, judgement, ordinal, start, end, policy, standing_after)
         state, step = moved.step()
         if state is not None:
             after[judgement.candidate] = state
@@ -227,6 +245,7 @@ class _Move:
     start: datetime
     end: datetime
     policy: AlertPolicy
+    standing_after: int
 
     def step(self) -> tuple[AlertState | None, AlertStep | None]:
         before, level = self.before, self.now.level
@@ -235,8 +254,10 @@ class _Move:
         if level is not None and _RANK[level] > _RANK[before.level]:
             return self._change("escalated", level, announced=True)
         standing = self.now.standing
-        by_detector = bool(_DETECTOR & set(before.reasons)) and not standing
-        if level == before.level or (by_detector and self.now.gaining):
+        stood = standing and before.level == "warning"
+        gaining = self.now.gaining and bool(_DETECTOR & set(before.reasons))
+        lasts = (gaining or "estimate" in self.now.reasons) if stood else gaining and not standing
+        if level == before.level or lasts:
             due = before.announced_at is None or self.end - before.announced_at >= self.policy.pause
             if due and not standing:
                 return self._change("repeated", before.level, announced=True)
@@ -247,6 +268,8 @@ class _Move:
         patience = self.policy.resolve_after
         if _PATIENT & set(before.reasons):
             patience = max(patience, self.policy.quiet_after)
+        if stood and not self.now.better:
+            patience = max(patience, self.standing_after)
         if n_calm < patience:
             return self._seen(before.level, n_calm=n_calm), None
         if level is not None:

@@ -16,7 +16,6 @@ if TYPE_CHECKING:
 
     from huc_monitor.monitor.alerts import Judgement
     from huc_monitor.monitor.records import AlertTransition
-    from huc_monitor.utilities.program import Floats
 
 __all__ = ["Finding", "find_changed", "find_standing", "say_standing"]
 
@@ -119,29 +118,15 @@ def _share(step: AlertTransition) -> float:
     return 1.0 if step.change is None else step.change.share
 
 
-def find_standing(
-    judgements: Sequence[Judgement], reference: Floats | None, told: Collection[str]
-) -> tuple[list[str], bool]:
+def find_standing(judgements: Sequence[Judgement], told: Collection[str]) -> tuple[list[str], bool]:
     """Name the branches that stand beyond tolerance, the worst first, and say whether to tell.
 
-    A branch stands if it surely exceeds the tolerance, or if window and reference both do. People
-    hear of all of them at once, the first time; one that joins them later is a warning in status
-    and report, and as little a change as they are.
-
-    Parameters
-    ----------
-    judgements : sequence of Judgement
-    reference : array, optional
-        The reference's moments; None in the reference itself.
-    told : collection of str
-        Branches that people heard of.
+    People hear of all of them at once, the first time; one that joins them later is a warning in
+    status and report, and as little a change as they are. `told` are those people heard of.
     """
     excess: dict[str, float] = {}
     for item in judgements:
-        if not item.standing or item.level is None:
-            continue
-        stood = reference is not None and abs(reference[item.row]) > item.tolerance
-        if not stood and not {"bound", "detector"} & set(item.reasons):
+        if not item.standing or not item.stands:
             continue
         node = item.candidate[2]
         excess[node] = max(excess.get(node, 0.0), abs(item.moment) - item.tolerance)

@@ -310,3 +310,68 @@ def test_an_alert_remembers_the_tolerance_that_it_exceeded():
 
 def test_defaults_are_those_of_the_docstring():
     assert defaults(AlertPolicy) == documented_defaults(AlertPolicy) != {}
+
+
+def standing(moments, lowers, step=None, *, changed=None, reference=None):
+    candidates = [ROOT, CAT, DOG]
+    limits = np.full(3, 0.02)
+    before = None if reference is None else np.array(reference)
+    return judge(
+        candidates, np.array(moments), np.array(lowers), limits, step, changed or {}, before
+    )
+
+
+def test_what_stands_takes_more_than_an_estimate_of_one_window():
+    found = standing([0.03, 0.03, -0.03], [0.0, 0.021, 0.0], reference=[0.02, 0.0, 0.021])
+    assert [item.level for item in found] == [None, "warning", "warning"]
+    assert [item.stands for item in found] == [False, True, True]
+    assert all(item.standing for item in found)
+    named = standing([0.0] * 3, [0.0] * 3, detector(alarm=True, named=[DOG]))
+    assert [item.level for item in named] == [None, None, "warning"]
+
+
+def test_only_a_sure_change_for_the_worse_is_critical_where_change_decides():
+    found = standing([0.03] * 3, [0.021] * 3, changed={ROOT: False, CAT: True})
+    assert [(item.level, item.better) for item in found] == [
+        ("critical", False),
+        ("warning", True),
+        ("warning", False),
+    ]
+
+
+def live_standing(windows, standing_after=4):
+    """Steps of one candidate of which each window says: stands, above, within, gaining, better."""
+    alerts, story = {}, []
+    for n, said in enumerate(windows):
+        level = "warning" if said == "stands" else None
+        reasons = {"stands": ("estimate", "detector"), "above": ("estimate",)}.get(said, ())
+        now = Judgement(0, CANDIDATE, level, reasons, -0.03, 0.0, 0.02, standing=True)
+        now = dataclasses.replace(now, gaining=said == "gaining", better=said == "better")
+        alerts, steps = advance(
+            alerts,
+            [now],
+            ordinal=n + 1,
+            start=day(n),
+            end=day(n + 1),
+            policy=AlertPolicy(),
+            standing_after=standing_after,
+        )
+        story.append(" ".join(("" if s.announced else "~") + s.kind for s in steps))
+    return story
+
+
+@pytest.mark.parametrize("lasting", ["above", "gaining", "stands"])
+def test_what_stands_stays_open_near_its_tolerance(lasting):
+    assert live_standing(["stands", *(["within"] * 3 + [lasting]) * 3])[1:] == [""] * 12
+
+
+def test_what_stands_ends_after_many_windows_within_the_tolerance():
+    assert live_standing(["stands", *["within"] * 4]) == ["~opened", "", "", "", "~resolved"]
+
+
+def test_what_stands_ends_soon_once_it_is_better_for_sure():
+    assert live_standing(["stands", "better", "better"]) == ["~opened", "", "~resolved"]
+
+
+def test_what_is_only_above_the_tolerance_opens_nothing_where_change_decides():
+    assert live_standing(["above"] * 5) == [""] * 5
