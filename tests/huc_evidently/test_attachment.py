@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 import json
-import re
 import subprocess
 import sys
-from pathlib import Path
 
 import numpy as np
 import pytest
 import yaml
+from support.pages import blocks
 from support.production_log import after, make_log, write_project
 from typer.testing import CliRunner
 
@@ -20,7 +19,6 @@ from huc_monitor.config.opening import open_monitor
 from huc_monitor.errors import InvalidInputError
 
 pytest.importorskip("evidently", reason="needs evidently")
-README = Path(__file__).parents[2] / "README.md"
 
 
 def project(folder, *, moved, columns=("bytes", "port"), **settings):
@@ -136,9 +134,8 @@ def test_evidently_is_loaded_by_nothing_but_an_alert(tmp_path):
     assert json.loads(done.stdout) == [False, True]
 
 
-def test_the_recipe_of_the_readme_is_a_setting(tmp_path):
-    text = README.read_text("utf-8").split("### Evidently\n", 1)[1]
-    block = re.search(r"```yaml\n# add to huc.yaml\n(.*?)```", text, re.DOTALL)
-    config = write_project(tmp_path, *make_log(1, 100), more=block.group(1))
+def test_the_recipe_of_the_page_is_a_setting(tmp_path):
+    (recipe,) = blocks("evidently.md", "yaml")
+    config = write_project(tmp_path, *make_log(1, 100), more=recipe)
     monitor = open_monitor(config)
     assert set(monitor.hosts.attachments) == {"drift"}

@@ -1,28 +1,24 @@
-"""The README's recipe, and what the command line says of exporters."""
+"""The page's recipe, and what the command line says of exporters."""
 
 from __future__ import annotations
 
 import json
-import re
-from pathlib import Path
 
 import pytest
 import yaml
 from support.mlflow_servers import free_port
+from support.pages import blocks
 from support.production_log import make_log, write_project
 from typer.testing import CliRunner
 
 from huc_monitor.cli import app
 
-README = Path(__file__).parents[2] / "README.md"
-
 
 @pytest.fixture
 def recipe(tmp_path):
     """The recipe's settings, with a folder of our own and ports nobody listens at."""
-    text = README.read_text("utf-8").split("### Prometheus and Grafana\n", 1)[1]
-    block = re.search(r"```yaml\n# add to huc.yaml\n(.*?)```", text, re.DOTALL)
-    found = yaml.safe_load(block.group(1))
+    (block,) = blocks("prometheus.md", "yaml")
+    found = yaml.safe_load(block)
     settings = found["exporters"]["metrics"]["settings"]
     assert set(settings) == {"listen", "textfile", "pushgateway", "max_series"}
     (tmp_path / "text").mkdir()

@@ -13,6 +13,7 @@ from pathlib import Path
 import kubernetes_validate
 import pytest
 import yaml
+from support.pages import blocks
 from support.production_log import make_log, write_project
 
 ROOT = Path(__file__).parents[2]
@@ -33,11 +34,8 @@ def needed(name):
 
 
 @pytest.mark.parametrize("path", sorted(FOLDER.iterdir()), ids=lambda path: path.name)
-def test_a_file_is_what_the_readme_shows(path):
-    readme = (ROOT / "README.md").read_text("utf-8").split("## Recipes", 1)[1]
-    fence = rf"^```{LANGUAGES[path.suffix]}\n(.*?)^```$"
-    shown = re.findall(fence, readme, re.DOTALL | re.MULTILINE)
-    assert path.read_text("utf-8") in shown
+def test_a_file_is_what_the_page_shows(path):
+    assert path.read_text("utf-8") in blocks("schedulers.md", LANGUAGES[path.suffix])
 
 
 @pytest.fixture(scope="module")

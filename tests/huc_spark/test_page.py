@@ -1,32 +1,29 @@
-"""The README's page on Spark, used as it stands there."""
+"""The page on Spark, used as it stands there."""
 
 from __future__ import annotations
 
-import re
-from pathlib import Path
-
 import numpy as np
 import yaml
+from support.pages import blocks, read_page
 from support.spark_cases import TREE, UTILITIES, window
 
 from huc_monitor.audit.runs.pieces import PieceAudit
 from huc_monitor.config._settings import Settings
 from huc_monitor.recalibration import HUCBoost
 
-PAGE = (Path(__file__).parents[2] / "README.md").read_text("utf-8").split("## Spark\n", 1)[1]
+PAGE = read_page("spark.md")
 
 
 def block(language: str) -> str:
-    found = re.search(rf"```{language}\n(.*?)```", PAGE, re.DOTALL)
-    assert found is not None
-    return found.group(1)
+    (found,) = blocks("spark.md", language)
+    return found
 
 
 def test_the_code_runs(spark):
     rows = window(2, n=300)
     options = {name: rows.options[name] for name in ("tree", "utilities", "subgroups")}
     names = {"df": rows.on(spark, 2), **options, "boost": HUCBoost(**options, max_updates=2)}
-    exec(compile(block("py"), "README.md", "exec"), names)  # noqa: S102 - our own page
+    exec(compile(block("py"), "spark.md", "exec"), names)  # noqa: S102 - our own page
     assert names["result"].n == 300
     assert "recalibrated" in names["repaired"].columns
 

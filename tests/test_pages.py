@@ -1,4 +1,4 @@
-"""The README's commands, files and links, used as they stand there."""
+"""The commands, files and links of README and docs, used as they stand there."""
 
 from __future__ import annotations
 
@@ -17,22 +17,20 @@ import pandas as pd
 import pytest
 import typer
 import yaml
+from support.pages import PAGES, ROOT, blocks, commands, read_page
 
 from huc_monitor.cli import app
 from huc_monitor.config import config_schema, load_config, parse_config
 
-README = Path(__file__).parents[1] / "README.md"
+LANGUAGES = {"sh", "python", "py", "console", "yaml", "json", "toml", "ini", "crontab", "text"}
 NESTED = {"sick": {"chest": ["flu", "pneumonia"], "other": ["rash", "sprain"]}, "well": None}
 LEAVES = ["flu", "pneumonia", "rash", "sprain", "well"]
 
 
-def blocks(language: str) -> list[str]:
-    fence = rf"^```{language}\n(.*?)^```$"
-    return re.findall(fence, README.read_text("utf-8"), re.DOTALL | re.MULTILINE)
-
-
 def configurations() -> list[str]:
-    return [text for text in blocks("yaml") if text.startswith("# huc.yaml")]
+    """Return the whole files of the pages for newcomers."""
+    texts = [*blocks("tutorial.md", "yaml"), *blocks("mlflow.md", "yaml")]
+    return [text for text in texts if text.startswith("# huc.yaml")]
 
 
 def assert_valid(command: str) -> None:
@@ -42,11 +40,9 @@ def assert_valid(command: str) -> None:
     typer.main.get_command(app).commands[subcommand].make_context(subcommand, arguments)
 
 
-def commands(section: str) -> list[str]:
-    text = README.read_text("utf-8").split(f"{section}\n", 1)[1]
-    block = re.search(r"```console\n(.*?)```", text, re.DOTALL)
-    assert block is not None
-    return block.group(1).splitlines()
+def watch_commands() -> list[str]:
+    """Return the three commands of the README."""
+    return commands("README.md", "## Watch a model")
 
 
 def run(command: str, folder: Path) -> subprocess.CompletedProcess[str]:
@@ -85,20 +81,20 @@ def folder(tmp_path):
 
 
 def test_three_commands_lead_from_a_log_to_a_finding(folder):
-    init, check, report = (run(command, folder) for command in commands("## Watch a model"))
+    init, check, report = (run(command, folder) for command in watch_commands())
     assert init.returncode == 0, init.stderr
     assert check.returncode == 1, check.stderr
     assert "chest" in check.stdout
     assert report.returncode in {0, 1}, report.stderr
     page = (folder / "report.html").read_text("utf-8")
     assert "chest" in page
-    again = run(commands("## Watch a model")[1], folder)
+    again = run(watch_commands()[1], folder)
     assert "chest" not in again.stdout.split("open", 1)[0]
 
 
 def test_a_fault_that_was_always_there_is_told_once_as_standing(tmp_path):
     write_log(tmp_path, "2024-03-01")
-    init, check, _ = commands("## Watch a model")
+    init, check, _ = watch_commands()
     assert run(init, tmp_path).returncode == 0
     first, again = run(check, tmp_path), run(f"{check} --fail-on warning", tmp_path)
     assert first.returncode == 0, first.stderr
@@ -108,28 +104,45 @@ def test_a_fault_that_was_always_there_is_told_once_as_standing(tmp_path):
 
 
 def test_one_file_is_audited_with_one_command(folder):
-    (command,) = commands("### One file")
+    (command,) = commands("tutorial.md", "## One file")
     found = run(command, folder)
     assert found.returncode == 1, found.stderr
     assert "chest" in found.stdout
 
 
-def test_every_block_is_of_a_language_that_is_tested_here():
-    opened = re.findall(r"^```(\w+)$", README.read_text("utf-8"), re.MULTILINE)
-    assert set(opened) == {"sh", "python", "py", "console", "yaml", "ini", "crontab"}
-    assert README.read_text("utf-8").count("\n```") == 2 * len(opened)
+@pytest.mark.parametrize("page", PAGES, ids=lambda page: page.name)
+def test_every_block_is_of_a_known_language_and_ends(page):
+    text = page.read_text("utf-8")
+    opened = re.findall(r"^```(\w+)$", text, re.MULTILINE)
+    assert set(opened) <= LANGUAGES
+    assert text.count("\n```") == 2 * len(opened)
 
 
-def test_every_command_is_valid():
-    lines = [line for block in blocks("console") for line in block.splitlines()]
-    assert len(lines) >= 8
-    for line in lines:
+@pytest.mark.parametrize("page", PAGES, ids=lambda page: page.name)
+def test_every_command_is_valid(page):
+    for line in (line for block in blocks(page.name, "console") for line in block.splitlines()):
         assert_valid(line)
 
 
+def test_the_first_pages_show_commands():
+    assert len(watch_commands()) == 3
+    assert commands("tutorial.md", "## What is needed") == watch_commands()
+
+
+def test_the_readme_fits_on_a_few_screens():
+    assert len(read_page("README.md").splitlines()) <= 150
+
+
+def test_the_readme_leads_to_every_page():
+    text = read_page("README.md")
+    for page in PAGES[1:]:
+        assert f"(docs/{page.name})" in text, page.name
+
+
 def test_doctor_and_status_answer_in_a_fresh_project(folder):
-    assert run(commands("## Watch a model")[0], folder).returncode == 0
-    doctor, status = (run(line, folder) for line in commands("### When something is missing"))
+    assert run(watch_commands()[0], folder).returncode == 0
+    lines = commands("tutorial.md", "## When something is missing")
+    doctor, status = (run(line, folder) for line in lines)
     assert doctor.returncode == 0, doctor.stdout
     assert "ok     labels" in doctor.stdout
     assert (status.returncode, status.stdout.split(".")[0]) == (0, "No window was checked yet")
@@ -176,7 +189,8 @@ def test_other_column_names_late_labels_and_money_find_the_wrong_branch(folder, 
 
 
 def test_the_cron_job_is_whole():
-    (job,) = [yaml.safe_load(text) for text in blocks("yaml") if "kind: CronJob" in text]
+    (text,) = [text for text in blocks("schedulers.md", "yaml") if "kind: CronJob" in text]
+    job = yaml.safe_load(text)
     assert job["apiVersion"] == "batch/v1"
     assert job["metadata"]["name"]
     assert len(job["spec"]["schedule"].split()) == 5
@@ -195,7 +209,7 @@ def test_the_cron_job_is_whole():
 
 def test_the_workflow_is_whole_and_its_audit_fails_on_a_wrong_branch(folder):
     # YAML 1.1 reads the key `on` as true.
-    (text,) = [text for text in blocks("yaml") if "runs-on" in text]
+    (text,) = [text for text in blocks("schedulers.md", "yaml") if "runs-on" in text]
     workflow = yaml.load(text, Loader=yaml.BaseLoader)  # noqa: S506 - texts only, so as safe
     assert workflow["on"] == ["pull_request"]
     (job,) = workflow["jobs"].values()
@@ -209,7 +223,7 @@ def test_the_workflow_is_whole_and_its_audit_fails_on_a_wrong_branch(folder):
 
 def test_the_units_of_systemd_are_whole():
     service, timer = (configparser.ConfigParser(interpolation=None) for _ in range(2))
-    for unit, text in zip((service, timer), blocks("ini"), strict=True):
+    for unit, text in zip((service, timer), blocks("schedulers.md", "ini"), strict=True):
         unit.optionxform = str
         unit.read_string(text)
     assert service["Service"]["Type"] == "oneshot"
@@ -220,7 +234,7 @@ def test_the_units_of_systemd_are_whole():
 
 
 def test_the_line_of_cron_is_whole():
-    (text,) = blocks("crontab")
+    (text,) = blocks("schedulers.md", "crontab")
     _, line = text.splitlines()
     *times, command = line.split(maxsplit=5)
     assert len(times) == 5
@@ -230,7 +244,7 @@ def test_the_line_of_cron_is_whole():
 
 
 def test_the_channels_can_be_read(folder):
-    (text,) = [text for text in blocks("yaml") if "channels:\n" in text]
+    (text,) = [text for text in blocks("notifications.md", "yaml") if "channels:\n" in text]
     variables = dict.fromkeys(re.findall(r"\$\{(\w+)\}", text), "x")
     config = parse_config(configurations()[0] + text, folder=folder, environ=variables)
     assert set(config.settings.channels) == set(config.settings.alerts.channels)
@@ -238,7 +252,7 @@ def test_the_channels_can_be_read(folder):
 
 
 def test_the_loop_over_several_models_checks_each(folder):
-    loop = blocks("sh")[1]
+    (loop,) = blocks("schedulers.md", "sh")
     for name in ("first", "second"):
         (folder / "fleet" / name).mkdir(parents=True)
         for file in ("predictions.parquet", "tree.yaml"):
@@ -261,19 +275,24 @@ def test_the_loop_over_several_models_checks_each(folder):
     assert load_config(folder / "fleet" / "first" / "huc.yaml").state_folder.is_dir()
 
 
-def test_every_link_leads_somewhere():
-    links = re.findall(r"\]\(([^)#]+)\)", README.read_text("utf-8"))
-    assert len(links) >= 8
-    for link in links:
-        assert link.startswith("https://") or (README.parent / link).exists(), link
+@pytest.mark.parametrize("page", [*PAGES, ROOT / "CONTRIBUTING.md"], ids=lambda page: page.name)
+def test_every_link_leads_somewhere(page):
+    for link in re.findall(r"\]\(([^)#]+)(?:#[^)]*)?\)", page.read_text("utf-8")):
+        assert link.startswith("https://") or (page.parent / link).exists(), link
+
+
+def test_install_lines_need_this_repository_alone():
+    for page in PAGES:
+        for line in re.findall(r"pip install [^`\n]*", page.read_text("utf-8")):
+            assert "huc-monitor[" not in line, (page.name, line)
 
 
 def test_the_reference_of_the_configuration_is_that_of_the_schema():
-    path = README.parent / "docs" / "write_configuration.py"
+    path = ROOT / "docs" / "write_configuration.py"
     spec = importlib.util.spec_from_file_location("write_configuration", path)
     script = importlib.util.module_from_spec(spec)
     spec.loader.exec_module(script)
-    text = (README.parent / "docs" / "configuration.md").read_text("utf-8")
+    text = (ROOT / "docs" / "configuration.md").read_text("utf-8")
     assert text == script.render(config_schema())
     settings = {
         key: node
