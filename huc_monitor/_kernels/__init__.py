@@ -20,6 +20,7 @@ from huc_monitor._kernels.multiplier import (
     fix_tie_order,
     gather_terms,
     raise_to_ranges,
+    write_ranges,
 )
 from huc_monitor._kernels.order import gather_rows, merge_orders, select_rows, weigh_values
 from huc_monitor._kernels.scan import interval_sums, scan_group, span_sums, square_sums
@@ -45,4 +46,5 @@ __all__ = [
     "square_sums",
     "utility_values",
     "weigh_values",
+    "write_ranges",
 ]

@@ -66,23 +66,24 @@ def draw_multipliers(seed, block, quantiles, out):
         draw_row(key, np.uint64(i), quantiles, out[i])
 
 
-def centre_multipliers(repeats, sample, factors, out):
+def centre_multipliers(roots, repeats, sample, factors, out):
     """Subtract every draw's mean, so that each interval's sum is centred at its own moment.
 
-    A row that stands for w rows takes the sum of w independent multipliers: sqrt(w) times one.
-    Two samples have a mean each; rows then count as often as the factor of their sample says.
+    roots are what every row's multiplier is multiplied by, repeats how often it counts; both are
+    empty where they are 1. Two samples have a mean each; rows then count as often as the factor of
+    their sample says.
     """
     sums = np.zeros((factors.size, LANES))
     means = np.empty((factors.size, LANES), dtype=np.float32)
-    _centre_multipliers(repeats, sample, factors, np.zeros(factors.size), sums, means, out)
+    _centre_multipliers(roots, repeats, sample, factors, np.zeros(factors.size), sums, means, out)
 
 
 @loop
-def _centre_multipliers(repeats, sample, factors, total, sums, means, out):
+def _centre_multipliers(roots, repeats, sample, factors, total, sums, means, out):
     for i in range(out.shape[0]):
         s = np.uintp(sample[i]) if sample.shape[0] > 0 else np.uintp(0)
         total[s] += repeats[i] if repeats.shape[0] > 0 else 1.0
-        root = np.float32(np.sqrt(repeats[i])) if repeats.shape[0] > 0 else np.float32(1.0)
+        root = roots[i] if roots.shape[0] > 0 else np.float32(1.0)
         for b in range(LANES):
             out[i, b] *= root
             sums[s, b] += out[i, b]
@@ -276,6 +277,19 @@ def raise_to_ranges(ptr, rows, terms, closes, shrink, xi, worst):
     """
     width = np.empty(LANES, dtype=np.int32)
     _raise_to_ranges(ptr, rows, terms, closes, shrink, xi, worst, width)
+
+
+def write_ranges(ptr, rows, terms, closes, xi, out):
+    """Write what `raise_to_ranges` compares: out[j, lane], in whole numbers of 1 / UNIT."""
+    _write_ranges(ptr, rows, terms, closes, xi, np.empty(LANES, dtype=np.int32), out)
+
+
+@loop
+def _write_ranges(ptr, rows, terms, closes, xi, width, out):
+    for j in range(ptr.shape[0] - 1):
+        _prefix_range(rows, terms, closes, xi, ptr[j], ptr[j + 1], width)
+        for b in range(LANES):
+            out[j, b] = width[b]
 
 
 @loop

@@ -42,20 +42,20 @@ def draw_by_id(seed, block, quantiles, ids, out):
 
 
 @loop
-def add_multipliers(repeats, xi, sums):
+def add_multipliers(roots, xi, sums):
     """Add every draw's multipliers, as `centre_multipliers` counts them, to sums."""
     for i in range(xi.shape[0]):
-        root = np.float32(np.sqrt(repeats[i])) if repeats.shape[0] > 0 else np.float32(1.0)
+        root = roots[i] if roots.shape[0] > 0 else np.float32(1.0)
         for b in range(LANES):
             sums[b] += np.float32(xi[i, b] * root)
 
 
 @loop
-def centre_by_means(repeats, sample, factors, means, xi):
+def centre_by_means(roots, repeats, sample, factors, means, xi):
     """Do what `centre_multipliers` does, given every draw's mean over all rows of a sample."""
     for i in range(xi.shape[0]):
         s = np.uintp(sample[i]) if sample.shape[0] > 0 else np.uintp(0)
-        root = np.float32(np.sqrt(repeats[i])) if repeats.shape[0] > 0 else np.float32(1.0)
+        root = roots[i] if roots.shape[0] > 0 else np.float32(1.0)
         times = np.float32(repeats[i]) if repeats.shape[0] > 0 else np.float32(1.0)
         factor = np.float32(factors[s])
         for b in range(LANES):

@@ -8,8 +8,9 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from huc_monitor.audit.class_order import look_at_order
+from huc_monitor.audit.clusters import check_clusters, check_design, check_label_probability
 from huc_monitor.audit.decomposition import UtilityRows, iter_decomposed, sort_rows
-from huc_monitor.audit.inputs import check_labels, check_predictions, check_weights
+from huc_monitor.audit.inputs import check_labels, check_predictions, check_weights, note_weights
 from huc_monitor.audit.options import DEFAULTS
 from huc_monitor.audit.plan import AuditPlan
 from huc_monitor.audit.result import AuditResult
@@ -35,6 +36,8 @@ def audit(
     subgroups: Subgroups | None = None,
     features: Any = None,
     weights: Any = None,
+    clusters: Any = None,
+    label_probability: Any = None,
     bounds: str | None = DEFAULTS.bounds,
     confidence_level: float = DEFAULTS.confidence_level,
     n_draws: int = DEFAULTS.n_draws,
@@ -66,6 +69,14 @@ def audit(
     weights : (n,) non-negative numbers, optional
         How often each row counts: weight 2 equals repeating the row. A factor on all weights
         changes ``n``, and so the bounds, but no moment.
+    clusters : (n,) values of any type, optional
+        Rows of equal value may depend on each other (one user, patient, session, retried request,
+        block of time); rows of different values do not. All rows independent when left out.
+    label_probability : (n,) numbers above 0 and at most 1, optional
+        With which probability each row was chosen to be labelled, where the choice was not the same
+        for all. Rows count 1 / probability, so that moments are those of all rows, labelled or
+        not. The probability may depend on the prediction, on features, even on the outcome; it must
+        be known. Needs bounds="bootstrap" or None.
     bounds : {"bootstrap", "sharp", "theorem"} or None, default "bootstrap"
         How ``radius``, ``lower`` and ``upper`` are made. ``"bootstrap"`` is the narrowest, and
         approximate: its coverage was checked by simulation. ``"sharp"`` holds for any distribution
@@ -118,13 +129,19 @@ def audit(
     codes = check_labels(labels, predictions.n, tree=tree)
     notes = look_at_order(predictions, codes)
     repeats = check_weights(weights, predictions.n)
-    groups = Groups.of(plan.subgroups.weights(features, predictions.n), repeats)
+    groups = Groups.of(
+        plan.subgroups.weights(features, predictions.n),
+        repeats,
+        check_label_probability(label_probability, predictions.n),
+        check_clusters(clusters, predictions.n),
+    )
     if repeats is not None and not repeats.all():
         # A row that never counts must not lend its score to an interval's end either.
         kept = np.flatnonzero(repeats)
         predictions, codes, groups = predictions.take(kept), codes[kept], groups.take(kept)
     decomposed = iter_decomposed(plan.utilities, predictions, codes, tree=tree)
     result = _audit(plan, decomposed, groups, interiorized=predictions.any_zero)
+    notes = (*notes, *note_weights(repeats), *result.notes)
     return dataclasses.replace(result, notes=notes)
 
 
@@ -149,18 +166,22 @@ def _audit(
     plan: AuditPlan, decomposed: Iterable[UtilityRows], groups: Groups, *, interiorized: bool
 ) -> AuditResult:
     """Scan one utility at a time, so that memory holds the rows of one utility only."""
-    bound = plan.bound(groups.total)
+    check_design(plan.method, groups)
+    groups = groups.simplified()
+    bound = plan.bound(groups.sizes())
     scans = []
     for rows, spreads in zip(decomposed, plan.limits, strict=True):
         ordered = sort_rows(rows, groups.scale)
         scans.append(scan_utility(ordered, groups))
         bound.visit(ordered, groups, spreads)
+    radii = bound.radii()
     return plan.result(
         scans,
-        bound.radii(),
+        radii,
         total=groups.total,
         shares=np.array([_mean_weight(weights, groups) for weights in groups.weights]),
         interiorized=interiorized,
+        design=groups.design(bound.n_effective),
     )
 
 

@@ -254,6 +254,17 @@ def check_weights(weights: Any, n: int) -> Floats | None:
     return array
 
 
+def note_weights(weights: Floats | None) -> tuple[str, ...]:
+    """Say how weights that are no counts were read."""
+    if weights is None or (weights == np.rint(weights)).all():
+        return ()
+    note = (
+        "`weights` are not whole numbers and were read as repetitions of independent rows. For "
+        "labels that were chosen with known probability pass `label_probability` instead."
+    )
+    return (note,)
+
+
 def check_utilities(utilities: Any, tree: LabelTree | None = None) -> tuple[Utility, ...]:
     """Utilities with distinct names, in order; None is correctness at every level of `tree`."""
     if utilities is None and tree is not None:

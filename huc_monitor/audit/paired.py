@@ -137,7 +137,7 @@ def compare_predictors(before: Sample, after: Sample, plan: AuditPlan) -> Compar
     check_sides(before, after, plan)
     n = after.n
     bound = BootstrapBound(plan.n_draws, plan.seed)
-    bound.start(n, plan.n_candidates, plan.confidence_level)
+    bound.start(after.groups.sizes(), plan.n_candidates, plan.confidence_level)
     sides = [_Side(sample, plan.limits) for sample in (before, after)]
     every = np.concatenate([np.tile(found, len(plan.subgroups)) for found in plan.limits])
     above, below = _draws(sides, bound)

@@ -19,6 +19,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from huc_monitor.audit.bounds.bound import Bound
+    from huc_monitor.audit.clusters import Design, Sizes
     from huc_monitor.audit.scan import UtilityScan
     from huc_monitor.tree import LabelTree
     from huc_monitor.utilities import Utility
@@ -93,10 +94,10 @@ class AuditPlan:
             for v in relevant
         )
 
-    def bound(self, total: float, n_rare: float | None = None) -> Bound:
+    def bound(self, sizes: Sizes) -> Bound:
         """Start a bound for so many rows."""
         bound = make_bound(self.method, n_draws=self.n_draws, seed=self.seed)
-        bound.start(total, self.n_candidates, self.confidence_level, n_rare)
+        bound.start(sizes, self.n_candidates, self.confidence_level)
         return bound
 
     def result(
@@ -107,6 +108,7 @@ class AuditPlan:
         total: float,
         shares: Floats,
         interiorized: bool,
+        design: Design | None = None,
     ) -> AuditResult:
         """Build the result from one scan per utility; ``shares`` are subgroups' mean weights."""
         return AuditResult(
@@ -119,6 +121,8 @@ class AuditPlan:
             candidates=self._candidates(scans, radii, shares),
             totals=self._totals(scans),
             plan=self,
+            notes=() if design is None else (f"{total:,.0f} rows {design}.", *design.notes),
+            design=design,
         )
 
     def _candidates(

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 import numpy as np
 import pandas as pd
 
+from huc_monitor.audit.clusters import Design
 from huc_monitor.errors import InvalidInputError, UnknownNameError
 
 if TYPE_CHECKING:
@@ -144,6 +145,8 @@ class AuditResult:
         What a reader should know before the numbers, such as accuracy at chance.
     plan : AuditPlan or None
         What was asked: tree, utilities, subgroups. None where the result was read back.
+    design : Design or None
+        How dependent rows and chosen labels were counted; None where there are neither.
     """
 
     n: float
@@ -156,6 +159,7 @@ class AuditResult:
     totals: TotalTable
     notes: tuple[str, ...] = ()
     plan: AuditPlan | None = None
+    design: Design | None = None
 
     @property
     def tree(self) -> LabelTree:
@@ -335,6 +339,7 @@ class AuditResult:
             "interiorized": self.interiorized,
             "tree": self.fingerprint,
             **({"notes": list(self.notes)} if self.notes else {}),
+            **({"design": self.design.to_dict()} if self.design is not None else {}),
             "candidates": _records(self.candidates, _COLUMNS),
             "totals": _records(self.totals, _TOTALS),
         }
@@ -370,6 +375,7 @@ class AuditResult:
             **values,
             fingerprint=data["tree"],
             notes=tuple(data.get("notes", ())),
+            design=Design.from_dict(data["design"]) if "design" in data else None,
             candidates=_table(CandidateTable, data, "candidates"),
             totals=_table(TotalTable, data, "totals"),
         )

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import math
 from dataclasses import dataclass, field
 from itertools import pairwise
@@ -9,8 +10,10 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import numpy.typing as npt
+import pandas as pd
 
 from huc_monitor._common.threads import run_tasks
+from huc_monitor.audit.clusters import ClusterSizes, Design, Sizes
 from huc_monitor.audit.row_weights import WeightUnit
 
 if TYPE_CHECKING:
@@ -27,10 +30,15 @@ AFTER, BEFORE = 0, 1
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Groups:
-    """Subgroup weights on the rows of a window, and how often each row counts.
+    """Subgroup weights on the rows of a window, how often each row counts, and what is dependent.
 
     ``weights[c]`` is uint8 for an indicator and float64 otherwise; ``repeats`` is empty when every
-    row counts once, and otherwise row weights in numbers of ``unit``. Their sum is ``mass``.
+    row counts once, and otherwise how often each counts, in numbers of ``unit``: its row weight
+    over the probability with which its label was chosen. Their sum is ``mass``.
+
+    ``times`` are the row weights alone, where labels were chosen with known probability, and empty
+    otherwise: how many rows a row stands for is then not how often it counts. ``clusters`` are the
+    keys of the clusters of dependent rows, empty where all rows are independent.
 
     Two samples of masses a and b are rows of one window too: with ``mass`` = m = ab / (a + b), a
     row of the first counts m / a times, one of the second -m / b times (`factors`), so that a
@@ -44,15 +52,36 @@ class Groups:
     unit: float = 1.0
     sample: npt.NDArray[np.uint8] = field(default_factory=lambda: np.empty(0, dtype=np.uint8))
     masses: tuple[float, ...] = ()
+    times: Floats = field(default_factory=lambda: np.empty(0))
+    clusters: Ints = field(default_factory=lambda: np.empty(0, dtype=np.int64))
 
     @classmethod
-    def of(cls, weights: list[np.ndarray[Any, Any]], repeats: Floats | None) -> Groups:
-        """Bundle subgroup weights with row weights as they were given."""
+    def of(
+        cls,
+        weights: list[np.ndarray[Any, Any]],
+        repeats: Floats | None,
+        label_probability: Floats | None = None,
+        clusters: Ints | None = None,
+    ) -> Groups:
+        """Bundle subgroup weights with what else was given for the rows, checked.
+
+        Equal probabilities change nothing and are left out.
+        """
+        n = weights[0].size
+        times = None
+        if label_probability is not None and np.ptp(label_probability) > 0:
+            times = np.ones(n) if repeats is None else repeats
+            repeats = times / label_probability
+        more: dict[str, Any] = {
+            name: value
+            for name, value in (("times", times), ("clusters", clusters))
+            if value is not None
+        }
         if repeats is None:
-            return cls.counted(weights, np.empty(0))
+            return dataclasses.replace(cls.counted(weights, np.empty(0)), **more)
         counted = WeightUnit.of(repeats).count(repeats)
         mass = math.fsum(counted.tolist())
-        return cls(weights, counted, mass, float(repeats.sum()) / mass)
+        return cls(weights, counted, mass, float(repeats.sum()) / mass, **more)
 
     @classmethod
     def counted(
@@ -66,13 +95,17 @@ class Groups:
     def joined(cls, parts: Sequence[Groups]) -> Groups:
         """Bundle the rows of several windows into one."""
         counts = [groups.weights[0].size for groups in parts]
-        repeats = None
+        pairs = list(zip(parts, counts, strict=True))
+        repeats = probability = clusters = None
         if any(groups.repeats.size for groups in parts):
-            pairs = zip(parts, counts, strict=True)
-            each = [g.repeats if g.repeats.size else np.ones(count) for g, count in pairs]
-            repeats = np.concatenate([times * g.unit for times, g in zip(each, parts, strict=True)])
+            repeats = np.concatenate([g.copies(count) for g, count in pairs])
+        if any(groups.times.size for groups in parts):
+            probability = np.concatenate([g.label_probability(count) for g, count in pairs])
+        if any(groups.clusters.size for groups in parts):
+            clusters = np.concatenate([g.cluster_keys(k, n) for k, (g, n) in enumerate(pairs)])
         columns = zip(*(groups.weights for groups in parts), strict=True)
-        return cls.of([np.concatenate(column) for column in columns], repeats)
+        weights = [np.concatenate(column) for column in columns]
+        return cls.of(weights, repeats, probability, clusters)
 
     @classmethod
     def difference(cls, after: Groups, before: Groups) -> Groups:
@@ -80,8 +113,9 @@ class Groups:
         both = cls.joined([before, after])
         counts = [before.weights[0].size, after.weights[0].size]
         sample = np.repeat(np.array([BEFORE, AFTER], dtype=np.uint8), counts)
-        sizes = (after.total, before.total)
-        return cls.apart(both.weights, both.repeats, both.unit, sample, sizes)
+        sizes = (after.mass * after.unit, before.mass * before.unit)
+        groups = cls.apart(both.weights, both.repeats, both.unit, sample, sizes)
+        return dataclasses.replace(groups, times=both.times, clusters=both.clusters)
 
     @classmethod
     def apart(
@@ -100,12 +134,56 @@ class Groups:
     def take(self, rows: Ints) -> Groups:
         """Return the same subgroups on a subset of the rows of one sample."""
         repeats = self.repeats[rows] if self.repeats.size else self.repeats
-        return Groups.counted([weights[rows] for weights in self.weights], repeats, self.unit)
+        groups = Groups.counted([weights[rows] for weights in self.weights], repeats, self.unit)
+        return dataclasses.replace(
+            groups,
+            times=self.times[rows] if self.times.size else self.times,
+            clusters=self.clusters[rows] if self.clusters.size else self.clusters,
+        )
+
+    def simplified(self) -> Groups:
+        """Return the same without clusters, where each is one row: they change nothing."""
+        keys = self.clusters
+        if not keys.size or self.repeats.size or np.unique(keys).size < keys.size:
+            return self
+        return dataclasses.replace(self, clusters=np.empty(0, dtype=np.int64))
+
+    def copies(self, n: int) -> Floats:
+        """Row weights as they were given."""
+        if self.times.size:
+            return self.times
+        return self.repeats * self.unit if self.repeats.size else np.ones(n)
+
+    def label_probability(self, n: int) -> Floats:
+        """With which probability every row was labelled."""
+        return self.times / (self.repeats * self.unit) if self.times.size else np.ones(n)
+
+    def cluster_keys(self, part: int, n: int) -> Ints:
+        """Cluster of every row; rows that are independent get keys of their own.
+
+        ``part`` keeps those of several windows apart.
+        """
+        if self.clusters.size:
+            return self.clusters
+        alone: Ints = pd.util.hash_array(np.arange(n) + (part << 40)).view(np.int64)
+        return alone
+
+    def design(self, n_effective: float) -> Design | None:
+        """Say how rows were counted; None where they are independent and all labelled."""
+        if not self.times.size and not self.clusters.size:
+            return None
+        n_clusters = largest = smallest = None
+        if self.clusters.size:
+            found = ClusterSizes.of(self.clusters, self.copies(self.clusters.size))
+            n_clusters, largest = found.keys.size, float(found.amounts.max()) / self.total
+        if self.times.size:
+            smallest = float(self.label_probability(self.times.size).min())
+        return Design(n_effective, n_clusters, largest, smallest)
 
     @property
     def total(self) -> float:
         """Sum of the row weights as they were given: how many rows these are."""
-        return self.mass * self.unit
+        return math.fsum(self.times.tolist()) if self.times.size else self.mass * self.unit
 
     @property
     def factors(self) -> Floats:
@@ -124,6 +202,33 @@ class Groups:
         return factors * self.repeats if self.repeats.size else factors
 
     @property
+    def roots(self) -> npt.NDArray[np.float32]:
+        """What a row's multiplier is multiplied by; empty where that is 1.
+
+        A row that stands for w independent rows takes the sum of w multipliers: sqrt(w) times one;
+        in a cluster these w rows have one multiplier.
+        """
+        found = self.repeats
+        if found.size and not self.clusters.size:
+            found = found / np.sqrt(self.times) if self.times.size else np.sqrt(found)
+        return found.astype(np.float32)
+
+    @property
+    def divisors(self) -> Floats:
+        """What squared contributions, times how often they count, are divided by; empty: 1."""
+        return (
+            self.times * (self._apart(self.amounts) / self.mass)
+            if self.times.size
+            else self.repeats
+        )
+
+    def _apart(self, amounts: Floats) -> float:
+        """Sum of squared weights of the multipliers, if all rows were independent."""
+        if not self.times.size:
+            return self.mass / self.unit
+        return math.fsum((amounts**2 / self.times).tolist())
+
+    @property
     def n_rare(self) -> float:
         """Rows that the floor for rare branches counts: ``total`` where there is one sample.
 
@@ -132,6 +237,39 @@ class Groups:
         if not self.masses:
             return self.total
         return self.unit / (self.mass * sum(mass**-2 for mass in self.masses))
+
+    def sizes(self) -> Sizes:
+        """Count what a bound may count on."""
+        if not self.times.size and not self.clusters.size:
+            n = self.mass * self.unit
+            return Sizes(n, self.n_rare, self.mass, n)
+        amounts = np.abs(self.amounts) if self.amounts.size else np.ones(self.clusters.size)
+        square = self._apart(amounts)
+        apart = self.mass**2 / square
+        if not self.clusters.size:
+            return Sizes(apart, self._n_rare(apart, amounts), square, apart)
+        found = ClusterSizes.of(self.clusters, amounts)
+        n = self.mass**2 / found.square
+        return Sizes(
+            n,
+            self._n_rare(n, amounts),
+            found.square,
+            apart,
+            found.n_effective,
+            self.mass / float(found.amounts.max()),
+        )
+
+    def _n_rare(self, n: float, amounts: Floats) -> float:
+        """Return 1 / (n * sum over samples of 1 / size**2), sizes as if rows were independent."""
+        if not self.masses:
+            return self.mass**4 / self._apart(amounts) ** 2 / n
+        sizes = []
+        for s, mass in enumerate(self.masses):
+            mine = self.sample == s
+            count = self.repeats[mine] if self.repeats.size else np.ones(int(mine.sum()))
+            by = self.times[mine] if self.times.size else count * self.unit
+            sizes.append(mass**2 / math.fsum((count**2 / by).tolist()))
+        return 1.0 / (n * sum(size**-2 for size in sizes))
 
     @property
     def scale(self) -> float:
@@ -246,7 +384,8 @@ def row_counts(rows: SortedRows, groups: Groups, positions: Ints) -> Any:
     """How many rows, repeats included, lie between two places of a subgroup's positions."""
     if not groups.repeats.size:
         return lambda first, last: last - first
-    before = np.append(0.0, np.cumsum(groups.repeats[rows.order[positions]])) * groups.unit
+    counts, unit = (groups.times, 1.0) if groups.times.size else (groups.repeats, groups.unit)
+    before = np.append(0.0, np.cumsum(counts[rows.order[positions]])) * unit
     return lambda first, last: before[last] - before[first]
 
 
@@ -270,7 +409,7 @@ def add_squares(rows: SortedRows, groups: Groups, mine: GroupRows, sums: Ints) -
         rows.labels,
         mine.values,
         mine.positions,
-        groups.repeats,
+        groups.divisors,
         rows.paths,
         rows.scale,
         sums,

@@ -140,7 +140,7 @@ class AfterSums:
 def change_bound(plan: AuditPlan, groups: Groups) -> BootstrapBound:
     """Start the bound on the change between two samples."""
     bound = BootstrapBound(plan.n_draws, plan.seed)
-    bound.start(groups.total, plan.n_candidates, plan.confidence_level, groups.n_rare)
+    bound.start(groups.sizes(), plan.n_candidates, plan.confidence_level)
     return bound
 
 

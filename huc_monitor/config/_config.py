@@ -82,6 +82,12 @@ class Config:
         plain, options, windows = self.to_dict(), self.settings.audit, self.windows
         chosen: dict[str, Any] = {name: plain[name] for name in _IDENTITY}
         del chosen["columns"]["base_probabilities"]  # audits do not read them
+        # As without these settings, so that the state of older files goes on.
+        for name in ("cluster", "label_probability"):
+            if chosen["columns"][name] is None:
+                del chosen["columns"][name]
+        if self.settings.clusters.block is not None:
+            chosen["clusters"] = plain["clusters"]
         chosen["tree"] = self.tree.fingerprint
         chosen["utilities"] = [utility.to_dict() for utility in self.utilities]
         # In the words of earlier versions, so that their state goes on.
@@ -178,6 +184,7 @@ class Config:
                 list_column=chosen.list,
                 classes=chosen.classes,
                 features=self.feature_columns if features is None else tuple(features),
+                cluster_block=self.settings.clusters.block,
             ),
             labels=None
             if labels is None
@@ -372,6 +379,9 @@ def _check_references(settings: Settings, document: Document) -> None:
     if labels is not None and settings.columns.id is None:
         text = "must be given: labels in a table of their own are joined by it."
         raise document.error(("columns", "id"), text)
+    if settings.columns.cluster is not None and settings.clusters.block is not None:
+        text = "must not be given with `clusters.block`: choose one of the two."
+        raise document.error(("columns", "cluster"), text)
     if settings.tolerance.relative and settings.reference is None:
         text = "needs the section `reference` with a start and an end."
         raise document.error(("tolerance", "relative_to"), text)

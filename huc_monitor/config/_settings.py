@@ -26,6 +26,7 @@ from huc_monitor.monitor.alerts import AlertPolicy
 from huc_monitor.monitor.policy import Policy
 from huc_monitor.monitor.windows import CountWindows, TimeWindows
 from huc_monitor.sources._spec import (
+    ClusterOptions,
     FileOptions,
     LabelColumns,
     LargeWindows,
@@ -248,6 +249,7 @@ class Settings(Policy):
     tree: PathText = Field(description="Label tree: a .yaml, .json or .csv file.")
     source: SourceSettings
     columns: ColumnSettings
+    clusters: ClusterOptions = ClusterOptions()
     utilities: tuple[dict[str, Any], ...] = Field(
         default=(),
         description="What a prediction is worth. Correctness at every level when left out.",

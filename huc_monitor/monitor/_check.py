@@ -290,7 +290,7 @@ class Check:
         else:
             notes.append("A newer window was judged already: this revision changes no alert.")
         early = [DriftFinding.from_dict(x) for x in state.early_drift.pop(window.id, [])]
-        notes += reconcile(early, judgements)
+        notes += [*reconcile(early, judgements), *examined.result.notes]
         if found.data.sampled_from is not None:
             notes.append(
                 f"The audit is of all rows; causes, drift, pictures and the e-detector are of a "

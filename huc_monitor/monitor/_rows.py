@@ -48,15 +48,16 @@ class Decomposed:
         return bool((self.data.probabilities == 0).any())
 
     def groups(self) -> Groups:
-        """Subgroup weights as an audit takes them."""
-        return Groups.of(list(self.weights), None)
+        """Subgroup weights as an audit takes them, and how rows count."""
+        data = self.data
+        return Groups.of(list(self.weights), None, data.label_probability, data.clusters)
 
     def take(self, chosen: Ints) -> tuple[list[UtilityRows], Groups]:
         """Return some rows, in the given order, as the e-detector takes them."""
         if chosen.size == self.data.n:
             return list(self.rows), self.groups()
         rows = [item.take(chosen) for item in self.rows]
-        return rows, Groups.of([weights[chosen] for weights in self.weights], None)
+        return rows, self.groups().take(chosen)
 
 
 class RowCache:

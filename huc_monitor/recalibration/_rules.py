@@ -118,7 +118,7 @@ def evidence_rule(
     )
     share = log_share(n_candidates, confidence_level)
     bound = BootstrapBound(n_draws, seed)
-    bound.start(groups.total, n_candidates, confidence_level)
+    bound.start(groups.sizes(), n_candidates, confidence_level)
     scales = []
     for u, item in enumerate(window.utilities):
         relevant = item.compiled.relevant

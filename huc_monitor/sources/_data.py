@@ -114,6 +114,8 @@ class PredictionData:
     n_duplicate_ids : int
         Rows left out because the same prediction was there already under the same id. Another
         prediction under the same id is set aside as unusable, and so is a label contradicted.
+    clusters : (n,) int64 or None
+        Key of the cluster of dependent rows; None where rows are independent.
     """
 
     start: datetime
@@ -128,6 +130,7 @@ class PredictionData:
     bad_rows: tuple[BadRow, ...] = ()
     bad_reasons: Mapping[str, int] = dataclasses.field(default_factory=dict)
     n_duplicate_ids: int = 0
+    clusters: NDArray[np.int64] | None = None
 
     @property
     def n(self) -> int:
@@ -187,6 +190,8 @@ class WindowData(PredictionData):
     sampled_from : int or None
         Labelled rows of the window, where it was too large to hold and these are a sample of it;
         counts speak of the whole window then. None: these are all rows.
+    label_probability : (n,) float64 or None
+        With which probability each row was chosen to be labelled; None: all alike.
     """
 
     labels: NDArray[np.int64]
@@ -197,6 +202,7 @@ class WindowData(PredictionData):
     n_duplicate_labels: int = 0
     n_changed_labels: int = 0
     sampled_from: int | None = None
+    label_probability: NDArray[np.float64] | None = None
 
     @property
     def n_usable(self) -> int:
@@ -317,6 +323,8 @@ def concatenate(parts: Sequence[WindowData]) -> WindowData:
         n_duplicate_labels=sum(part.n_duplicate_labels for part in parts),
         n_changed_labels=sum(part.n_changed_labels for part in parts),
         sampled_from=_sampled_from(parts),
+        clusters=joined("clusters"),
+        label_probability=joined("label_probability"),
     )
 
 

@@ -27,9 +27,11 @@ from huc_monitor.sources._repeats import (
 )
 from huc_monitor.sources._rows import (
     BAD_PROBABILITIES,
+    DESIGN_PROBLEMS,
     LEAF,
     UNKNOWN_LABEL,
     Quarantine,
+    add_design,
     check_rows,
     why_bad,
 )
@@ -97,6 +99,7 @@ class Reading:
                 kept[name] = frame[column].astype(object)
         for i, name in enumerate(given.features):
             kept[f"feature {i}"] = frame[name]
+        kept["problem"] = add_design(kept, frame, given, with_labels=self.with_labels)
         rows = np.arange(len(frame))
         if self.with_labels:
             label, when = self._label_columns(frame)
@@ -141,13 +144,16 @@ class Reading:
             self.bad.add(REASONS[OTHER_LABEL], in_conflict)
             self.bad.add(UNKNOWN_LABEL, int((~known).sum()) - in_conflict)
         self.bad.add(BAD_PROBABILITIES, int((known & ~good).sum()))
-        usable = good & known
+        problem = kept.pop("problem").to_numpy()
+        for reason in DESIGN_PROBLEMS:
+            self.bad.add(reason, int((known & good & (problem == reason)).sum()))
+        usable = good & known & (problem == "")
         if not usable.all():
             for row in np.flatnonzero(~usable):
                 if not self.bad.has_room:
                     break
                 length = None if lengths is None else int(lengths[row])
-                reason = why_bad(matrix[row], source.tree.leaves, length)
+                reason = problem[row] or why_bad(matrix[row], source.tree.leaves, length)
                 if not known[row]:
                     reason = f"{UNKNOWN_LABEL} {quoted(kept['label'].iloc[row])}"
                     if kept["code"].iloc[row] == _IN_CONFLICT:
@@ -214,7 +220,11 @@ class Reading:
             "bad_rows": tuple(self.bad.examples),
             "bad_reasons": dict(self.bad.reasons),
             "n_duplicate_ids": self.n_repeated,
+            "clusters": self._numbers("cluster", np.int64) if source.columns.clustered else None,
         }
+
+    def _numbers(self, name: str, kind: Any) -> NDArray[Any]:
+        return self.frame[name].to_numpy(dtype=kind) if len(self.frame) else np.empty(0, kind)
 
     def _join(self, places: NDArray[np.int64]) -> NDArray[np.float64]:
         """Put the parts into one matrix, letting go of each: there are never two of them."""
@@ -236,17 +246,18 @@ class Reading:
         self.settle()
         self._check_bad(self.n_labelled)
         common = self._common()
-        codes = self.frame["code"].to_numpy(dtype=np.int64) if len(self.frame) else np.empty(0, int)
+        chosen = self.source.columns.label_probability is not None
         timed = self.labels is not None and self.labels.times is not None
         return WindowData(
             **common,
-            labels=codes.astype(np.int64),
+            labels=self._numbers("code", np.int64),
             label_times=self._times("label time") if timed else None,
             as_of=self.as_of,
             n_labelled=self.n_labelled,
             latest_label=None if self.labels is None else self.labels.latest,
             n_duplicate_labels=0 if self.labels is None else self.labels.n_duplicates,
             n_changed_labels=0 if self.labels is None else self.labels.n_changed,
+            label_probability=self._numbers("label probability", float) if chosen else None,
         )
 
     def _array(self, name: str, column: str | None) -> NDArray[Any] | None:

@@ -5,11 +5,13 @@ from __future__ import annotations
 import re
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from datetime import timedelta
 from typing import TYPE_CHECKING, Any, Final
 
 import numpy as np
 
-from huc_monitor._common.times import from_column
+from huc_monitor._common.times import Span, from_column
+from huc_monitor.audit.clusters import check_clusters
 from huc_monitor.audit.inputs import rounding_slack
 from huc_monitor.errors import InvalidInputError
 from huc_monitor.sources._data import N_EXAMPLES, BadRow
@@ -18,8 +20,10 @@ from huc_monitor.sources._table import Chunk, ColumnKind, as_matrix, as_numbers
 if TYPE_CHECKING:
     from collections.abc import Collection, Sequence
 
+    import pandas as pd
     from numpy.typing import NDArray
 
+    from huc_monitor.sources._spec import Columns
     from huc_monitor.tree import LabelTree
 
 LEAF: Final = "{leaf}"
@@ -29,6 +33,9 @@ _LEFT_ALONE: Final = 0.99 * SUM_TOLERANCE
 
 # Types of four bytes and two, in the words of DuckDB and pandas.
 _SHORT: Final = {"FLOAT": "f4", "float32": "f4", "float16": "f2"}
+NO_CLUSTER: Final = "no cluster"
+BAD_LABEL_PROBABILITY: Final = "label probability not in (0, 1]"
+DESIGN_PROBLEMS: Final = (NO_CLUSTER, BAD_LABEL_PROBABILITY)
 UNKNOWN_LABEL: Final = "unknown label"
 BAD_PROBABILITIES: Final = "bad probabilities"
 
@@ -185,6 +192,29 @@ def check_rows(matrix: NDArray[np.float64], sum_tolerance: float) -> NDArray[np.
     if len(rescale):
         matrix[rescale] /= total[rescale, None]
     return np.asarray(good)
+
+
+def add_design(
+    kept: pd.DataFrame, frame: pd.DataFrame, given: Columns, *, with_labels: bool
+) -> NDArray[Any]:
+    """Add the key of every row's cluster and its label probability; return what is wrong, or ""."""
+    problem = np.full(len(frame), "", dtype=object)
+    if given.cluster_block is not None:
+        length = Span.parse(given.cluster_block).nominal
+        blocks = kept["time"].to_numpy().astype("datetime64[us]").astype(np.int64)
+        kept["cluster"] = check_clusters(
+            blocks // (length // timedelta(microseconds=1)), len(frame)
+        )
+    elif given.cluster is not None:
+        values = frame[given.cluster]
+        lacking = values.isna().to_numpy()
+        problem[lacking] = NO_CLUSTER
+        kept["cluster"] = check_clusters(values.astype(object).mask(lacking, ""), len(frame))
+    if with_labels and given.label_probability is not None:
+        found = as_numbers(frame[given.label_probability])
+        problem[~((found > 0) & (found <= 1))] = BAD_LABEL_PROBABILITY
+        kept["label probability"] = found
+    return problem
 
 
 def why_bad(row: NDArray[np.float64], names: Sequence[str], length: int | None) -> str:

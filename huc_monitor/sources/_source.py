@@ -198,6 +198,8 @@ class TableSource:
             (given.id, "the id"),
             (given.label, "the label"),
             (given.model_version, "the model version"),
+            (given.cluster, "the cluster"),
+            (given.label_probability, "the label probability"),
         )
         needed = {name: purpose for name, purpose in named if name is not None}
         needed |= dict.fromkeys(given.features, "a feature of the subgroups")
@@ -225,6 +227,10 @@ class TableSource:
             needed.setdefault(given.id, "any")
         if given.model_version is not None:
             needed.setdefault(given.model_version, "any")
+        if given.cluster is not None:
+            needed.setdefault(given.cluster, "any")
+        if with_labels and given.label_probability is not None:
+            needed.setdefault(given.label_probability, "any")
         if with_labels and given.label is not None:
             needed[given.label] = "label"
         return needed | self.probabilities.kinds

@@ -5,9 +5,18 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence  # noqa: TC003 - read by pydantic
 from typing import Annotated, Any, Final, Literal
 
-from pydantic import AfterValidator, Field, SkipValidation, field_validator
+from pydantic import AfterValidator, Field, SkipValidation, field_validator, model_validator
 
-from huc_monitor._common.settings import Name, Number, Section, Share, Whole, Zone, renamed
+from huc_monitor._common.settings import (
+    Name,
+    Number,
+    Section,
+    Share,
+    SpanText,
+    Whole,
+    Zone,
+    renamed,
+)
 from huc_monitor._common.times import TimeUnit  # noqa: TC001 - read by pydantic
 from huc_monitor.errors import InvalidInputError
 from huc_monitor.sources._partition import Partition  # noqa: TC001 - read by pydantic
@@ -17,6 +26,7 @@ __all__ = [
     "FILES",
     "LARGE",
     "ROW_CHECKS",
+    "ClusterOptions",
     "Columns",
     "FileOptions",
     "LabelColumns",
@@ -38,8 +48,30 @@ class LogColumns(Section):
     model_version: Name | None = Field(
         default=None, description="Version of the model that answered."
     )
+    cluster: Name | None = Field(
+        default=None,
+        description="Rows of equal value may depend on each other: user, patient, session, or the "
+        "request that was sent again. For blocks of time see `clusters`.",
+        examples=["user_id"],
+    )
+    label_probability: Name | None = Field(
+        default=None,
+        description="With which probability the row was chosen to be labelled, where that was not "
+        "the same for all rows.",
+    )
     time_zone: Zone = Field(default="UTC", description="What times without a zone mean.")
     time_unit: TimeUnit | None = Field(default=None, description="For times that are numbers.")
+
+
+class ClusterOptions(Section):
+    """Rows that depend on their neighbours in time; see also `columns.cluster`."""
+
+    block: SpanText | None = Field(
+        default=None,
+        description="Rows of the same block of time may depend on each other. Choose it several "
+        "times as long as the dependence lasts. Blocks are counted in UTC.",
+        examples=["1h", "1d"],
+    )
 
 
 class Columns(LogColumns):
@@ -60,6 +92,10 @@ class Columns(LogColumns):
         The order of that list; the order of ``tree.leaves`` when left out.
     id, label, model_version : str, optional
         `label` is left out where labels are in a table of their own, which needs the `id`.
+    cluster, label_probability : str, optional
+        As `clusters` and `label_probability` of `audit`. A row without a value is unusable.
+    cluster_block : str, optional
+        Instead of `cluster`: rows of the same block of time, such as "1h", are a cluster.
     features : sequence of str
         Columns that subgroups need; no others are read.
     time_zone : str, default "UTC"
@@ -73,6 +109,19 @@ class Columns(LogColumns):
     list_column: Name | None = None
     classes: Sequence[str] | None = None
     features: Annotated[Sequence[str], AfterValidator(tuple)] = ()
+    cluster_block: SpanText | None = None
+
+    @property
+    def clustered(self) -> bool:
+        """Whether rows are in clusters."""
+        return self.cluster is not None or self.cluster_block is not None
+
+    @model_validator(mode="after")
+    def _one_cluster(self) -> Columns:
+        if self.cluster is not None and self.cluster_block is not None:
+            msg = "must have a column `cluster` or blocks of time, not both"
+            raise ValueError(msg)
+        return self
 
 
 class LabelColumns(Section):

@@ -470,6 +470,12 @@ class LargeSource(TableSource):
         options: AuditOptions,
     ) -> AuditResult:
         """Audit all usable labelled rows of a range, as a monitor does that can hold them."""
+        if self.columns.clustered or self.columns.label_probability is not None:
+            msg = (
+                "`columns` must not have clusters or label probabilities for windows larger than "
+                "`large.most_rows`. Raise that limit."
+            )
+            raise InvalidInputError(msg)
         check = PieceAudit.of(
             tree=self.tree,
             utilities=utilities,

@@ -23,6 +23,13 @@ probability than log(N / d) / n stays unseen in n rows with probability less tha
 Ties are kept whole, as in the audit. A row of weight w counts as w independent rows: its multiplier
 is sqrt(w) g_i. Weights that are not counts of independent rows make these radii too narrow.
 
+Dependent rows share the multiplier of their cluster (`huc_monitor.audit.bounds.clustered`).
+
+Labels chosen with known probability pi weigh 1 / pi, and moments are divided by the sum of these
+weights: M(I) = sum_i w_i A_i 1{s_i in I} / sum_i w_i. To first order its error is the mean of
+w_i (A_i 1{s_i in I} - M(I)), so that the multiplier of row i is w_i (g_i - sum w g / sum w). Rows
+are counted as (sum w)^2 / sum w^2, in the radius and in the floors.
+
 A multiplier is a function of (seed, row, draw): results are the same to the last bit for any number
 of threads, and a run with fewer draws uses the first of them. Permuting the rows permutes the
 multipliers, and so changes the radii by the noise of the bootstrap itself.
@@ -33,17 +40,19 @@ from __future__ import annotations
 import math
 from functools import lru_cache
 from statistics import NormalDist
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
 
 from huc_monitor._common.threads import run_tasks
 from huc_monitor.audit.bounds.bound import Bound, log_share
+from huc_monitor.audit.bounds.clustered import Drawn, clustered_radii
 from huc_monitor.audit.scan import Groups, group_rows, second_moments
 from huc_monitor.errors import InvalidInputError
 
 if TYPE_CHECKING:
+    from huc_monitor.audit.clusters import Sizes
     from huc_monitor.audit.decomposition import SortedRows
     from huc_monitor.utilities.program import Floats, Ints
 
@@ -74,11 +83,9 @@ class BootstrapBound(Bound):
     def __init__(self, n_draws: int, seed: int) -> None:
         self.n_draws, self.seed = n_draws, seed
 
-    def start(
-        self, n: float, n_candidates: int, confidence_level: float, n_rare: float | None = None
-    ) -> None:
+    def start(self, sizes: Sizes, n_candidates: int, confidence_level: float) -> None:
         """Forget earlier visits, and refuse a level that so few draws cannot reach."""
-        super().start(n, n_candidates, confidence_level, n_rare)
+        super().start(sizes, n_candidates, confidence_level)
         level = 1.0 - (1.0 - confidence_level) * (1.0 - _RESERVE)
         # The rank among draws + 1 exchangeable numbers, the observed one included.
         self._rank = math.ceil(level * (self.n_draws + 1) - 1e-9)
@@ -93,15 +100,28 @@ class BootstrapBound(Bound):
         self._scales: list[Floats] = []
         self._worst = np.zeros(-(-self.n_draws // _lanes()) * _lanes())
         self._groups: Groups | None = None
+        # Where rows are dependent, what the scale is made of is known after all draws.
+        self._drawn: list[Drawn] = []
+        self._n_effective = sizes.n
+
+    @property
+    def n_effective(self) -> float:
+        """How many independent rows would give about these radii, once they are made."""
+        return self._n_effective
 
     def visit(self, rows: SortedRows, groups: Groups, spreads: Floats) -> None:
         """List the contributions of every candidate of one utility."""
-        scales = self._scale(second_moments(rows, groups), spreads)
-        shrink = shrinking(spreads, scales)
+        mean_squares = second_moments(rows, groups)
+        if groups.clusters.size:
+            found = np.empty((*mean_squares.shape, self._worst.size), dtype=np.int32)
+            self._drawn.append(Drawn(mean_squares, found[..., : self.n_draws], spreads))
+            takers: Any = found
+        else:
+            takers = shrinking(spreads, self._scale(mean_squares, spreads))
         self._groups = groups
-        units = draw_units(spreads, groups.mass)
+        units = draw_units(spreads, self.sizes.square)
         parts = run_tasks(
-            lambda c: (gather_terms(rows, groups, c, units), shrink[c]),
+            lambda c: (gather_terms(rows, groups, c, units), takers[c]),
             [(c,) for c in range(len(groups.weights))],
         )
         self._gathered.append((rows.order, list(parts)))
@@ -110,6 +130,9 @@ class BootstrapBound(Bound):
 
     def visit_summary(self, mean_squares: Floats, ranges: Ints, spreads: Floats) -> None:
         """Take draws that were made where the rows are."""
+        if self.sizes.n_clusters:
+            self._drawn.append(Drawn(mean_squares, ranges[..., : self.n_draws], spreads))
+            return
         scales = self._scale(mean_squares, spreads)
         if ranges.size:
             largest = (ranges * shrinking(spreads, scales)[..., None]).max(axis=(0, 1))
@@ -117,7 +140,7 @@ class BootstrapBound(Bound):
 
     def _scale(self, mean_squares: Floats, spreads: Floats) -> Floats:
         """Root mean square of every candidate with a floor, so that rare branches stay honest."""
-        floor = spreads**2 * (log_share(self.n_candidates, self.confidence_level) / self.n_rare)
+        floor = spreads**2 * (self._log / self.sizes.n_rare)
         scales: Floats = np.sqrt(mean_squares + floor)
         self._scales.append(scales.ravel())
         return scales
@@ -125,6 +148,11 @@ class BootstrapBound(Bound):
     def radii(self) -> Floats:
         """Return q times the scale of every candidate."""
         self._run()
+        if self._drawn:
+            radii, self._n_effective = clustered_radii(
+                self._drawn, self.sizes, self._log, self.quantile
+            )
+            return radii
         return self._times_scale(self.quantile(self._worst[: self.n_draws]))
 
     def quantile(self, drawn: Floats) -> float:
@@ -133,13 +161,19 @@ class BootstrapBound(Bound):
 
     def least_radii(self) -> Floats:
         """Return what no draws can make the radii fall below."""
+        if self._drawn:
+            return np.zeros(self.n_candidates)
         return self._times_scale(0.0)
+
+    @property
+    def _log(self) -> float:
+        return log_share(self.n_candidates, self.confidence_level)
 
     def _times_scale(self, drawn: float) -> Floats:
         if not self._scales:
             return np.empty(0)
-        q = max(drawn, math.sqrt(log_share(self.n_candidates, self.confidence_level)))
-        return q / math.sqrt(self.n) * np.concatenate(self._scales)
+        q = max(drawn, math.sqrt(self._log))
+        return q / math.sqrt(self.sizes.n) * np.concatenate(self._scales)
 
     def _run(self) -> None:
         """Raise every draw's largest statistic by the contributions gathered so far."""
@@ -156,12 +190,15 @@ class BootstrapBound(Bound):
             room = spare.pop() if spare else np.empty((2, n_rows, lanes), dtype=np.float32)
             xi, by_score = room
             draw_multipliers(self.seed, block, groups, xi)
-            worst = self._worst[block * lanes : (block + 1) * lanes]
+            drawn = slice(block * lanes, (block + 1) * lanes)
             for order, parts in self._gathered:
                 # Clipping never happens; it spares numpy a second buffer.
                 np.take(xi, order, axis=0, out=by_score, mode="clip")
-                for terms, shrink in parts:
-                    _kernels.raise_to_ranges(*terms, shrink, by_score, worst)
+                for terms, taker in parts:
+                    if taker.ndim == 1:
+                        _kernels.raise_to_ranges(*terms, taker, by_score, self._worst[drawn])
+                    else:
+                        _kernels.write_ranges(*terms, by_score, taker[:, drawn])
             spare.append(room)
 
         list(run_tasks(work, [(block,) for block in range(self._worst.size // lanes)]))
@@ -198,11 +235,14 @@ def gather_terms(rows: SortedRows, groups: Groups, c: int, units: Floats) -> Ter
     return terms
 
 
-def draw_units(spreads: Floats, n: float) -> Floats:
-    """Return what contributions are multiplied by before they are drawn, branch by branch."""
+def draw_units(spreads: Floats, square: float) -> Floats:
+    """Return what contributions are multiplied by before they are drawn, branch by branch.
+
+    ``square`` is that of `Sizes`.
+    """
     from huc_monitor import _kernels
 
-    return _kernels.DRAW_UNIT / (spreads * math.sqrt(n))
+    return _kernels.DRAW_UNIT / (spreads * math.sqrt(square))
 
 
 def shrinking(spreads: Floats, scales: Floats) -> Floats:
@@ -216,8 +256,14 @@ def draw_multipliers(seed: int, block: int, groups: Groups, out: Singles) -> Non
     """Write the centred multipliers of one block of 32 draws, shape (n_rows, 32)."""
     from huc_monitor import _kernels
 
-    _kernels.draw_multipliers(np.uint64(seed), block, _normal_quantiles(), out)
-    _kernels.centre_multipliers(groups.repeats, groups.sample, groups.factors, out)
+    if groups.clusters.size:
+        from huc_monitor._kernels.summary import draw_by_id
+
+        draw_by_id(np.uint64(seed), block, _normal_quantiles(), groups.clusters, out)
+    else:
+        _kernels.draw_multipliers(np.uint64(seed), block, _normal_quantiles(), out)
+    roots, repeats = groups.roots, groups.repeats
+    _kernels.centre_multipliers(roots, repeats, groups.sample, groups.factors, out)
 
 
 def _lanes() -> int:

@@ -7,6 +7,7 @@ from abc import ABC, abstractmethod
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
+    from huc_monitor.audit.clusters import Sizes
     from huc_monitor.audit.decomposition import SortedRows
     from huc_monitor.audit.scan import Groups
     from huc_monitor.utilities.program import Floats, Ints
@@ -28,15 +29,9 @@ class Bound(ABC):
     n_draws: int = 0
     seed: int = 0
 
-    def start(
-        self, n: float, n_candidates: int, confidence_level: float, n_rare: float | None = None
-    ) -> None:
-        """Say how many rows and candidates share the probability of error.
-
-        ``n_rare`` is that of `Groups`, n when left out.
-        """
-        self.n_rare = n if n_rare is None else n_rare
-        self.n = n
+    def start(self, sizes: Sizes, n_candidates: int, confidence_level: float) -> None:
+        """Say how many rows and candidates share the probability of error."""
+        self.sizes = sizes
         self.n_candidates = n_candidates
         self.confidence_level = confidence_level
 
@@ -55,6 +50,11 @@ class Bound(ABC):
 
         A range is the largest absolute interval sum of one draw, in the units of `draw_units`.
         """
+
+    @property
+    def n_effective(self) -> float:
+        """How many independent rows would give about these radii, once they are made."""
+        return self.sizes.n
 
     @abstractmethod
     def radii(self) -> Floats:

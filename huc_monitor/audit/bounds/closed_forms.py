@@ -10,8 +10,9 @@ Three ways, all simultaneous over candidates and over all intervals of score:
 ``bootstrap``
     Gaussian multipliers, see `huc_monitor.audit.bounds.bootstrap`: the narrowest, and approximate.
 
-All three take rows as independent draws, and the model, the utilities and the subgroups as chosen
-without looking at them. Row weights are read as repetitions of independent rows.
+All three take rows, or clusters of rows, as independent draws, and the model, the utilities and the
+subgroups as chosen without looking at them. Row weights are read as repetitions of independent
+rows.
 
 The sharp radius
 ----------------
@@ -46,6 +47,25 @@ with rational ends give the same supremum, so measurability is not an issue.
 6. Steps 4 and 5 fail with probability at most 2 exp(-x) = d / N for one candidate, d for all. On
    the remaining event every candidate's |moment|, being a supremum over intervals, is within Z of
    the population's.
+
+Dependent rows
+--------------
+Let clusters be independent of each other, of sizes m_c <= m that are taken as given, and k = n / m.
+All of the above holds with k in the place of n; contributions stay those of rows.
+
+* Steps 1 to 3: give every cluster one sign, and number its rows. The rows with number r, at most
+  one per cluster, are independent given the signs' symmetry, so Lévy's reflection holds for them:
+  their supremum has mean at most 2 (sum of their A^2)^(1/2). Adding up r = 1, ..., m gives
+  2 (m sum A_i^2)^(1/2) by Cauchy and Schwarz, hence E0 = 4 sqrt(s2 / k).
+* Step 4: clusters are not identically distributed. Klein and Rio (2005, Theorem 1.1) need no more
+  than independence: with probability at least 1 - exp(-x), t = Z - E Z has
+  t^2 <= x (2 V + 3 U t) for V = (s2 + 2 U E0) / k and every U / k that limits a cluster's term.
+  A cluster's sum less its mean is at most 2 b m, so U = 2 b; its variance at most m sum E A_i^2.
+  Solving, Z <= E0 + 3 U x / (2 k) + ((3 U x / (2 k))^2 + 2 x (s2 + 2 U E0) / k)^(1/2).
+* Step 5: V_c = (sum of A^2 in c) / (m b^2) lies in [0, 1], and the sum of V_c is k times the mean
+  of A^2 / b^2.
+
+Theorem 3.4 holds with k likewise: by the same signs, and by bounded differences of whole clusters.
 """
 
 from __future__ import annotations
@@ -62,6 +82,7 @@ from huc_monitor.audit.scan import second_moments
 if TYPE_CHECKING:
     from collections.abc import Callable
 
+    from huc_monitor.audit.clusters import Sizes
     from huc_monitor.audit.decomposition import SortedRows
     from huc_monitor.audit.scan import Groups
     from huc_monitor.utilities.program import Floats, Ints
@@ -75,23 +96,30 @@ class NoBound(Bound):
         return np.full(self.n_candidates, np.nan)
 
 
-class TheoremBound(Bound):
+class ClosedForm(Bound):
+    """Counts dependent rows as if all clusters were as large as the largest."""
+
+    @property
+    def n_effective(self) -> float:
+        """Rows over the rows of the largest cluster."""
+        return self.sizes.n_largest or self.sizes.n
+
+
+class TheoremBound(ClosedForm):
     """Theorem 3.4: finite-sample, distribution-free, one radius for all."""
 
     def radii(self) -> Floats:
         """Return the theorem's radius for every candidate."""
-        radius = theorem_radius(self.n, self.n_candidates, self.confidence_level)
+        radius = theorem_radius(self.n_effective, self.n_candidates, self.confidence_level)
         return np.full(self.n_candidates, radius)
 
 
-class SharpBound(Bound):
+class SharpBound(ClosedForm):
     """Finite-sample, distribution-free, and as narrow as a candidate's contributions are small."""
 
-    def start(
-        self, n: float, n_candidates: int, confidence_level: float, n_rare: float | None = None
-    ) -> None:
+    def start(self, sizes: Sizes, n_candidates: int, confidence_level: float) -> None:
         """Forget earlier visits."""
-        super().start(n, n_candidates, confidence_level, n_rare)
+        super().start(sizes, n_candidates, confidence_level)
         self._found: list[Floats] = []
 
     def visit(self, rows: SortedRows, groups: Groups, spreads: Floats) -> None:
@@ -101,8 +129,14 @@ class SharpBound(Bound):
     def visit_summary(self, mean_squares: Floats, ranges: Ints, spreads: Floats) -> None:
         """Turn mean squares into radii; there are no draws to read."""
         del ranges
-        n, level = self.n, self.confidence_level
-        radii = sharp_radius(n, mean_squares, spreads, n_candidates=self.n_candidates, level=level)
+        radii = sharp_radius(
+            self.n_effective,
+            mean_squares,
+            spreads,
+            n_candidates=self.n_candidates,
+            level=self.confidence_level,
+            clustered=bool(self.sizes.n_clusters),
+        )
         self._found.append(radii.ravel())
 
     def radii(self) -> Floats:
@@ -125,7 +159,13 @@ def theorem_radius(n: float, n_candidates: int, confidence_level: float) -> floa
 
 
 def sharp_radius(
-    n: Any, mean_square: Any, spread: Any, *, n_candidates: int, level: float
+    n: Any,
+    mean_square: Any,
+    spread: Any,
+    *,
+    n_candidates: int,
+    level: float,
+    clustered: bool = False,
 ) -> Floats:
     """Variance-adaptive radius, derived at the top of this module; arguments broadcast.
 
@@ -136,6 +176,7 @@ def sharp_radius(
     spread : limit b > 0 of the absolute contribution, known in advance
     n_candidates : how many candidates the radii hold for together
     level : probability with which they do
+    clustered : whether n is the number of rows over the rows of the largest cluster
 
     Examples
     --------
@@ -147,10 +188,13 @@ def sharp_radius(
     half = x / (2.0 * np.asarray(n, dtype=np.float64))
     root = b * np.minimum(1.0, np.sqrt(half) + np.sqrt(np.asarray(mean_square) / b**2 + half))
     mean = 4.0 * root / np.sqrt(n)
-    limit = b + root
-    radius: Floats = (
-        mean + np.sqrt(4.0 * half * (root**2 + 2.0 * limit * mean)) + (2.0 / 3.0 * limit * half)
-    )
+    limit = 2.0 * b if clustered else b + root
+    variance = 4.0 * half * (root**2 + 2.0 * limit * mean)
+    radius: Floats
+    if clustered:
+        radius = mean + 3.0 * limit * half + np.sqrt((3.0 * limit * half) ** 2 + variance)
+    else:
+        radius = mean + np.sqrt(variance) + (2.0 / 3.0 * limit * half)
     return radius
 
 

@@ -138,7 +138,8 @@ class PieceChange(PieceAudit):
         for k in range(self.n_samples):
             mine = rows.take(np.flatnonzero(rows.samples == k))
             repeats = facts.unit.count(mine.repeats) if mine.repeats.size else mine.repeats
-            found.append(add_multipliers(self.seed, self.n_draws, mine.ids, repeats))
+            roots = np.sqrt(repeats).astype(np.float32)
+            found.append(add_multipliers(self.seed, self.n_draws, mine.ids, roots))
         return np.stack(found)
 
     # All rows between two scores.

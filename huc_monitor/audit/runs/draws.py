@@ -53,6 +53,7 @@ class DrawSummary:
 
         n_blocks = means.shape[1] // kernel.LANES
         n_groups, n_slots = len(groups.weights), rows.relevant.size
+        roots = groups.roots
         out = np.zeros((n_groups, n_blocks, n_slots, 3, kernel.LANES), dtype=np.int64)
         terms = [gather_terms(rows, groups, c, units) for c in range(n_groups if n_blocks else 0)]
 
@@ -61,7 +62,7 @@ class DrawSummary:
             xi = np.empty((ids.size, kernel.LANES), dtype=np.float32)
             kernel.draw_by_id(np.uint64(seed), block, _normal_quantiles(), ids, xi)
             kernel.centre_by_means(
-                groups.repeats, groups.sample, groups.factors, means[:, lanes], xi
+                roots, groups.repeats, groups.sample, groups.factors, means[:, lanes], xi
             )
             for c in range(n_groups):
                 kernel.draw_extremes(*terms[c], xi, out[c, block])
@@ -103,8 +104,11 @@ class DrawSummary:
         return cls(arrays_from_bytes(data)["prefixes"])
 
 
-def add_multipliers(seed: int, n_draws: int, ids: Ints, repeats: Floats) -> Floats:
-    """Sum of every draw's multipliers over some rows, lanes of the last block filled up."""
+def add_multipliers(seed: int, n_draws: int, ids: Ints, roots: npt.NDArray[np.float32]) -> Floats:
+    """Sum of every draw's multipliers over some rows, lanes of the last block filled up.
+
+    ``roots`` are those of `Groups`.
+    """
     from huc_monitor._kernels import summary as kernel
 
     n_blocks = -(-n_draws // kernel.LANES)
@@ -115,7 +119,7 @@ def add_multipliers(seed: int, n_draws: int, ids: Ints, repeats: Floats) -> Floa
             chosen: Any = slice(lo, lo + _BATCH)
             xi = np.empty((ids[chosen].size, kernel.LANES), dtype=np.float32)
             kernel.draw_by_id(np.uint64(seed), block, _normal_quantiles(), ids[chosen], xi)
-            kernel.add_multipliers(repeats[chosen], xi, sums[block])
+            kernel.add_multipliers(roots[chosen], xi, sums[block])
 
     list(run_tasks(work, [(block,) for block in range(n_blocks)], parallel=ids.size > 1000))
     return sums.ravel()

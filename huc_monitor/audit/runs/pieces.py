@@ -18,6 +18,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from huc_monitor.audit.bounds.bootstrap import draw_units
+from huc_monitor.audit.clusters import Sizes
 from huc_monitor.audit.decomposition import SortedRows, iter_decomposed, relevant_paths
 from huc_monitor.audit.inputs import (
     Predictions,
@@ -194,13 +195,15 @@ class PieceAudit(AuditPlan):
             WeightUnit.of(piece.repeats) if piece.repeats.size else WeightUnit(1.0),
             piece.predictions.any_zero,
             np.array([float(np.sum(np.abs(w) * times)) for w in piece.weights]),
-            add_multipliers(self.seed, self.n_draws, piece.ids, piece.repeats),
+            add_multipliers(
+                self.seed, self.n_draws, piece.ids, np.sqrt(piece.repeats).astype("f4")
+            ),
         )
 
     @property
     def no_facts(self) -> Facts:
         """Facts of no rows."""
-        none = add_multipliers(0, self.n_draws, np.empty(0, dtype=np.int64), np.empty(0))
+        none = add_multipliers(0, self.n_draws, np.empty(0, dtype=np.int64), np.empty(0, "f4"))
         shares = np.zeros(len(self.subgroups))
         return Facts(0, 0.0, WeightUnit(), any_zero=False, shares=shares, multipliers=none)
 
@@ -270,7 +273,7 @@ class PieceAudit(AuditPlan):
             run.scan.scan(sums, **sizes, unit=facts.total / mass)
             for run, sums in zip(merged, within, strict=True)
         ]
-        bound = self.bound(facts.total)
+        bound = self.bound(Sizes.plain(facts.total))
         for run, spreads in zip(merged, self.limits, strict=True):
             bound.visit_summary(run.scan.mean_squares(**sizes), run.draws.ranges, spreads)
         return self.result(
