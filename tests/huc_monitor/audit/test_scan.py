@@ -47,10 +47,10 @@ def test_a_subset_of_rows_keeps_their_weights_and_unit():
 def test_sums_over_two_samples_are_the_difference_of_their_means(repeats):
     after, before = Groups.of([ONES], repeats), Groups.of([SOME], None)
     both = Groups.difference(after, before)
-    values = np.array([0.3, -0.2, 0.5, 0.7, 0.1, -0.4, 0.2])
-    expected = values[:3].mean() - values[3:].mean()
+    values = np.array([0.7, 0.1, -0.4, 0.2, 0.3, -0.2, 0.5])
+    expected = values[4:].mean() - values[:4].mean()
     assert (both.amounts * values).sum() / both.mass == pytest.approx(expected)
-    assert both.sample.tolist() == [0, 0, 0, 1, 1, 1, 1]
+    assert both.sample.tolist() == [1, 1, 1, 1, 0, 0, 0]
     a, b = after.total, before.total
     assert both.total == pytest.approx(1 / (1 / a + 1 / b))
     assert both.n_rare == pytest.approx(1 / (both.total * (a**-2 + b**-2)))
