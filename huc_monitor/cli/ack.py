@@ -7,14 +7,14 @@ from typing import Annotated
 
 import typer
 
-from huc_monitor.cli.check import ConfigOption
+from huc_monitor.cli import options
 from huc_monitor.cli.showing import say
 
 
 def run(
     window: Annotated[str, typer.Argument(help="Number or id of a failed window, from status.")],
     *,
-    config: ConfigOption = Path("huc.yaml"),
+    config: options.ConfigFile = Path("huc.yaml"),
 ) -> None:
     """Dismiss a window that could not be audited: it is not tried again.
 

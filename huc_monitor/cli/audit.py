@@ -8,19 +8,8 @@ from typing import Annotated
 
 import typer
 
-from huc_monitor.cli.reading import (
-    ClassesOption,
-    LabelOption,
-    ListOption,
-    PrefixOption,
-    read_log,
-)
-from huc_monitor.cli.specs import (
-    SUBGROUP_HELP,
-    UTILITY_HELP,
-    default_bounds,
-    default_confidence,
-)
+from huc_monitor.cli import options
+from huc_monitor.cli.reading import read_log
 
 FINE, ALERT = 0, 1
 
@@ -29,37 +18,21 @@ def run(
     predictions: Annotated[
         Path, typer.Argument(help="Parquet or CSV file, or a folder of Parquet files.")
     ],
-    tree: Annotated[Path, typer.Option(help="Label tree: a .yaml, .json or .csv file.")],
+    tree: options.Tree,
     *,
-    label: LabelOption = None,
-    prefix: PrefixOption = None,
-    lists: ListOption = None,
-    classes: ClassesOption = None,
-    utility: Annotated[list[str] | None, typer.Option(help=UTILITY_HELP)] = None,
-    subgroup: Annotated[list[str] | None, typer.Option(help=SUBGROUP_HELP)] = None,
+    label: options.Label = None,
+    prefix: options.Prefix = None,
+    lists: options.Lists = None,
+    classes: options.Classes = None,
+    utility: options.Utilities = None,
+    subgroup: options.Groups = None,
     tolerance: Annotated[
         float | None, typer.Option(min=0, help="Exit with 1 if a moment is larger than this.")
     ] = None,
-    bounds: Annotated[
-        str,
-        typer.Option(
-            default_factory=default_bounds,
-            show_default="that of huc_monitor.audit",
-            help="How moments are bounded: bootstrap, sharp or theorem.",
-        ),
-    ],
-    confidence: Annotated[
-        float,
-        typer.Option(
-            default_factory=default_confidence,
-            show_default="that of huc_monitor.audit",
-            help="Probability with which all bounds hold together.",
-        ),
-    ],
-    top: Annotated[int, typer.Option(min=1, help="Number of candidates in the table.")] = 10,
-    as_json: Annotated[
-        bool, typer.Option("--json", help="Print one JSON document instead.")
-    ] = False,
+    bounds: options.Bounds,
+    confidence: options.Confidence,
+    top: options.Top = 10,
+    as_json: options.Json = False,
 ) -> None:
     """Audit labelled predictions and list the branches that cost the most utility.
 

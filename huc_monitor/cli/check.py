@@ -6,12 +6,13 @@ import contextlib
 import sys
 from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Literal
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
 from huc_monitor._common.safe_text import line
-from huc_monitor.cli.logs import LogFormat, start_logging
+from huc_monitor.cli import options
+from huc_monitor.cli.logs import start_logging
 from huc_monitor.cli.showing import print_json, say, tell
 
 if TYPE_CHECKING:
@@ -23,18 +24,11 @@ if TYPE_CHECKING:
     from huc_monitor.monitor.windows import Window
 
 FINE, ALERT, ERROR = 0, 1, 2
-FailOn = Literal["warning", "critical", "never"]
-
-ConfigOption = Annotated[Path, typer.Option(help="The configuration file.")]
-LogOption = Annotated[
-    LogFormat | None, typer.Option(help="Form of the log on standard error.", show_default=False)
-]
-FailOption = Annotated[FailOn, typer.Option(help="Exit with 1 if an alert of this level is open.")]
 
 
 def run(
     *,
-    config: ConfigOption = Path("huc.yaml"),
+    config: options.ConfigFile = Path("huc.yaml"),
     now: Annotated[
         str | None, typer.Option(help="Look as if it were this time: 2024-03-31T06:00.")
     ] = None,
@@ -47,14 +41,12 @@ def run(
     dry_run: Annotated[
         bool, typer.Option("--dry-run", help="Save nothing and tell nobody.")
     ] = False,
-    fail_on: FailOption = "critical",
+    fail_on: options.FailAt = "critical",
     wait: Annotated[
         str, typer.Option(help="How long to wait for another check to finish: 30s, 10m.")
     ] = "0s",
-    as_json: Annotated[
-        bool, typer.Option("--json", help="Print one JSON document instead.")
-    ] = False,
-    log_format: LogOption = None,
+    as_json: options.Json = False,
+    log_format: options.LogForm = None,
 ) -> None:
     """Audit the windows whose labels have matured, and say what changed.
 
@@ -99,7 +91,9 @@ def _time(config: Config, name: str, text: str | None) -> datetime | None:
     return to_utc(text, argument=name, zone=get_zone(config.settings.windows.time_zone))
 
 
-def exit_code(alerts: Sequence[AlertState], failed: Sequence[Window], fail_on: FailOn) -> int:
+def exit_code(
+    alerts: Sequence[AlertState], failed: Sequence[Window], fail_on: options.FailOn
+) -> int:
     """1 for an open alert, 2 for a window that could not be audited, else 0."""
     failing = {"warning": {"warning", "critical"}, "critical": {"critical"}, "never": set[str]()}
     if failing[fail_on] & {alert.level for alert in alerts}:

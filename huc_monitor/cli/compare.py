@@ -7,14 +7,8 @@ from typing import Annotated
 
 import typer
 
-from huc_monitor.cli.reading import (
-    ClassesOption,
-    LabelOption,
-    ListOption,
-    PrefixOption,
-    read_log,
-)
-from huc_monitor.cli.specs import SUBGROUP_HELP, UTILITY_HELP
+from huc_monitor.cli import options
+from huc_monitor.cli.reading import read_log
 
 FINE, ALERT = 0, 1
 
@@ -22,27 +16,23 @@ FINE, ALERT = 0, 1
 def run(
     before: Annotated[Path, typer.Argument(help="Parquet or CSV log, as for `audit`.")],
     after: Annotated[Path, typer.Argument(help="The log to compare with it.")],
-    tree: Annotated[Path, typer.Option(help="Label tree: a .yaml, .json or .csv file.")],
+    tree: options.Tree,
     *,
-    label: LabelOption = None,
+    label: options.Label = None,
     paired: Annotated[
         bool,
         typer.Option(
             "--paired", help="Both logs are the same rows in the same order, of two models."
         ),
     ] = False,
-    prefix: PrefixOption = None,
-    lists: ListOption = None,
-    classes: ClassesOption = None,
-    utility: Annotated[list[str] | None, typer.Option(help=UTILITY_HELP)] = None,
-    subgroup: Annotated[list[str] | None, typer.Option(help=SUBGROUP_HELP)] = None,
-    confidence: Annotated[
-        float, typer.Option(help="Probability with which all bounds hold together.")
-    ] = 0.95,
-    top: Annotated[int, typer.Option(min=1, help="Number of candidates in the table.")] = 10,
-    as_json: Annotated[
-        bool, typer.Option("--json", help="Print one JSON document instead.")
-    ] = False,
+    prefix: options.Prefix = None,
+    lists: options.Lists = None,
+    classes: options.Classes = None,
+    utility: options.Utilities = None,
+    subgroup: options.Groups = None,
+    confidence: options.Confidence,
+    top: options.Top = 10,
+    as_json: options.Json = False,
 ) -> None:
     """Compare two logs: two windows, or two models on the same rows.
 

@@ -8,6 +8,7 @@ from typing import Annotated
 import typer
 
 from huc_monitor._common.plugins import load_plugin
+from huc_monitor.cli import options
 from huc_monitor.cli.showing import print_json, tell
 
 
@@ -18,9 +19,7 @@ def run(
     seed: Annotated[int, typer.Option(help="Of the made-up tickets.")] = 0,
     *,
     fast: Annotated[bool, typer.Option("--fast", help="Half the tickets, wider bounds.")] = False,
-    as_json: Annotated[
-        bool, typer.Option("--json", help="Print one JSON document instead.")
-    ] = False,
+    as_json: options.Json = False,
 ) -> None:
     """Watch a help desk's classifier drift where no aggregate shows it, and see it repaired.
 

@@ -9,6 +9,7 @@ from typing import Annotated
 import typer
 
 from huc_monitor._common.private_files import write_atomically
+from huc_monitor.cli import options
 from huc_monitor.cli.showing import print_json, say
 from huc_monitor.errors import InvalidInputError
 
@@ -48,9 +49,7 @@ def run(
     schema: Annotated[
         bool, typer.Option("--schema", help="Print the JSON Schema of the file, and do nothing.")
     ] = False,
-    as_json: Annotated[
-        bool, typer.Option("--json", help="Print one JSON document instead.")
-    ] = False,
+    as_json: options.Json = False,
 ) -> None:
     """Inspect a prediction log and write a commented configuration file that works.
 

@@ -9,20 +9,9 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from huc_monitor.cli.reading import (
-    ClassesOption,
-    LabelOption,
-    ListOption,
-    PrefixOption,
-    read_log,
-)
+from huc_monitor.cli import options
+from huc_monitor.cli.reading import read_log
 from huc_monitor.cli.showing import print_json
-from huc_monitor.cli.specs import (
-    SUBGROUP_HELP,
-    UTILITY_HELP,
-    default_confidence,
-    default_run_length,
-)
 from huc_monitor.errors import InvalidInputError
 
 if TYPE_CHECKING:
@@ -56,40 +45,23 @@ def run(
         ),
     ] = None,
     tree: Annotated[Path | None, typer.Option(help="Label tree of the pilot.")] = None,
-    label: LabelOption = None,
-    prefix: PrefixOption = None,
-    lists: ListOption = None,
-    classes: ClassesOption = None,
-    utility: Annotated[list[str] | None, typer.Option(help=UTILITY_HELP)] = None,
-    subgroup: Annotated[list[str] | None, typer.Option(help=SUBGROUP_HELP)] = None,
+    label: options.Label = None,
+    prefix: options.Prefix = None,
+    lists: options.Lists = None,
+    classes: options.Classes = None,
+    utility: options.Utilities = None,
+    subgroup: options.Groups = None,
     size: Annotated[
         list[float] | None, typer.Option(help="Moment to detect; repeatable. Default: 0.02 to 0.1.")
     ] = None,
     tolerance: Annotated[float, typer.Option(min=0, help="Largest moment accepted.")] = 0.0,
-    confidence: Annotated[
-        float,
-        typer.Option(
-            default_factory=default_confidence,
-            show_default="that of huc_monitor.audit",
-            help="Probability with which all bounds hold together.",
-        ),
-    ],
+    confidence: options.Confidence,
     batch: Annotated[int, typer.Option(min=1, help="Labels per batch of the e-detector.")] = 250,
-    average_run_length: Annotated[
-        float,
-        typer.Option(
-            default_factory=default_run_length,
-            show_default="that of EDetector",
-            min=1,
-            help="Batches between false alarms of the e-detector.",
-        ),
-    ],
+    average_run_length: options.RunLength,
     runs: Annotated[
         int, typer.Option(min=0, help="Simulated streams per size; 0 leaves the e-detector out.")
     ] = 20,
-    as_json: Annotated[
-        bool, typer.Option("--json", help="Print one JSON document instead.")
-    ] = False,
+    as_json: options.Json = False,
 ) -> None:
     """Say which moments n labels can show, and how many labels a moment of a given size takes.
 

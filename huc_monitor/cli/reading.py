@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Annotated
-
-import typer
+from typing import TYPE_CHECKING
 
 from huc_monitor.errors import InvalidInputError, UnknownNameError, did_you_mean
 
@@ -14,23 +12,6 @@ if TYPE_CHECKING:
 
     from huc_monitor.sources import DuckTable, WindowData
     from huc_monitor.tree import LabelTree
-
-LabelOption = Annotated[
-    str | None, typer.Option(help="Column of the label; rows without one are left out.")
-]
-PrefixOption = Annotated[
-    str | None,
-    typer.Option(
-        help="What comes before the leaf's name in a probability column; found out if left out."
-    ),
-]
-ListOption = Annotated[
-    str | None, typer.Option("--list", help="Instead: one column with lists of probabilities.")
-]
-ClassesOption = Annotated[
-    str | None,
-    typer.Option(help="Order of these lists, such as a,b,c; the leaves' order if left out."),
-]
 
 
 def read_log(

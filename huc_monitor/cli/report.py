@@ -9,6 +9,7 @@ from typing import Annotated, Any
 
 import typer
 
+from huc_monitor.cli import options
 from huc_monitor.cli.logs import start_logging
 from huc_monitor.cli.showing import print_json, say
 from huc_monitor.errors import InvalidInputError
@@ -31,9 +32,7 @@ def run(
         float | None, typer.Option(min=0, help="Compare moments with this instead.")
     ] = None,
     open_page: Annotated[bool, typer.Option("--open", help="Show it in the browser.")] = False,
-    as_json: Annotated[
-        bool, typer.Option("--json", help="Print one JSON document instead.")
-    ] = False,
+    as_json: options.Json = False,
 ) -> None:
     """Write one HTML page that says what is wrong, where, for whom, and how surely.
 

@@ -11,12 +11,15 @@ import typer
 from huc_monitor._common.safe_text import STAR, json_line, line, plain, quoted, visible
 
 if TYPE_CHECKING:
+    from collections.abc import Iterable, Sequence
+
     import pandas as pd
     from rich.console import Console
 
     from huc_monitor.audit import AuditResult
     from huc_monitor.audit.compare import Comparison
 
+_CANDIDATE = ("utility", "subgroup", "branch")
 # A file or a log has no width: wide enough that no name is folded.
 _WIDTH_WITHOUT_TERMINAL = 200
 
@@ -25,7 +28,7 @@ def show_audit(result: AuditResult, *, tolerance: float | None, top: int) -> Non
     """Print the `top` candidates of largest absolute moment."""
     from rich.text import Text
 
-    console = _console()
+    console = make_console()
     frame = worst_first(result.to_frame())
     console.print(Text(headline(result), style="bold"))
     if frame.empty:
@@ -40,11 +43,9 @@ def show_audit(result: AuditResult, *, tolerance: float | None, top: int) -> Non
 
 def show_comparison(result: Comparison, *, top: int) -> None:
     """Print the `top` candidates of largest absolute difference."""
-    from rich import box
-    from rich.table import Table
     from rich.text import Text
 
-    console = _console()
+    console = make_console()
     sizes = f"n = {result.n_before:,.0f} before, {result.n_after:,.0f} after"
     confidence = f"{result.confidence_level:.4g} confidence"
     head = f"{len(result.sure)} of {len(result)} candidates surely differ ({confidence})  {sizes}"
@@ -54,18 +55,14 @@ def show_comparison(result: Comparison, *, top: int) -> None:
         change = f"{huc.difference:+.4f}, between {huc.lower:+.4f} and {huc.upper:+.4f}"
         console.print(Text(f"HUC {huc.before:.4f} before, {huc.after:.4f} after: {change}"))
     console.print()
-    table = Table(box=box.SIMPLE_HEAD, pad_edge=False)
-    for name in ("utility", "subgroup", "branch"):
-        table.add_column(name, overflow="fold")
-    for name in ("before", "after", "difference", "at least", "at most", "sure"):
-        table.add_column(name, justify="right", no_wrap=True)
+    rows = []
     for row in np.argsort(-np.abs(result.difference), kind="stable")[:top]:
         item = result[int(row)]
-        cells = [plain(name) for name in (item.utility, item.subgroup, item.node)]
         values = (item.before, item.after, item.difference, item.lower, item.upper)
-        cells += [*(f"{value:+.4f}" for value in values), "yes" if item.sure else ""]
-        table.add_row(*(Text(cell) for cell in cells), style="red" if item.sure else "")
-    console.print(table)
+        numbers = [*(f"{value:+.4f}" for value in values), "yes" if item.sure else ""]
+        rows.append(([item.utility, item.subgroup, item.node, *numbers], item.sure))
+    titles = ("before", "after", "difference", "at least", "at most", "sure")
+    console.print(make_table(_CANDIDATE, titles, rows))
     if len(result) > top:
         more = f"{len(result) - top:,} more candidates; --top {len(result)} shows all."
         console.print(Text(more))
@@ -102,30 +99,40 @@ def _interval(row: pd.Series[Any]) -> str:
 
 
 def _table(frame: pd.DataFrame, *, tolerance: float | None) -> Any:
+    titles = ["moment", "at least", "at most", "predicted utility", "rows"]
+    titles += [] if tolerance is None else [f"above {tolerance:g}"]
+    rows = []
+    for _, row in frame.iterrows():
+        cells = [row[name] for name in ("utility", "subgroup", "node")]
+        cells += [f"{row['moment']:+.4f}", f"{row['lower']:.4f}", f"{row['upper']:.4f}"]
+        cells += [_interval(row), f"{row['n_in_interval']:,.0f}"]
+        above = tolerance is not None and abs(row["moment"]) > tolerance
+        cells += [] if tolerance is None else ["yes" if above else ""]
+        rows.append((cells, above))
+    return make_table(_CANDIDATE, titles, rows)
+
+
+def make_table(
+    names: Sequence[str], numbers: Sequence[str], rows: Iterable[tuple[Sequence[str], bool]]
+) -> Any:
+    """Make a table of names, which may be folded, and numbers; rows come with whether in red."""
     from rich import box
     from rich.table import Table
     from rich.text import Text
 
     table = Table(box=box.SIMPLE_HEAD, pad_edge=False)
-    for name in ("utility", "subgroup", "branch"):
+    for name in names:
         table.add_column(name, overflow="fold")
-    for name in ("moment", "at least", "at most", "predicted utility", "rows"):
+    for name in numbers:
         table.add_column(name, justify="right", no_wrap=True)
-    if tolerance is not None:
-        table.add_column(f"above {tolerance:g}", no_wrap=True)
-    for _, row in frame.iterrows():
-        cells = [plain(row[name]) for name in ("utility", "subgroup", "node")]
-        cells += [f"{row['moment']:+.4f}", f"{row['lower']:.4f}", f"{row['upper']:.4f}"]
-        cells += [_interval(row), f"{row['n_in_interval']:,.0f}"]
-        above = tolerance is not None and abs(row["moment"]) > tolerance
-        if tolerance is not None:
-            cells.append("yes" if above else "")
+    for cells, red in rows:
         # Text, not str: a name like "[b]" is a name, not markup.
-        table.add_row(*(Text(cell) for cell in cells), style="red" if above else "")
+        table.add_row(*(Text(plain(cell)) for cell in cells), style="red" if red else "")
     return table
 
 
-def _console() -> Console:
+def make_console() -> Console:
+    """Make what prints tables: as wide as the terminal, or as any name needs."""
     from rich.console import Console
 
     width = None if sys.stdout.isatty() else _WIDTH_WITHOUT_TERMINAL

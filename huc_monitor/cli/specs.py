@@ -1,4 +1,4 @@
-"""Read what ``--utility`` and ``--subgroup`` say, and know what is meant when nothing is said."""
+"""Read what ``--utility`` and ``--subgroup`` say."""
 
 from __future__ import annotations
 
@@ -22,40 +22,6 @@ if TYPE_CHECKING:
     from collections.abc import Iterable
 
     from huc_monitor.tree import LabelTree
-
-UTILITY_HELP = (
-    "What to audit; repeatable. One of level:DEPTH_OR_NAME, path:DEPTH_OR_NAME, top:K, in:NODE, "
-    'a YAML or JSON file of utilities, or one utility as \'{"type": "TopK", "k": 3}\'. '
-    "Default: correctness at every level."
-)
-SUBGROUP_HELP = (
-    "Groups to audit besides everyone; repeatable. COLUMN=each (a group per value), COLUMN=median, "
-    "or COLUMN=65,80 (cut points)."
-)
-
-
-# Defaults are asked for when a command runs: declaring them loads pydantic.
-
-
-def default_bounds() -> str:
-    """Return how audits are bounded when nobody says."""
-    from huc_monitor.audit.options import DEFAULTS
-
-    return str(DEFAULTS.bounds)
-
-
-def default_confidence() -> float:
-    """Return the confidence level when nobody says."""
-    from huc_monitor.audit.options import DEFAULTS
-
-    return DEFAULTS.confidence_level
-
-
-def default_run_length() -> float:
-    """Return the e-detector's average run length when nobody says."""
-    from huc_monitor.detection.options import DEFAULTS
-
-    return DEFAULTS.average_run_length
 
 
 def _level(text: str) -> int | str:

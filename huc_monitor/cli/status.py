@@ -2,17 +2,16 @@
 
 from __future__ import annotations
 
-import sys
 from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from huc_monitor._common.safe_text import plain
-from huc_monitor.cli.check import ConfigOption, FailOption, exit_code, say_failed
+from huc_monitor.cli import options
+from huc_monitor.cli.check import exit_code, say_failed
 from huc_monitor.cli.logs import start_logging
-from huc_monitor.cli.showing import print_json, say
+from huc_monitor.cli.showing import make_console, make_table, print_json, say
 
 if TYPE_CHECKING:
     from huc_monitor.config import Config
@@ -23,12 +22,10 @@ if TYPE_CHECKING:
 
 def run(
     *,
-    config: ConfigOption = Path("huc.yaml"),
+    config: options.ConfigFile = Path("huc.yaml"),
     last: Annotated[int, typer.Option(min=1, help="Number of records in the table.")] = 10,
-    fail_on: FailOption = "critical",
-    as_json: Annotated[
-        bool, typer.Option("--json", help="Print one JSON document instead.")
-    ] = False,
+    fail_on: options.FailAt = "critical",
+    as_json: options.Json = False,
 ) -> None:
     """Show the newest windows and all open alerts; reads no predictions.
 
@@ -66,14 +63,10 @@ def run(
 
 def _show_records(records: Sequence[WindowRecord], *, as_json: bool) -> None:
     """Show windows where the state cannot be read; the error itself comes after them."""
-    from rich.console import Console
-
     if as_json:
         print_json({"status": "damaged", "windows": [_row(record) for record in records]})
     else:
-        Console(width=None if sys.stdout.isatty() else 200, highlight=False).print(
-            _windows(records)
-        )
+        make_console().print(_windows(records))
 
 
 def _trial(settings: Config, tracker: Tracker) -> ShadowTrial | None:
@@ -128,9 +121,7 @@ def _row(record: WindowRecord) -> dict[str, Any]:
 
 
 def _show(state: Any, records: Sequence[WindowRecord]) -> None:
-    from rich.console import Console
-
-    console = Console(width=None if sys.stdout.isatty() else 200, highlight=False)
+    console = make_console()
     if not records:
         for note in state.notes:
             typer.echo(note)
@@ -167,7 +158,7 @@ def _windows(records: Sequence[WindowRecord]) -> Any:
                 record.level or "",
             )
         )
-    return _table(titles, rows)
+    return make_table(titles, (), [(row, False) for row in rows])
 
 
 def _alerts(alerts: Sequence[AlertState]) -> Any:
@@ -188,20 +179,7 @@ def _alerts(alerts: Sequence[AlertState]) -> Any:
         )
         for alert in alerts
     ]
-    return _table(titles, rows)
-
-
-def _table(titles: Sequence[str], rows: Sequence[Sequence[str]]) -> Any:
-    from rich import box
-    from rich.table import Table
-    from rich.text import Text
-
-    table = Table(box=box.SIMPLE_HEAD, pad_edge=False)
-    for title in titles:
-        table.add_column(title, overflow="fold")
-    for row in rows:
-        table.add_row(*(Text(plain(cell)) for cell in row))  # Text: a name is no markup
-    return table
+    return make_table(titles, (), [(row, False) for row in rows])
 
 
 def _number(value: float | None) -> str:

@@ -11,7 +11,8 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from huc_monitor._common.stages import listening
-from huc_monitor.cli.check import ConfigOption, LogOption, progress_bar
+from huc_monitor.cli import options
+from huc_monitor.cli.check import progress_bar
 from huc_monitor.cli.logs import start_logging
 from huc_monitor.cli.showing import print_json, say
 
@@ -20,17 +21,15 @@ if TYPE_CHECKING:
 
 FINE, REFUSED = 0, 1
 
-JsonOption = Annotated[bool, typer.Option("--json", help="Print one JSON document instead.")]
-
 
 def recalibrate(
     *,
-    config: ConfigOption = Path("huc.yaml"),
+    config: options.ConfigFile = Path("huc.yaml"),
     reason: Annotated[
         str, typer.Option(help="Why; kept with the new version.")
     ] = "asked for by a person",
-    as_json: JsonOption = False,
-    log_format: LogOption = None,
+    as_json: options.Json = False,
+    log_format: options.LogForm = None,
 ) -> None:
     """Fit a repair on the labels checked so far and register it as the next version.
 
@@ -62,12 +61,12 @@ def recalibrate(
 
 def promote(
     *,
-    config: ConfigOption = Path("huc.yaml"),
+    config: options.ConfigFile = Path("huc.yaml"),
     version: Annotated[
         str | None, typer.Option(help="Version to promote; the challenger when left out.")
     ] = None,
-    as_json: JsonOption = False,
-    log_format: LogOption = None,
+    as_json: options.Json = False,
+    log_format: options.LogForm = None,
 ) -> None:
     """Make the challenger, or a version of your choice, champion.
 
@@ -80,9 +79,9 @@ def promote(
 
 def rollback(
     *,
-    config: ConfigOption = Path("huc.yaml"),
-    as_json: JsonOption = False,
-    log_format: LogOption = None,
+    config: options.ConfigFile = Path("huc.yaml"),
+    as_json: options.Json = False,
+    log_format: options.LogForm = None,
 ) -> None:
     """Make the version champion again that the present champion replaced.
 

@@ -11,7 +11,8 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from huc_monitor.cli.check import ConfigOption, LogOption, as_document, show
+from huc_monitor.cli import options
+from huc_monitor.cli.check import as_document, show
 from huc_monitor.cli.logs import start_logging
 from huc_monitor.cli.showing import print_json
 
@@ -21,7 +22,7 @@ if TYPE_CHECKING:
 
 def run(
     *,
-    config: ConfigOption = Path("huc.yaml"),
+    config: options.ConfigFile = Path("huc.yaml"),
     every: Annotated[str, typer.Option(help="From one check to the next: 15m, 1h.")] = "15m",
     jitter: Annotated[
         float, typer.Option(min=0, max=1, help="Vary each pause by up to this share.")
@@ -29,7 +30,7 @@ def run(
     as_json: Annotated[
         bool, typer.Option("--json", help="Print one JSON document per check.")
     ] = False,
-    log_format: LogOption = None,
+    log_format: options.LogForm = None,
     checks: Annotated[int | None, typer.Option(min=1, help="Stop after this many.")] = None,
 ) -> None:
     """Check every so often; stop cleanly, between two windows, on SIGTERM or Ctrl-C.

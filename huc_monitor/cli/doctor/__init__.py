@@ -10,6 +10,7 @@ from typing import Annotated
 import typer
 
 from huc_monitor._common.safe_text import line
+from huc_monitor.cli import options
 from huc_monitor.cli.doctor.findings import Finding, guarded, in_one_line
 from huc_monitor.cli.doctor.installation import look_at_installation
 from huc_monitor.cli.showing import print_json
@@ -24,9 +25,7 @@ def run(
         Path | None,
         typer.Option(help="Configuration file to look at; huc.yaml if it is there."),
     ] = None,
-    as_json: Annotated[
-        bool, typer.Option("--json", help="Print one JSON document instead.")
-    ] = False,
+    as_json: options.Json = False,
 ) -> None:
     """Look at the installation, and at a configuration with its log; say what to fix.
 

@@ -1,0 +1,104 @@
+"""Options that several commands share, each with its words and default."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated, Literal
+
+import typer
+
+from huc_monitor.cli.logs import LogFormat
+
+FailOn = Literal["warning", "critical", "never"]
+
+
+# Defaults are asked for when a command runs: declaring them loads pydantic.
+
+
+def default_bounds() -> str:
+    """Return how audits are bounded when nobody says."""
+    from huc_monitor.audit.options import DEFAULTS
+
+    return str(DEFAULTS.bounds)
+
+
+def default_confidence() -> float:
+    """Return the confidence level when nobody says."""
+    from huc_monitor.audit.options import DEFAULTS
+
+    return DEFAULTS.confidence_level
+
+
+def default_run_length() -> float:
+    """Return the e-detector's average run length when nobody says."""
+    from huc_monitor.detection.options import DEFAULTS
+
+    return DEFAULTS.average_run_length
+
+
+ConfigFile = Annotated[Path, typer.Option(help="The configuration file.")]
+LogForm = Annotated[
+    LogFormat | None, typer.Option(help="Form of the log on standard error.", show_default=False)
+]
+FailAt = Annotated[FailOn, typer.Option(help="Exit with 1 if an alert of this level is open.")]
+Json = Annotated[bool, typer.Option("--json", help="Print one JSON document instead.")]
+Top = Annotated[int, typer.Option(min=1, help="Number of candidates in the table.")]
+
+# A log of predictions, and what is asked about it.
+Tree = Annotated[Path, typer.Option(help="Label tree: a .yaml, .json or .csv file.")]
+Label = Annotated[
+    str | None, typer.Option(help="Column of the label; rows without one are left out.")
+]
+Prefix = Annotated[
+    str | None,
+    typer.Option(
+        help="What comes before the leaf's name in a probability column; found out if left out."
+    ),
+]
+Lists = Annotated[
+    str | None, typer.Option("--list", help="Instead: one column with lists of probabilities.")
+]
+Classes = Annotated[
+    str | None,
+    typer.Option(help="Order of these lists, such as a,b,c; the leaves' order if left out."),
+]
+Utilities = Annotated[
+    list[str] | None,
+    typer.Option(
+        help="What to audit; repeatable. One of level:DEPTH_OR_NAME, path:DEPTH_OR_NAME, top:K, "
+        "in:NODE, a YAML or JSON file of utilities, or one utility as "
+        '\'{"type": "TopK", "k": 3}\'. Default: correctness at every level.'
+    ),
+]
+Groups = Annotated[
+    list[str] | None,
+    typer.Option(
+        help="Groups to audit besides everyone; repeatable. COLUMN=each (a group per value), "
+        "COLUMN=median, or COLUMN=65,80 (cut points)."
+    ),
+]
+Bounds = Annotated[
+    str,
+    typer.Option(
+        default_factory=default_bounds,
+        show_default="that of huc_monitor.audit",
+        help="How moments are bounded: bootstrap, sharp or theorem.",
+    ),
+]
+Confidence = Annotated[
+    float,
+    typer.Option(
+        default_factory=default_confidence,
+        show_default="that of huc_monitor.audit",
+        help="Probability with which all bounds hold together.",
+    ),
+]
+RunLength = Annotated[
+    float,
+    typer.Option(
+        default_factory=default_run_length,
+        show_default="that of EDetector",
+        min=1,
+        help="Batches between false alarms of the e-detector.",
+    ),
+]
