@@ -6,11 +6,18 @@ import sys
 from abc import abstractmethod
 from collections.abc import Mapping, Sequence
 from contextlib import contextmanager
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, ClassVar, Self
 
 import numpy as np
 
-from huc_monitor.audit.inputs import check_labels, check_predictions, check_utilities, check_weights
+from huc_monitor.audit.inputs import (
+    INTERIOR_MIX,
+    check_labels,
+    check_predictions,
+    check_utilities,
+    check_weights,
+)
 from huc_monitor.errors import InvalidInputError
 from huc_monitor.recalibration._contract import Scaling, fit_scaling, scaling_from_dict
 from huc_monitor.recalibration._estimator import Parametrised
@@ -41,26 +48,28 @@ SCHEMA_VERSION = 1
 _RETIRED = {"perturbation", "checkpoints"}
 
 
+@dataclass(kw_only=True, eq=False, repr=False)
 class Boost(Parametrised):
-    """Fit, replay and JSON, shared by both boosters; a subclass says which violation is next."""
+    """Settings, fit, replay and JSON of both boosters; a subclass says which violation is next."""
 
     tree: LabelTree
     utilities: Sequence[Utility]
-    subgroups: Subgroups | None
-    initial: str | Scaling | None
-    step: str | float
-    tolerance: float
-    max_updates: int | None
-    selection: str
-    early_stopping: int | None
-    interior: float
-    rng: int
-    progress: bool
+    subgroups: Subgroups | None = None
+    initial: str | Scaling | None = None
+    step: str | float = "adaptive"
+    tolerance: float = 1e-3
+    max_updates: int | None = None
+    selection: str = "auto"
+    early_stopping: int | None = None
+    interior: float = INTERIOR_MIX
+    rng: int = 0
+    progress: bool = False
 
-    updates_: list[Update]
-    initial_: Scaling | None
-    history_: pd.DataFrame
-    checks_: Checks
+    updates_: list[Update] = field(init=False)
+    initial_: Scaling | None = field(init=False)
+    history_: pd.DataFrame = field(init=False)
+    checks_: Checks = field(init=False)
+    _ready: Replayer = field(init=False)
 
     _weighs_evidence: ClassVar[bool] = False
     _auto: ClassVar[str] = "uc"
@@ -327,8 +336,6 @@ class Boost(Parametrised):
         boost.updates_ = [Update.from_dict(item) for item in data["updates"]]
         boost._ready = boost._replayer(boost.updates_)
         return boost
-
-    _ready: Replayer
 
 
 @contextmanager

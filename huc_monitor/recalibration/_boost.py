@@ -2,29 +2,26 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from huc_monitor.audit.inputs import INTERIOR_MIX
 from huc_monitor.audit.options import AuditOptions
 from huc_monitor.recalibration._base import Boost
 from huc_monitor.recalibration._rules import PlainRule, by_passes, by_size, evidence_rule
 from huc_monitor.recalibration._settings import check_choice, check_count
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Mapping, Sequence
+    from collections.abc import Callable, Iterator, Mapping
 
-    from huc_monitor.recalibration._contract import Scaling
     from huc_monitor.recalibration._rules import Pick, Rule
     from huc_monitor.recalibration._window import BoostWindow
-    from huc_monitor.subgroups import Subgroups
-    from huc_monitor.tree import LabelTree
-    from huc_monitor.utilities import Utility
     from huc_monitor.utilities.program import Floats
 
 # Enough for the 95 % quantile of a supremum; the gate needs no third digit.
 _N_DRAWS = 400
 
 
+@dataclass(kw_only=True, eq=False, repr=False)
 class HUCBoost(Boost):
     """Recalibrate branch by branch until no branch misstates utility.
 
@@ -93,44 +90,11 @@ class HUCBoost(Boost):
     (1, 3)
     """
 
-    def __init__(
-        self,
-        *,
-        tree: LabelTree,
-        utilities: Sequence[Utility],
-        subgroups: Subgroups | None = None,
-        initial: str | Scaling | None = None,
-        mode: str = "noise_aware",
-        step: str | float = "adaptive",
-        traversal: str = "passes",
-        tolerance: float = 1e-3,
-        max_passes: int = 100,
-        max_updates: int | None = None,
-        confidence_level: float = 0.5,
-        shrinkage: str = "james_stein",
-        selection: str = "auto",
-        early_stopping: int | None = None,
-        interior: float = INTERIOR_MIX,
-        rng: int = 0,
-        progress: bool = False,
-    ) -> None:
-        self.tree = tree
-        self.utilities = utilities
-        self.subgroups = subgroups
-        self.initial = initial
-        self.mode = mode
-        self.step = step
-        self.traversal = traversal
-        self.tolerance = tolerance
-        self.max_passes = max_passes
-        self.max_updates = max_updates
-        self.confidence_level = confidence_level
-        self.shrinkage = shrinkage
-        self.selection = selection
-        self.early_stopping = early_stopping
-        self.interior = interior
-        self.rng = rng
-        self.progress = progress
+    mode: str = "noise_aware"
+    traversal: str = "passes"
+    max_passes: int = 100
+    confidence_level: float = 0.5
+    shrinkage: str = "james_stein"
 
     @property
     def _weighs_evidence(self) -> bool:  # type: ignore[override]
@@ -164,6 +128,7 @@ class HUCBoost(Boost):
         return by_passes(window, rule, self.max_passes)
 
 
+@dataclass(kw_only=True, eq=False, repr=False)
 class UCBoost(Boost):
     """Recalibrate the sum over branches only: the paper's comparison.
 
@@ -173,34 +138,7 @@ class UCBoost(Boost):
     Parameters are those of `HUCBoost` where they apply; at most 100 updates by default.
     """
 
-    def __init__(
-        self,
-        *,
-        tree: LabelTree,
-        utilities: Sequence[Utility],
-        subgroups: Subgroups | None = None,
-        initial: str | Scaling | None = None,
-        step: str | float = "adaptive",
-        tolerance: float = 1e-3,
-        max_updates: int | None = 100,
-        selection: str = "auto",
-        early_stopping: int | None = None,
-        interior: float = INTERIOR_MIX,
-        rng: int = 0,
-        progress: bool = False,
-    ) -> None:
-        self.tree = tree
-        self.utilities = utilities
-        self.subgroups = subgroups
-        self.initial = initial
-        self.step = step
-        self.tolerance = tolerance
-        self.max_updates = max_updates
-        self.selection = selection
-        self.early_stopping = early_stopping
-        self.interior = interior
-        self.rng = rng
-        self.progress = progress
+    max_updates: int | None = 100
 
     def _path(self, window: BoostWindow) -> Iterator[tuple[int, Pick]]:
         return by_size(window, PlainRule(self.tolerance), -1)
