@@ -1,6 +1,7 @@
 """Write what the installed version computes to ``expected/``: ``python make_golden.py [case ...]``.
 
-Run it with the version whose numbers shall be kept, never to make a failing test pass.
+Run it with the version whose numbers shall be kept, never to make a failing test pass: what is
+meant to move is listed in ``moved.json``, with its reason in the test.
 """
 
 from __future__ import annotations

@@ -2,6 +2,11 @@
 
 Where processor and libraries are those the numbers were made with, they are compared bit for bit,
 otherwise to nine digits, because the last ones of an exponential are not the same everywhere.
+
+What was meant to move since then is in `moved.json`: for every place its value now, and `WHY` below
+says why. A difference that is not listed, a listed one that is none, and a field that came or went
+(but for `golden_cases.ADDED`) each fail. The order of keys has no meaning in JSON and is not
+compared; inside what is kept as a hash it is.
 """
 
 from __future__ import annotations
@@ -9,6 +14,7 @@ from __future__ import annotations
 import importlib.util
 import json
 import math
+import re
 import shutil
 import warnings
 from pathlib import Path
@@ -21,12 +27,36 @@ import huc_monitor as hm
 
 HERE = Path(__file__).parent
 NOT_COMPARED = {"sha256"}  # where the last bits may differ
-# Meant to differ, by no more than this:
-# row weights are counted relative to the largest, to 30 bits, so that a factor changes nothing.
-# Stored anew, because they were meant to move: folds are drawn at random instead of sharing classes
-# evenly (`scalings`: what folds choose and their log loss; `boost_after_a_scaling`: strengths), and
-# "auto" takes the scaling of least held-out log loss (`boost_after_a_scaling`).
-MEANT = {"audit_with_fractional_weights": 1e-7}
+# Row weights are counted relative to the largest, to 30 bits, so that a factor changes nothing. Of
+# all numbers the most that moved is 2.2e-8, of a bootstrap's `detectable`.
+CLOSE = {"audit_with_fractional_weights": 1e-7}
+# Stored anew, because most of what is in them was meant to move: folds are drawn at random instead
+# of sharing classes evenly (`scalings`: what folds choose and every held-out log loss;
+# `boost_after_a_scaling`: strengths, and all that follows from them), and "auto" takes the scaling
+# of least held-out log loss. What starts from a temperature did not move.
+# Everything else is as the version before wrote it; of what moved, `WHY` gives the numbers.
+WHY = {
+    # Before, "Predictions, subgroups and the label mix are where they were in the reference: what
+    # follows from them has changed." Where reference and window agree within the bounds of both:
+    # "The reference shows as much, within the bounds of both: this need not be new." That is 3 of
+    # 13 transitions of check_of_a_csv_log, 3 of 15 of check_of_parquet_by_day, 2 of 7 of
+    # monitor_asked_daily and 6 of 14 of monitor_of_counted_rows; nothing else in them moved. A
+    # state of the version before does not hold the reference's bounds, so there (old_state) the
+    # sentence is left out.
+    "hints": r"\.(transitions|hints)\b.*|\.message(s\[\d+\])?\.(text|data|sha256)\b.*",
+    # An alert told for an older window of a check than its last one says which window it is of:
+    # "That is the window to 2024-03-02, ...". In messages only.
+    "window": r"\.messages\[\d+\]\.text\b.*",
+    # Each model version has evidence of its own. monitor_asked_daily: labels of version 1 that come
+    # after version 2 no longer reset its detector, so window 5 r2 is batch 16 with value 2.577
+    # instead of batch 17 with 0.866, window 6 r1 batch 17 with 5.211 instead of 18 with 1.621, and
+    # the state counts version 1's 5,383 rows instead of 6,200. monitor_of_rolling_windows: the 510
+    # new rows of window 5 are 193 of version 1 and 317 of version 2; before, all were one batch of
+    # version 2 (batch 5, value 0.376), now each version has its own (batch 6, value 0.481).
+    "versions": r"\.(records\.[^.]+|state)\.detector\b.*",
+    # `status` ends with 1 where an alert is open, as `check` does; before with 0.
+    "exit code": r"(\$|\.status|\.before)\.code",
+}
 
 
 def load_cases():
@@ -48,23 +78,33 @@ def exact():
     return read("expected/arithmetic.json") == golden.arithmetic()
 
 
-def first_difference(expected, found, *, exact, at="$", slack=1e-12):
-    """Return where two plain values differ first, and how; None where they do not."""
+def differences(expected, found, *, exact, at="$", slack=1e-12):
+    """Yield the places where two plain values differ, with both; None where there is none."""
     if isinstance(expected, dict) and isinstance(found, dict):
-        if not set(expected) <= set(found):  # new fields may come, none may go
-            return f"{at}: keys {list(expected)} became {list(found)}"
-        names = [name for name in expected if exact or name not in NOT_COMPARED]
-        pairs = [(expected[name], found[name], f"{at}.{name}") for name in names]
-    elif isinstance(expected, list) and isinstance(found, list):
-        if len(expected) != len(found):
-            return f"{at}: {len(expected)} items became {len(found)}"
-        pairs = [(*both, f"{at}[{k}]") for k, both in enumerate(zip(expected, found, strict=True))]
-    else:
-        alike = same(expected, found, exact=exact, slack=slack)
-        return None if alike else f"{at}: {expected!r} -> {found!r}"
-    options = {"exact": exact, "slack": slack}
-    differences = (first_difference(a, b, at=place, **options) for a, b, place in pairs)
-    return next((text for text in differences if text), None)
+        for name in {**expected, **found}:
+            if name not in expected or name not in found:
+                yield f"{at}.{name}", name in expected, name in found
+            elif exact or name not in NOT_COMPARED:
+                both = expected[name], found[name]
+                yield from differences(*both, exact=exact, at=f"{at}.{name}", slack=slack)
+    elif isinstance(expected, list) and isinstance(found, list) and len(expected) == len(found):
+        for k, both in enumerate(zip(expected, found, strict=True)):
+            yield from differences(*both, exact=exact, at=f"{at}[{k}]", slack=slack)
+    elif not same(expected, found, exact=exact, slack=slack):
+        yield at, expected, found
+
+
+def unexplained(expected, found, *, case, exact, slack=1e-12):
+    """Return the differences that are not listed, and the listed ones that are none."""
+    moved = read("moved.json").get(case, {})
+    seen = {at: now for at, _, now in differences(expected, found, exact=exact, slack=slack)}
+    if not exact:  # a hash is not compared then, nor is what was moved in it
+        moved = {at: now for at, now in moved.items() if at in seen}
+    return [
+        f"{at}: {moved.get(at, '(as before)')!r:.300} -> {seen.get(at, '(as before)')!r:.300}"
+        for at in {**seen, **moved}
+        if at not in seen or at not in moved or not same(moved[at], seen[at], exact=exact)
+    ]
 
 
 def same(expected, found, *, exact, slack=1e-12):
@@ -77,14 +117,24 @@ def as_json(data):
     return json.loads(json.dumps(data, allow_nan=False))
 
 
-def test_the_first_difference_is_named_by_its_place():
+def test_every_difference_is_named_by_its_place():
+    def found(one, other, *, exact=True):
+        return list(differences(one, other, exact=exact))
+
     one = {"a": [1.0, {"b": 0.0}], "sha256": "x"}
     other = {"a": [1.0, {"b": -0.0}], "sha256": "y"}
-    assert first_difference(one, one, exact=True) is None
-    assert first_difference(one, other, exact=True) == "$.a[1].b: 0.0 -> -0.0"
-    assert first_difference(one, other, exact=False) is None
-    assert first_difference([1], [1, 2], exact=True) == "$: 1 items became 2"
-    assert "keys" in first_difference({"a": 1}, {"b": 1}, exact=True)
+    assert found(one, one) == []
+    assert found(one, other) == [("$.a[1].b", 0.0, -0.0), ("$.sha256", "x", "y")]
+    assert found(one, other, exact=False) == []
+    assert found([1], [1, 2]) == [("$", [1], [1, 2])]
+    assert found({"a": 1}, {"b": 1}) == [("$.a", True, False), ("$.b", False, True)]
+    assert found({"a": 1}, {"b": 1, "a": 1}, exact=False) == [("$.b", False, True)]
+
+
+def test_everything_that_moved_has_a_reason():
+    for case, moved in read("moved.json").items():
+        for place in moved:
+            assert any(re.search(f"{why}$", place) for why in WHY.values()), f"{case} {place}"
 
 
 def test_every_case_has_its_file_and_every_file_its_case():
@@ -95,10 +145,9 @@ def test_every_case_has_its_file_and_every_file_its_case():
 @pytest.mark.parametrize("case", golden.CASES, ids=lambda case: case.__name__)
 def test_the_numbers_are_those_of_the_version_before(case, exact):
     expected = read(f"expected/{case.__name__}.json")
-    slack = MEANT.get(case.__name__)
+    slack = CLOSE.get(case.__name__)
     options = {"exact": exact} if slack is None else {"exact": False, "slack": slack}
-    difference = first_difference(expected, as_json(case()), **options)
-    assert difference is None, difference
+    assert not unexplained(expected, as_json(case()), case=case.__name__, **options)
 
 
 # Files of an older version.
@@ -111,9 +160,10 @@ def project(tmp_path):
 
 
 def test_an_old_state_is_shown_with_its_windows_and_open_alerts(project, exact):
-    expected = read("old_state/expected.json")["before"]
+    expected = {"before": read("old_state/expected.json")["before"]}
     status = golden.command("status", "--json", folder=project, codes=(1,))
-    assert first_difference(expected, status, exact=exact) is None
+    kept = {"before": golden.as_before(status, "status")}
+    assert not unexplained(expected, kept, case="old_state before", exact=exact)
     assert [row["ordinal"] for row in status["windows"]] == [1, 2, 3]
     assert status["alerts"]
     monitor = hm.open_monitor(project / "huc.yaml")
@@ -134,9 +184,9 @@ def test_a_check_goes_on_from_an_old_state(project, exact):
     kept = {(a["utility"], a["subgroup"], a["node"]) for a in status["alerts"]}
     now_open = {(a["utility"], a["subgroup"], a["node"]) for a in said["alerts"]}
     assert kept & now_open, "a fault that lasts stays an open alert"
-    expected = read("old_state/expected.json")["said"]
-    difference = first_difference(expected, as_json(golden.plain(said)), exact=exact)
-    assert difference is None, difference
+    expected = {"said": read("old_state/expected.json")["said"]}
+    found = {"said": as_json(golden.plain(said))}
+    assert not unexplained(expected, found, case="old_state said", exact=exact)
     assert list((project / "huc-state").iterdir()) == [place], "no second monitor was started"
     assert len(list((place / "records").glob("*.json"))) == 4
     after = json.loads((place / "state.json").read_text("utf-8"))
