@@ -13,16 +13,6 @@ from typing import TYPE_CHECKING, Final, Self
 if TYPE_CHECKING:
     from collections.abc import Collection
 
-__all__ = [
-    "EXTRAS",
-    "HUCError",
-    "HUCWarning",
-    "InvalidInputError",
-    "InvalidTreeError",
-    "MissingExtraError",
-    "UnknownNameError",
-    "did_you_mean",
-]
 
 # Import packages of hosts to the extra of huc-monitor that installs each.
 EXTRAS: Final = {

@@ -11,7 +11,6 @@ from huc_monitor.errors import InvalidInputError, UnknownNameError, did_you_mean
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
-__all__ = ["as_argument_error", "models_in", "sentence", "written"]
 
 _KINDS: Final = {
     "string_type": "text",

@@ -17,7 +17,6 @@ from huc_monitor.errors import HUCError, InvalidInputError, UnknownNameError, di
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping
 
-__all__ = ["check_plugin", "load_plugin", "make_plugin", "plugin_names"]
 
 _NOTHING: Mapping[str, Any] = {}
 _MISSING = object()

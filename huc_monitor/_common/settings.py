@@ -29,20 +29,6 @@ from pydantic_core import CoreSchema, PydanticCustomError
 from huc_monitor._common.explaining import as_argument_error
 from huc_monitor._common.times import Span, get_zone, to_utc
 
-__all__ = [
-    "Name",
-    "Number",
-    "PathText",
-    "Secret",
-    "Section",
-    "Share",
-    "SpanText",
-    "TimeText",
-    "Whole",
-    "Zone",
-    "renamed",
-]
-
 _VARIABLE: Final = re.compile(r"\$\{([A-Za-z_][A-Za-z0-9_]*)\}")
 
 

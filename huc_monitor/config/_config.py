@@ -39,7 +39,6 @@ if TYPE_CHECKING:
 
     from huc_monitor.monitor.windows import WindowSpec
 
-__all__ = ["Config", "config_schema", "load_config", "parse_config"]
 
 # What changes a result. Places are not among them: a log that is moved is the same log.
 _IDENTITY: Final = ("model", "columns", "subgroups", "reference")

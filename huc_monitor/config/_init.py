@@ -33,7 +33,6 @@ if TYPE_CHECKING:
     from collections.abc import Mapping
     from datetime import datetime
 
-__all__ = ["init_config"]
 
 _LENGTHS: Final = ("1w", "1d", "6h", "1h", "15m")
 _ENOUGH: Final = 500  # labels that show moments of a few hundredths

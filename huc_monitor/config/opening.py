@@ -27,15 +27,6 @@ if TYPE_CHECKING:
     from huc_monitor.config._settings import HostSettings
     from huc_monitor.monitor.records import RecalibrationTrigger, WindowRecord
 
-__all__ = [
-    "open_attachment",
-    "open_exporter",
-    "open_exporters",
-    "open_monitor",
-    "open_notifier",
-    "open_recalibration_host",
-    "open_tracker",
-]
 
 RECALIBRATORS = "huc_monitor.recalibrators"
 

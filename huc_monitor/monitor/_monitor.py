@@ -37,8 +37,6 @@ if TYPE_CHECKING:
     from huc_monitor.tree import LabelTree
     from huc_monitor.utilities import Utility
 
-__all__ = ["CheckResult", "Monitor"]
-
 
 @dataclass(frozen=True, slots=True, repr=False)
 class CheckResult:

@@ -43,7 +43,6 @@ if TYPE_CHECKING:
     from huc_monitor.monitor.records import Level, TransitionKind
     from huc_monitor.utilities.program import Floats
 
-__all__ = ["AlertPolicy", "AlertStep", "Judgement", "advance", "judge"]
 
 _RANK: Final[dict[str | None, int]] = {None: 0, "warning": 1, "critical": 2}
 _DETECTOR: Final = frozenset({"detector", "suspected"})

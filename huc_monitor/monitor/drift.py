@@ -57,7 +57,6 @@ if TYPE_CHECKING:
     from huc_monitor.tree import LabelTree
     from huc_monitor.utilities.program import Ints
 
-__all__ = ["DriftPolicy", "DriftReference", "compare", "summarise"]
 
 SCHEMA_VERSION = 1
 _N_QUANTILES = 200

@@ -19,14 +19,6 @@ if TYPE_CHECKING:
     from huc_monitor.tree import LabelTree
     from huc_monitor.utilities.program import Floats, Ints
 
-__all__ = [
-    "Cancellation",
-    "branch_frequencies",
-    "cancellation",
-    "child_hints",
-    "preferred_hints",
-    "shift_hints",
-]
 
 _HIDDEN = 0.5
 _SHOWN_CHILDREN = 2

@@ -14,8 +14,6 @@ if TYPE_CHECKING:
     from huc_monitor.monitor.records import RecalibrationTrigger, WindowRecord
     from huc_monitor.monitor.windows import Window
 
-__all__ = ["Hosts"]
-
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class Hosts:

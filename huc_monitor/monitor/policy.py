@@ -15,8 +15,6 @@ from huc_monitor.monitor.drift import DriftPolicy
 from huc_monitor.monitor.recalibrating import RecalibrationPolicy
 from huc_monitor.monitor.tolerance import Tolerance
 
-__all__ = ["Policy"]
-
 
 def valued(value: Any) -> Any:
     """Let a number stand for a tolerance."""

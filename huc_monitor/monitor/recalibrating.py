@@ -15,8 +15,6 @@ from huc_monitor.recalibration.gate import Gate
 if TYPE_CHECKING:
     from huc_monitor.monitor.records import AlertState, WindowRecord
 
-__all__ = ["RecalibrationPolicy"]
-
 
 class RecalibrationPolicy(Section):
     """When a recalibration is fitted, and who decides on it.

@@ -21,13 +21,6 @@ from huc_monitor.monitor.change import CandidateChange, WindowChange
 if TYPE_CHECKING:
     import pandas as pd
 
-__all__ = [
-    "AlertState",
-    "AlertTransition",
-    "DriftFinding",
-    "RecalibrationTrigger",
-    "WindowRecord",
-]
 
 SCHEMA_VERSION = 1
 

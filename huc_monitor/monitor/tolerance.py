@@ -17,8 +17,6 @@ if TYPE_CHECKING:
     from huc_monitor.utilities import Utility
     from huc_monitor.utilities.program import Floats
 
-__all__ = ["Tolerance", "ToleranceRule"]
-
 
 class ToleranceRule(Section):
     """Another tolerance where all the given names match; the one with most names wins.

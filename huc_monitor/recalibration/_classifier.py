@@ -26,7 +26,6 @@ if TYPE_CHECKING:
     from huc_monitor.utilities import Utility
     from huc_monitor.utilities.program import Floats, Ints
 
-__all__ = ["HUCCalibratedClassifier"]
 
 _SCALINGS = ("temperature", "vector", "dirichlet")
 _METHODS = ("noise_aware", "huc", "uc", *_SCALINGS)

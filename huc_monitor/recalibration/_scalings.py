@@ -32,11 +32,6 @@ if TYPE_CHECKING:
 
     from huc_monitor.utilities.program import Floats
 
-__all__ = [
-    "DirichletScaling",
-    "TemperatureScaling",
-    "VectorScaling",
-]
 
 _SCHEMA_VERSION = 1
 _MOST_PARAMETERS_PER_ROW = 5

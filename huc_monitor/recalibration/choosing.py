@@ -35,7 +35,6 @@ if TYPE_CHECKING:
     from huc_monitor.utilities import Utility
     from huc_monitor.utilities.program import Floats, Ints
 
-__all__ = ["Figures", "Gate", "Recalibration", "find_recalibration"]
 
 NOTHING = "nothing"
 SCALINGS = ("temperature", "vector", "dirichlet")

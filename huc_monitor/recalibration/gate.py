@@ -12,8 +12,6 @@ if TYPE_CHECKING:
     from huc_monitor.audit.compare import Comparison
     from huc_monitor.recalibration.choosing import Figures
 
-__all__ = ["Gate", "surely_better"]
-
 
 class Gate(Section):
     """What a recalibration must achieve on held-out rows before it may be registered.

@@ -15,9 +15,8 @@ from huc_monitor._common.forms import Form
 from huc_monitor.recalibration.choosing import Figures
 
 if TYPE_CHECKING:
-    from huc_monitor.recalibration.choosing import Gate
+    from huc_monitor.recalibration.gate import Gate
 
-__all__ = ["ShadowTrial", "ShadowWindow"]
 
 TrialResult: TypeAlias = Literal["running", "passed", "refused", "ended"]
 
@@ -82,7 +81,7 @@ class ShadowTrial(Form):
 
     Examples
     --------
-    >>> from huc_monitor.recalibration.choosing import Gate
+    >>> from huc_monitor.recalibration.gate import Gate
     >>> trial = ShadowTrial(version="2", champion="1", upto=17, n_windows=2)
     >>> now, new = (
     ...     Figures(500, 0.1, None, None, 0.0, 1.0, 0.6),

@@ -39,7 +39,6 @@ from huc_monitor.subgroups._spec import expand
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
-__all__ = ["MIN_SIZE", "Subgroups"]
 
 _SCHEMA_VERSION: Final = 1
 MIN_SIZE: Final = 0  # reference rows that a subgroup must have, unless the user asks for more

@@ -36,7 +36,6 @@ if TYPE_CHECKING:
     from huc_monitor.recalibration.choosing import Recalibration
     from huc_monitor.recalibration.shadow import ShadowTrial
 
-__all__ = ["MLflowRecalibrationHost"]
 
 log = logging.getLogger("huc_monitor")
 

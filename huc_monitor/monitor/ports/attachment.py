@@ -12,7 +12,6 @@ if TYPE_CHECKING:
 
     from huc_monitor.monitor.records import WindowRecord
 
-__all__ = ["Attachment", "attach"]
 
 # Steps in the life of an alert that people are told of; a resolved one needs no explanation.
 _TELLING = frozenset({"opened", "escalated", "repeated"})

@@ -11,7 +11,6 @@ if TYPE_CHECKING:
 
     from huc_monitor.monitor.records import AlertState, WindowRecord
 
-__all__ = ["Exporter", "Standing", "serve"]
 
 log = logging.getLogger("huc_monitor")
 

@@ -16,7 +16,6 @@ from huc_monitor.errors import HUCError
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-__all__ = ["Message", "NotSentError", "Notifier", "RejectedError", "deliver"]
 
 log = logging.getLogger("huc_monitor")
 

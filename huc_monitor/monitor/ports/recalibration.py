@@ -12,8 +12,6 @@ if TYPE_CHECKING:
     from huc_monitor.monitor.windows import Window
     from huc_monitor.recalibration.shadow import ShadowTrial
 
-__all__ = ["Move", "RecalibrationHost", "RecalibrationOutcome"]
-
 
 @dataclass(frozen=True, slots=True)
 class RecalibrationOutcome(Form):

@@ -24,8 +24,6 @@ if TYPE_CHECKING:
     from huc_monitor.monitor.ports.info import MonitorInfo
     from huc_monitor.monitor.records import AlertState
 
-__all__ = ["FilesTracker", "MemoryTracker", "Tracker"]
-
 
 @runtime_checkable
 class Tracker(Protocol):
