@@ -16,17 +16,10 @@ ROOT = Path(__file__).parents[3]
 # Words of settings that mean something else where they have a default of their own.
 OTHER_MEANINGS = {
     "n_draws": {"Bound", "calibration_p_value", "p_value_calibrated", "onset_set"},
-    "rng": {
-        "ChangeTest",
-        "HUCBoost",
-        "UCBoost",
-        "calibration_p_value",
-        "p_value_calibrated",
-        "simulate_alarm",
-    },
+    "rng": {"Boost", "ChangeTest", "calibration_p_value", "p_value_calibrated", "simulate_alarm"},
     "unit": {"scan", "Groups", "counted"},
     "version": {"_options"},
-    "tolerance": {"run", "AlertState", "detectable_size", "labels_needed", "HUCBoost", "UCBoost"},
+    "tolerance": {"run", "AlertState", "detectable_size", "labels_needed", "Boost"},
     "confidence_level": {"HUCBoost", "find_onset", "onset_set"},
     "time": {"Guess"},
     "drift": {"tickets"},
