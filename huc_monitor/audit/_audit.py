@@ -127,7 +127,8 @@ def audit(
     tree = plan.tree
     predictions = check_predictions(probabilities, tree=tree)
     codes = check_labels(labels, predictions.n, tree=tree)
-    notes = look_at_order(predictions, codes)
+    # Labels that were chosen, by error perhaps, say nothing of accuracy.
+    notes = look_at_order(predictions, codes) if label_probability is None else ()
     repeats = check_weights(weights, predictions.n)
     groups = Groups.of(
         plan.subgroups.weights(features, predictions.n),

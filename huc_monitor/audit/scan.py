@@ -168,6 +168,18 @@ class Groups:
         alone: Ints = pd.util.hash_array(np.arange(n) + (part << 40)).view(np.int64)
         return alone
 
+    def mean(self, terms: Floats) -> tuple[float, float]:
+        """Mean of a number per row, and the variance of that mean."""
+        amounts = self.repeats if self.repeats.size else np.ones(terms.size)
+        mean = float(np.average(terms, weights=amounts))
+        off = amounts * (terms - mean)
+        if self.clusters.size:
+            _, codes = np.unique(self.clusters, return_inverse=True)
+            square = float((np.bincount(codes, off) ** 2).sum())
+        else:
+            square = float((off**2 / self.copies(terms.size)).sum())
+        return mean, square / self.mass**2
+
     def design(self, n_effective: float) -> Design | None:
         """Say how rows were counted; None where they are independent and all labelled."""
         if not self.times.size and not self.clusters.size:

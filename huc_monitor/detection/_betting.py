@@ -35,6 +35,31 @@ N_ARMS = 2 * len(SIDES) * len(STAKES)
 N_BINS = 32
 # Eight scores per bin are enough to place its edges.
 _FIRST_SCORES = 8 * N_BINS
+_IDLE_AT_A_TIME = 256
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Clusters:
+    """Rows of a batch that are bet on together.
+
+    ``order[ptr[u] : ptr[u + 1]]`` are the rows of cluster u; a row counts ``portions`` times, and
+    ``shares`` are the sums over clusters, at most 1.
+    """
+
+    order: Ints
+    ptr: Ints
+    portions: Floats
+    shares: Floats
+
+    @classmethod
+    def of(cls, keys: Ints, amounts: Floats) -> Clusters:
+        """Give every row of a cluster an equal part of one bet, times its amount of at most 1."""
+        _, codes, counts = np.unique(keys, return_inverse=True, return_counts=True)
+        portions = amounts / counts[codes]
+        order = np.argsort(codes, kind="stable").astype(np.int64)
+        ptr = np.append(0, np.cumsum(counts)).astype(np.int64)
+        shares: Floats = np.bincount(codes, portions).astype(np.float64)
+        return cls(order, ptr, portions, shares)
 
 
 @dataclass(slots=True, eq=False)
@@ -93,16 +118,43 @@ class UtilityBets:
         best_runs(self.sums, self.edges.size + 1, runs)
         return runs
 
-    def log_growth(self, rows: UtilityRows, weights: Floats, runs: Ints) -> Floats:
+    def log_growth(
+        self, rows: UtilityRows, weights: Floats, runs: Ints, clusters: Clusters | None = None
+    ) -> Floats:
         """Log of the product of 1 + stake * (side * c * contribution - tolerance), per arm.
 
         A row off the path or outside the run contributes 1 - stake * tolerance, whatever it is;
         these are taken out of the product, and only the others are visited.
         """
-        from huc_monitor._kernels.betting import log_growth
+        from huc_monitor._kernels.betting import log_growth, log_growth_of_clusters
 
-        idle = 1.0 - self.stakes * self.tolerance[:, None]
         growth = np.zeros(self.wealth.shape)
+        if clusters is not None:
+            log_growth_of_clusters(
+                clusters.order,
+                clusters.ptr,
+                clusters.portions,
+                clusters.shares,
+                rows.scores,
+                rows.labels,
+                rows.contributions,
+                weights,
+                self.paths,
+                self.edges,
+                runs,
+                self.stakes,
+                self.tolerance,
+                growth,
+            )
+            # Clusters of equal shares are idle alike.
+            shares, counts = np.unique(clusters.shares, return_counts=True)
+            lost = self.stakes * self.tolerance[:, None]
+            for lo in range(0, shares.size, _IDLE_AT_A_TIME):
+                part = slice(lo, lo + _IDLE_AT_A_TIME)
+                idle = np.log1p(-shares[part, None, None] * lost)
+                growth += np.tensordot(counts[part], idle, 1)[:, None, None, :]
+            return growth
+        idle = 1.0 - self.stakes * self.tolerance[:, None]
         log_growth(
             rows.scores,
             rows.labels,
@@ -118,13 +170,18 @@ class UtilityBets:
         return growth
 
     def bet(
-        self, rows: UtilityRows, weights: Floats, ceiling: float, entering: float = 1.0
+        self,
+        rows: UtilityRows,
+        weights: Floats,
+        ceiling: float,
+        entering: float = 1.0,
+        clusters: Clusters | None = None,
     ) -> Outcome:
         """Play one batch: every arm's wealth becomes (wealth + entering) times what it earned."""
         runs = self.runs()
         before = self.values()
         entered = np.log(entering) + np.log1p(self.wealth / entering)
-        log_wealth = self.log_growth(rows, weights, runs) + entered
+        log_wealth = self.log_growth(rows, weights, runs, clusters) + entered
         self.wealth = np.exp(np.minimum(log_wealth, np.log(ceiling)))
         flat = log_wealth.reshape(-1, N_ARMS)
         richest = np.argmax(flat, axis=1)

@@ -24,6 +24,22 @@ The detector
     arms, the detector's value the mean over candidates. Means keep E[M_t | past] <= M_{t-1} + 1,
     however dependent candidates are: M_t - t is a supermartingale.
 
+Clusters
+    Rows of a cluster depend on each other, so that the null holds for a row given the clusters
+    before, not given the other rows of its own. Each cluster of a batch is one bet, on the mean of
+    its rows' terms: a mean of numbers of at most b_j, whose expectation given earlier clusters is
+    within tolerance if those of its rows are. Clusters count alike, however many rows they have.
+    Rows of one cluster in two batches are two bets: the second must be within tolerance given the
+    first. Where the same few users come back in every batch, what makes these users special is
+    evidence against the model, and rightly so: it is wrong for them.
+
+Chosen labels
+    A row labelled with known probability pi is bet on with w (s c 1{score in I} contribution -
+    tolerance), w = pi_0 / pi: over the choice, its mean is pi_0 times that of all rows, so at most
+    0 under the null, also if pi depends on the outcome. pi_0 is half the smallest probability seen
+    before, so that w <= 1 and stakes stay as they are. The first batch with probabilities, and one
+    with a smaller probability than pi_0, are not bet on; they count as empty.
+
 Average run length
     Let tau be the first batch with M_t >= A. Optional stopping at min(tau, T), and M >= 0, give
     A P(tau <= T) <= E[M_min(tau,T)] <= E[min(tau, T)]. Hence E[tau] >= A (if E[tau] is finite,
@@ -57,9 +73,11 @@ from typing import TYPE_CHECKING, Any, Self
 import numpy as np
 
 from huc_monitor._common.threads import run_tasks
+from huc_monitor.audit.clusters import check_clusters, check_label_probability
 from huc_monitor.audit.decomposition import UtilityRows, iter_decomposed, relevant_paths
 from huc_monitor.audit.inputs import check_labels, check_predictions, check_utilities
-from huc_monitor.detection._betting import N_ARMS, Outcome, UtilityBets
+from huc_monitor.audit.scan import Groups
+from huc_monitor.detection._betting import N_ARMS, Clusters, Outcome, UtilityBets
 from huc_monitor.detection.options import DEFAULTS
 from huc_monitor.detection.step import CandidateNames, EDetectorStep
 from huc_monitor.errors import HUCError, InvalidInputError, UnknownNameError
@@ -70,7 +88,6 @@ from huc_monitor.utilities import Utility
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
-    from huc_monitor.audit.scan import Groups
     from huc_monitor.utilities.program import Floats
 
 __all__ = ["EDetector", "EDetectorStep"]
@@ -154,6 +171,7 @@ class EDetector:
         self._n_batches = 0
         self._n_rows = 0
         self._last_reset: dict[str, Any] | None = None
+        self._least_probability: float | None = None
         self._bets = self._start()
 
     def _start(self) -> list[UtilityBets]:
@@ -186,7 +204,15 @@ class EDetector:
         """Reason of the last reset and the number of batches and rows before it."""
         return None if self._last_reset is None else dict(self._last_reset)
 
-    def update(self, probabilities: Any, labels: Any, features: Any = None) -> EDetectorStep:
+    def update(
+        self,
+        probabilities: Any,
+        labels: Any,
+        features: Any = None,
+        *,
+        clusters: Any = None,
+        label_probability: Any = None,
+    ) -> EDetectorStep:
         """Eat one batch of newly labelled rows.
 
         Hand over every labelled row exactly once, in the order in which labels arrive. A batch may
@@ -199,6 +225,8 @@ class EDetector:
         labels : (n,) leaf names or codes
         features : DataFrame of n rows, optional
             Columns that the subgroups read.
+        clusters, label_probability : (n,), optional
+            As in `audit`; see "Clusters" and "Chosen labels" in the module's text.
 
         Returns
         -------
@@ -208,9 +236,14 @@ class EDetector:
             return self._count_empty()
         predictions = check_predictions(probabilities, tree=self._tree)
         codes = check_labels(labels, predictions.n, tree=self._tree)
-        weights = _stack(self._subgroups.weights(features, predictions.n))
+        groups = Groups.of(
+            self._subgroups.weights(features, predictions.n),
+            None,
+            check_label_probability(label_probability, predictions.n),
+            check_clusters(clusters, predictions.n),
+        )
         rows = iter_decomposed(self._utilities, predictions, codes, tree=self._tree)
-        return self._eat(list(rows), weights)
+        return self._eat(list(rows), groups)
 
     def update_rows(
         self, rows: Sequence[UtilityRows], groups: Groups, *, entering: float = 1.0
@@ -225,10 +258,10 @@ class EDetector:
             names = ", ".join(utility.name for utility in self._utilities)
             msg = f"`rows` must be decomposed by this tree and the utilities {names}, in order."
             raise InvalidInputError(msg)
-        if groups.repeats.size:
+        if groups.repeats.size and not (groups.times.size and (groups.times == 1).all()):
             msg = "`groups` must count every row once; got row weights. Leave `repeats` out."
             raise InvalidInputError(msg)
-        weights = _stack(groups.weights)
+        weights = np.array(groups.weights)
         n = rows[0].scores.size
         if weights.shape != (len(self._subgroups), n) or np.abs(weights).max(initial=0.0) > 1:
             msg = (
@@ -241,14 +274,25 @@ class EDetector:
                 "`rows` must all have labels. Hand over unlabelled rows once their label is known."
             )
             raise InvalidInputError(msg)
-        return self._eat(rows, weights, entering) if n else self._count_empty()
+        return self._eat(rows, groups, entering) if n else self._count_empty()
 
     def _eat(
-        self, rows: Sequence[UtilityRows], weights: Floats, entering: float = 1.0
+        self, rows: Sequence[UtilityRows], groups: Groups, entering: float = 1.0
     ) -> EDetectorStep:
+        weights = np.array(groups.weights, dtype=np.float64)
+        amounts = self._amounts(groups)
+        if amounts is None:
+            for bets, utility_rows in zip(self._bets, rows, strict=True):
+                bets.learn(utility_rows, weights)
+            self._n_rows += weights.shape[1]
+            return self._count_empty()
+        clusters = None
+        if groups.times.size or groups.simplified().clusters.size:
+            clusters = Clusters.of(groups.cluster_keys(0, amounts.size), amounts)
+
         def work(bets: UtilityBets, utility_rows: UtilityRows) -> Outcome:
-            outcome = bets.bet(utility_rows, weights, self._ceiling, entering)
-            bets.learn(utility_rows, weights)
+            outcome = bets.bet(utility_rows, weights, self._ceiling, entering, clusters)
+            bets.learn(utility_rows, weights * amounts)
             return outcome
 
         large = weights.shape[1] >= _PARALLEL_ROWS
@@ -259,6 +303,16 @@ class EDetector:
         if step.alarm and self._after_alarm == "restart":
             self.restart()
         return step
+
+    def _amounts(self, groups: Groups) -> Floats | None:
+        """How often every row counts, at most once; None where stakes do not allow for it."""
+        n = groups.weights[0].size
+        if not groups.times.size:
+            return np.ones(n)
+        probability, least = groups.label_probability(n), self._least_probability
+        smallest = float(probability.min())
+        self._least_probability = min(smallest / 2, least or 1.0)
+        return None if least is None or smallest < least else least / probability
 
     def restart(self) -> None:
         """Give up all evidence and keep the past, as after an alarm."""
@@ -310,6 +364,7 @@ class EDetector:
             "n_rows": self._n_rows,
             "last_reset": self.last_reset,
             "bets": [bets.state() for bets in self._bets],
+            **({"least_probability": self._least_probability} if self._least_probability else {}),
         }
 
     @classmethod
@@ -358,6 +413,7 @@ class EDetector:
         detector._n_batches = int(data["n_batches"])
         detector._n_rows = int(data["n_rows"])
         detector._last_reset = data["last_reset"]
+        detector._least_probability = data.get("least_probability")
         for bets, state in zip(detector._bets, data["bets"], strict=True):
             bets.load(state)
         return detector
@@ -378,10 +434,6 @@ def _joined(outcomes: Sequence[Outcome]) -> Outcome:
         low=np.concatenate([outcome.low for outcome in outcomes]),
         high=np.concatenate([outcome.high for outcome in outcomes]),
     )
-
-
-def _stack(weights: Sequence[np.ndarray[Any, Any]]) -> Floats:
-    return np.array(weights, dtype=np.float64)
 
 
 def _at_least(argument: str, value: float, least: float) -> float:

@@ -44,6 +44,9 @@ def sample_to_bytes(sample: Sample) -> bytes:
         "repeats": groups.repeats,
         "unit": groups.unit,
     }
+    for name in ("times", "clusters"):
+        if getattr(groups, name).size:
+            arrays[name] = getattr(groups, name)
     for c, weights in enumerate(groups.weights):
         indicator = weights.dtype == np.uint8
         arrays[f"weights{c}"] = np.packbits(weights != 0) if indicator else weights
@@ -77,7 +80,8 @@ def sample_from_bytes(data: bytes, plan: AuditPlan) -> Sample:
         found = arrays[f"weights{c}"]
         weights.append(np.unpackbits(found, count=n) if found.dtype == np.uint8 else found)
     groups = Groups.counted(weights, arrays["repeats"], float(arrays["unit"]))
-    return Sample(tuple(rows), groups)
+    given: dict[str, Any] = {n: arrays[n] for n in ("times", "clusters") if n in arrays}
+    return Sample(tuple(rows), dataclasses.replace(groups, **given))
 
 
 class ChangeHistory:

@@ -109,12 +109,10 @@ def _mean(sample: Sample, plan: AuditPlan, at: Difference) -> tuple[float, float
     """Moment of a candidate on its interval, and the variance of that mean."""
     scores, terms = candidate_terms(sample, plan, at.utility, at.subgroup, at.node)
     terms = np.where((scores >= at.interval_low) & (scores <= at.interval_high), terms, 0.0)
-    repeats = sample.groups.repeats
-    mean = float(np.average(terms, weights=repeats if repeats.size else None))
-    square = float(np.average(terms**2, weights=repeats if repeats.size else None))
+    mean, variance = sample.groups.mean(terms)
     # A window without such rows still says that they are rare: as if one more had been there.
-    largest = float(np.abs(terms).max(initial=0.0)) or 1.0
-    return mean, max(square - mean**2, largest**2 / sample.n) / sample.n
+    largest, n = float(np.abs(terms).max(initial=0.0)) or 1.0, sample.groups.sizes().n
+    return mean, max(variance, largest**2 / n**2)
 
 
 def onset_set(

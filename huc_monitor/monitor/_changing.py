@@ -260,7 +260,7 @@ class Changing:
         plan = self._test.plan
         scores, terms = candidate_terms(newest, plan, at.utility, at.subgroup, at.node)
         inside = (scores >= at.interval_low) & (scores <= at.interval_high)
-        moment = float(np.where(inside, terms, 0.0).mean())
+        moment, _ = newest.groups.mean(np.where(inside, terms, 0.0))
         return (moment - at.before) * at.difference > 0
 
     def _dated(
