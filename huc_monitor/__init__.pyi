@@ -5,6 +5,8 @@ from .audit.compare import Comparison as Comparison
 from .audit.compare import compare as compare
 from .audit.decomposition import UtilityRows as UtilityRows
 from .audit.decomposition import decompose as decompose
+from .audit.forecast import Forecast as Forecast
+from .audit.forecast import forecast as forecast
 from .audit.options import AuditOptions as AuditOptions
 from .config.opening import open_monitor as open_monitor
 from .detection import EDetector as EDetector
@@ -29,9 +31,11 @@ from .monitor.tolerance import ToleranceRule as ToleranceRule
 from .monitor.windows import CountWindows as CountWindows
 from .monitor.windows import TimeWindows as TimeWindows
 from .planning import AlarmDelay as AlarmDelay
+from .planning import LabelPlan as LabelPlan
 from .planning import detectable_size as detectable_size
 from .planning import labels_needed as labels_needed
 from .planning import pilot_candidates as pilot_candidates
+from .planning import plan_labels as plan_labels
 from .planning import simulate_alarm as simulate_alarm
 from .recalibration import DirichletScaling as DirichletScaling
 from .recalibration import HUCBoost as HUCBoost

@@ -20,6 +20,7 @@ from huc_monitor.cli import (
     compare,
     demo,
     doctor,
+    forecast,
     init,
     plan,
     report,
@@ -53,6 +54,7 @@ app.command("check")(check.run)
 app.command("watch")(watch.run)
 app.command("status")(status.run)
 app.command("report")(report.run)
+app.command("forecast")(forecast.run)
 app.command("recalibrate")(versions.recalibrate)
 app.command("promote")(versions.promote)
 app.command("rollback")(versions.rollback)

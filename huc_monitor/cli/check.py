@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import sys
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -20,7 +20,8 @@ if TYPE_CHECKING:
 
     from huc_monitor.config import Config
     from huc_monitor.monitor import CheckResult
-    from huc_monitor.monitor.records import AlertState
+    from huc_monitor.monitor.forecasting import ForecastScore
+    from huc_monitor.monitor.records import AlertState, WindowRecord
     from huc_monitor.monitor.windows import Window
 
 FINE, ALERT, ERROR = 0, 1, 2
@@ -123,6 +124,9 @@ def show(result: CheckResult) -> None:
         typer.echo(f"Status {result.status}; {done}.")
     if result.message is not None:
         tell(f"\n{result.message.text}")
+    if sys.stdout.isatty() or result.message is not None:
+        for text in say_forecasts(result.records, result.forecast_scores):
+            tell(text)
     aside = sum(record.n_quarantined for record in result.records)
     if aside:
         reasons = sorted({reason for record in result.records for reason in record.quarantine})
@@ -131,6 +135,26 @@ def show(result: CheckResult) -> None:
         say(say_failed(result.failed))
     if result.n_unsent:
         typer.echo(f"{result.n_unsent} messages could not be sent and are kept.", err=True)
+
+
+def say_forecasts(
+    records: Sequence[WindowRecord], scores: Mapping[str, ForecastScore]
+) -> list[str]:
+    """Say every forecast that waits for labels, what it assumes, and how past ones did."""
+    from huc_monitor.monitor.forecasting import ASSUMPTION, say_forecast, say_score, waiting
+
+    found = []
+    for record in waiting(records):
+        for item in record.forecasts:
+            found.append(f"{record.start:%Y-%m-%d %H:%M}: {say_forecast(item)}")
+            if item.outside:
+                found[-1] += f"; {item.outside:.1%} of the scores lie beyond all audited ones"
+    if not found:
+        return []
+    level = next(item.confidence_level for r in waiting(records) for item in r.forecasts)
+    head = f"Forecast of windows without labels ({level:.4g} confidence each, {ASSUMPTION}):"
+    score = say_score(scores)
+    return [head, *found, *([f"{score}."] if score else [])]
 
 
 def say_failed(windows: Sequence[Window]) -> str:

@@ -9,9 +9,9 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from huc_monitor.cli import options
-from huc_monitor.cli.check import exit_code, say_failed
+from huc_monitor.cli.check import exit_code, say_failed, say_forecasts
 from huc_monitor.cli.logs import start_logging
-from huc_monitor.cli.showing import make_console, make_table, print_json, say
+from huc_monitor.cli.showing import make_console, make_table, print_json, say, tell
 
 if TYPE_CHECKING:
     from huc_monitor.config import Config
@@ -56,6 +56,8 @@ def run(
         print_json({**_document(state, records), "shadow": shadow})
     else:
         _show(state, records)
+        for text in say_forecasts(records, state.forecast_scores):
+            tell(text)
         if trial is not None:
             say(f"On trial: {trial}.")
     raise typer.Exit(exit_code(state.open_alerts, state.failed, fail_on))
@@ -117,6 +119,7 @@ def _row(record: WindowRecord) -> dict[str, Any]:
         "uc": audit.get("uc"),
         "detector": None if record.detector is None else record.detector["value"],
         "level": record.level,
+        "forecasts": [item.to_dict() for item in record.forecasts],
     }
 
 

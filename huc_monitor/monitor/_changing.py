@@ -96,7 +96,30 @@ class Changing:
             return None
         chosen = self._pooled()
         samples = dict(zip(history.names, history.samples, strict=True))
-        return self._compare(examined, chosen, [samples[item.id] for item in chosen])
+        found = self._compare(examined, chosen, [samples[item.id] for item in chosen])
+        onsets = [item.onset_first for item in found.changes if item.onset_first is not None]
+        self.state.changed_since = min(onsets, default=None)
+        return found
+
+    def audited(self) -> list[Sample]:
+        """Rows with labels that still hold: the newest windows, and the reference.
+
+        After a change that is sure, only windows since then; the newest one where none is whole.
+        """
+        if self._test is None:
+            return []
+        history = self._load_history()
+        samples = dict(zip(history.names, history.samples, strict=True))
+        kept = [item for item in self._pooled() if item.id in samples]
+        since = self.state.changed_since
+        if since is not None and kept:
+            kept = [item for item in kept if item.start >= since] or kept[-1:]
+            return [samples[item.id] for item in kept]
+        found = [samples[item.id] for item in kept]
+        frozen = self.state.reference
+        if frozen is not None and "start" in frozen and self._load_reference().n:
+            found.append(self._load_reference())
+        return found
 
     def decisive(self, change: WindowChange | None) -> dict[Triple, bool] | None:
         """Candidates that surely changed, and whether they are better; None: not for alerts."""

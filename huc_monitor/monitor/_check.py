@@ -28,6 +28,7 @@ from huc_monitor.monitor._standards import Standards
 from huc_monitor.monitor._state import MonitorState, Visited
 from huc_monitor.monitor.drift import compare
 from huc_monitor.monitor.findings import find_standing, say_standing
+from huc_monitor.monitor.forecasting import Forecasting
 from huc_monitor.monitor.messages import say_repeats
 from huc_monitor.monitor.records import DriftFinding, WindowRecord
 from huc_monitor.monitor.tolerance import ignored
@@ -44,13 +45,15 @@ if TYPE_CHECKING:
     from collections.abc import Callable
     from datetime import datetime
 
+    from huc_monitor.audit.decomposition import UtilityRows
+    from huc_monitor.audit.forecast import Forecast
     from huc_monitor.detection import EDetectorStep
     from huc_monitor.monitor._monitor import Monitor
     from huc_monitor.monitor._rows import Decomposed
     from huc_monitor.monitor._samples import SampleFiles
     from huc_monitor.monitor.alerts import Judgement
     from huc_monitor.monitor.records import AlertTransition
-    from huc_monitor.sources import WindowData
+    from huc_monitor.sources import PredictionData, WindowData
 
 _NO_ROWS = RowCounts(0, 0)
 _REPEATS = "rows:repeated"
@@ -71,12 +74,15 @@ class Check:
     _standards: Standards = field(init=False)
     _detecting: Detecting = field(init=False)
     _changing: Changing = field(init=False)
+    _forecasting: Forecasting = field(init=False)
 
     def __post_init__(self) -> None:
         self.outbox = Outbox(self.monitor, self.state)
         self._standards = Standards(self.monitor, self.state)
         self._detecting = Detecting(self.monitor, self.state)
         self._changing = Changing(self.monitor, self.state, self.files)
+        policy = self.monitor.policy.forecast
+        self._forecasting = Forecasting(self.state, policy, self._changing)
 
     def run(self, since: datetime | None, until: datetime | None) -> None:
         """Deal with everything that is due."""
@@ -110,7 +116,8 @@ class Check:
     # Before the windows: what must be known first.
 
     def _pending(self, common: dict[str, Any]) -> list[Window]:
-        if not self.monitor.policy.drift.enabled:
+        policy = self.monitor.policy
+        if not policy.drift.enabled and not policy.forecast.enabled:
             return []
         found = pending_windows(self.monitor.windows, self.monitor.source, **common)
         return [window for window in found if window.id not in self.state.early_drift]
@@ -213,6 +220,7 @@ class Check:
         if ready != "ready":
             status = "empty" if ready == "empty" else "thin"
             self.state.early_drift.pop(window.id, None)
+            facts["forecasts"] = self._foresee(window, data.n_predictions)
             return self._base(visited, status, reason=ready, step=step, **facts)
         return self._audited(visited, found, step, facts, {"read": waited}, as_of)
 
@@ -306,6 +314,7 @@ class Check:
             transitions=tuple(transitions),
             drift=examined.drift,
             change=change,
+            forecasts=self._forecasting.judge(window.id, found),
             curve=examined.curve(),
             frequencies=examined.frequencies(),
             notes=tuple(notes),
@@ -334,19 +343,19 @@ class Check:
         data = monitor.source.predictions(window.start, window.end)
         if not data.n:
             return
-        unknown = np.full(data.n, -1, dtype=np.int64)
-        predictions = Predictions.of(data.probabilities)
-        rows = list(iter_decomposed(monitor.utilities, predictions, unknown, tree=monitor.tree))
+        rows = self._scored(data)
         weights = self._standards.subgroups.weights(data.features, data.n)
-        drift = compare(
-            reference.drift,
-            data.probabilities,
-            rows,
-            weights,
-            tree=monitor.tree,
-            subgroups=self._standards.subgroups,
-            policy=monitor.policy.drift,
-        )
+        drift: tuple[DriftFinding, ...] = ()
+        if monitor.policy.drift.enabled:
+            drift = compare(
+                reference.drift,
+                data.probabilities,
+                rows,
+                weights,
+                tree=monitor.tree,
+                subgroups=self._standards.subgroups,
+                policy=monitor.policy.drift,
+            )
         subgroups = self._standards.subgroups
         values = monitor.policy.tolerance.values(monitor.tree, monitor.utilities, subgroups)
         names = CandidateNames.of(monitor.tree, monitor.utilities, subgroups)
@@ -369,8 +378,22 @@ class Check:
             quarantine=dict(data.bad_reasons),
             model_versions=data.versions,
             drift=drift,
+            forecasts=self._forecasting.look(window.id, rows),
         )
         self.outbox.commit(record)
+
+    def _scored(self, data: PredictionData) -> list[UtilityRows]:
+        monitor = self.monitor
+        unknown = np.full(data.n, -1, dtype=np.int64)
+        predictions = Predictions.of(data.probabilities)
+        return list(iter_decomposed(monitor.utilities, predictions, unknown, tree=monitor.tree))
+
+    def _foresee(self, window: Window, n_predictions: int) -> tuple[Forecast, ...]:
+        """Forecast a window that is due and has too few labels."""
+        if not n_predictions or not self._forecasting.possible:
+            return ()
+        data = self.monitor.source.predictions(window.start, window.end)
+        return self._forecasting.look(window.id, self._scored(data)) if data.n else ()
 
 
 def _facts_of(counts: RowCounts) -> dict[str, Any]:

@@ -24,11 +24,12 @@ from huc_monitor.monitor.ports.tracker import MemoryTracker
 from huc_monitor.subgroups import Subgroups
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Sequence
+    from collections.abc import Callable, Iterator, Mapping, Sequence
     from pathlib import Path
 
     import pandas as pd
 
+    from huc_monitor.monitor.forecasting import ForecastScore
     from huc_monitor.monitor.ports.notifier import Message
     from huc_monitor.monitor.ports.tracker import Tracker
     from huc_monitor.monitor.records import AlertState, WindowRecord
@@ -57,6 +58,8 @@ class CheckResult:
     failed : tuple of Window
         Windows, of this check or earlier ones, that could not be audited because too much of their
         data is unusable, and that nobody dismissed (`Monitor.ack`). They are tried again.
+    forecast_scores : dict of str to ForecastScore
+        How all forecasts so far did once labels came, by utility.
     """
 
     records: tuple[WindowRecord, ...]
@@ -65,6 +68,7 @@ class CheckResult:
     alerts: tuple[AlertState, ...]
     n_unsent: int = 0
     failed: tuple[Window, ...] = ()
+    forecast_scores: Mapping[str, ForecastScore] = field(default_factory=dict)
 
     def __len__(self) -> int:
         return len(self.records)
@@ -301,4 +305,5 @@ def _result(check: Check) -> CheckResult:
         state.open_alerts,
         len(state.messages),
         state.failed,
+        dict(state.forecast_scores),
     )

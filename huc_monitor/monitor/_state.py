@@ -8,7 +8,9 @@ from datetime import datetime
 from typing import TYPE_CHECKING, Any, ClassVar
 
 from huc_monitor._common.forms import Form, read_form, write_form
+from huc_monitor.audit.forecast import Forecast
 from huc_monitor.errors import HUCError, UnknownNameError
+from huc_monitor.monitor.forecasting import ForecastScore
 from huc_monitor.monitor.ports.stored import RESTORE_STATE, read_stored
 from huc_monitor.monitor.records import (
     AlertState,
@@ -113,6 +115,9 @@ class MonitorState(Form):
     standing: list[str] = field(default_factory=list)
     compared: list[KeptWindow] = field(default_factory=list)
     reference_sampled: bool = False
+    changed_since: datetime | None = None
+    forecasts: dict[str, list[Forecast]] = field(default_factory=dict)
+    forecast_scores: dict[str, ForecastScore] = field(default_factory=dict)
 
     schema: ClassVar[int | None] = SCHEMA_VERSION
 

@@ -12,6 +12,7 @@ from huc_monitor.detection.options import DetectorOptions
 from huc_monitor.monitor.alerts import AlertPolicy
 from huc_monitor.monitor.change import ChangePolicy
 from huc_monitor.monitor.drift import DriftPolicy
+from huc_monitor.monitor.forecasting import ForecastPolicy
 from huc_monitor.monitor.recalibrating import RecalibrationPolicy
 from huc_monitor.monitor.tolerance import Tolerance
 
@@ -38,6 +39,8 @@ class Policy(Section):
         Of the change test: windows against the reference.
     alerts : AlertPolicy
     drift : DriftPolicy
+    forecast : ForecastPolicy
+        Of windows whose labels are missing.
     recalibration : RecalibrationPolicy
 
     Examples
@@ -53,6 +56,7 @@ class Policy(Section):
     change: ChangePolicy = ChangePolicy()
     alerts: AlertPolicy = AlertPolicy()
     drift: DriftPolicy = DriftPolicy()
+    forecast: ForecastPolicy = ForecastPolicy()
     recalibration: RecalibrationPolicy = Field(
         default=RecalibrationPolicy(), validation_alias=renamed("recalibration", "retraining")
     )

@@ -15,6 +15,7 @@ from datetime import datetime
 from typing import TYPE_CHECKING, Any, ClassVar, Literal, TypeAlias
 
 from huc_monitor._common.forms import STORED_AS, Form, write_form
+from huc_monitor.audit.forecast import Forecast
 from huc_monitor.audit.result import AuditResult
 from huc_monitor.monitor.change import CandidateChange, WindowChange
 
@@ -279,6 +280,8 @@ class WindowRecord(Form):
         `ReliabilityCurve.to_dict()` of the candidate that exceeds its tolerance most.
     frequencies : dict
         Per node and child, ``{"predicted": ..., "observed": ...}`` shares in the window.
+    forecasts : tuple of Forecast
+        One per utility: made where labels are missing, and judged where they came after all.
     notes : tuple of str
         What else a reader should know, such as whether earlier drift was confirmed by labels.
     recalibration : RecalibrationTrigger or None
@@ -317,6 +320,7 @@ class WindowRecord(Form):
     change: WindowChange | None = None
     curve: Mapping[str, Any] | None = None
     frequencies: Mapping[str, Mapping[str, Mapping[str, float]]] = field(default_factory=dict)
+    forecasts: tuple[Forecast, ...] = ()
     notes: tuple[str, ...] = ()
     recalibration: RecalibrationTrigger | None = field(
         default=None, metadata={STORED_AS: "retraining"}
@@ -363,6 +367,13 @@ class WindowRecord(Form):
             return pd.DataFrame()
         levels = pd.Series(list(self.levels), dtype=object)
         return result.to_frame().assign(tolerance=self.tolerances, level=levels)
+
+    def to_dict(self) -> dict[str, Any]:
+        """JSON-safe form; `forecasts` only where there are some."""
+        plain = write_form(self)
+        if not plain["forecasts"]:
+            del plain["forecasts"]
+        return plain
 
     def to_json(self) -> str:
         """One line of JSON."""

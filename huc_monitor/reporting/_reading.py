@@ -11,6 +11,8 @@ import pandas as pd
 from huc_monitor.audit.curves import ReliabilityCurve
 from huc_monitor.audit.result import AuditResult
 from huc_monitor.errors import InvalidInputError
+from huc_monitor.monitor.forecasting import ASSUMPTION, say_forecast, say_score, score_forecasts
+from huc_monitor.monitor.forecasting import waiting as open_forecasts
 from huc_monitor.monitor.records import WindowRecord
 from huc_monitor.reporting import _words
 from huc_monitor.reporting._model import AlertView, Report, Tolerance, WindowView, view
@@ -21,6 +23,7 @@ if TYPE_CHECKING:
     from huc_monitor.monitor.records import AlertTransition
     from huc_monitor.tree import LabelTree
 
+_MOST_FORECASTS = 3
 Source: TypeAlias = "AuditResult | Mapping[str, Any] | WindowRecord | Iterable[WindowRecord]"
 
 
@@ -200,6 +203,12 @@ def _notices(
             f"{len(waiting)} window{'' if few else 's'} still wait{'s' if few else ''} for "
             f"labels.{moved}"
         )
+    for record in open_forecasts(records)[-_MOST_FORECASTS:]:
+        told = "; ".join(say_forecast(item) for item in record.forecasts)
+        when = f"{record.start:%Y-%m-%d %H:%M}"
+        notices.append(_words.quoted(f"Forecast for {when} UTC, {ASSUMPTION}: {told}."))
+    score = say_score(score_forecasts(records))
+    notices += [f"{score}."] if score else []
     skipped = [record for record in shown if record.audit is None]
     if skipped:
         reasons = dict.fromkeys(record.reason or record.status for record in skipped)

@@ -395,6 +395,14 @@ def node_metrics(record: WindowRecord) -> dict[str, float]:
         "monitor/coverage": float(record.coverage),
         "monitor/n_quarantined": float(record.n_quarantined),
     }
+    for item in record.forecasts:
+        place = metric_key(item.utility)
+        found |= {
+            f"forecast/{place}": item.value,
+            f"forecast_lower/{place}": item.lower,
+            f"forecast_upper/{place}": item.upper,
+            f"realised/{place}": item.realised,
+        }
     result = record.result
     if result is None:
         return {key: float(value) for key, value in found.items() if value is not None}

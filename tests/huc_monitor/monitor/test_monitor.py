@@ -147,7 +147,12 @@ def test_rolling_windows_are_audited_as_if_each_were_read_by_itself():
     log, labels = make_log(5, 600, late_share=0.1, broken_from=2)
     windows = TimeWindows(length="3d", stride="1d", label_lag="12h")
     monitor = make(
-        log, labels, windows=windows, subgroups=hm.Subgroups.whole(), drift={"enabled": False}
+        log,
+        labels,
+        windows=windows,
+        subgroups=hm.Subgroups.whole(),
+        drift={"enabled": False},
+        forecast={"enabled": False},
     )
     for record in monitor.check(after(6)):
         data = source_of(log, labels).labelled(record.start, record.end, as_of=record.due_at)

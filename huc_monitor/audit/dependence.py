@@ -1,0 +1,125 @@
+r"""Do rows of one user, session or retry depend on each other, and how much too narrow are bounds.
+
+With residuals r_i and groups of rows g, sums over pairs of one group
+
+    Q = sum_g sum_{i != j in g} r_i r_j
+
+are zero on average where rows are independent. Q over its standard deviation is compared with a
+normal quantile, corrected for the skewness that sums of squares have with few groups. The *design
+effect* sum_g (sum_i r_i)^2 / sum_i r_i^2 = 1 + Q / sum r^2 is by how much the variance of a mean
+exceeds that of independent rows; bounds that take rows as independent are its root too narrow.
+
+Residuals are taken less their mean in their range of score, because a miscalibrated model has
+residuals of one sign there, whoever the row is of.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from statistics import NormalDist
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+if TYPE_CHECKING:
+    from huc_monitor.utilities.program import Floats, Ints
+
+__all__ = ["Dependence", "design_effect", "test_dependence"]
+
+_LEAST_GROUPS = 10
+_RANGES = 10
+
+
+@dataclass(frozen=True, slots=True)
+class Dependence:
+    """What residuals say about rows of one group.
+
+    Attributes
+    ----------
+    n_groups : int
+        Groups with at least two rows.
+    rows_per_group : float
+        Mean size of the groups, counted by their rows.
+    correlation : float
+        Mean correlation of two residuals of one group.
+    design_effect : float
+        Variance of a mean over that of independent rows.
+    significance : float
+        Q over its standard deviation, on the scale of a normal number.
+    """
+
+    n_groups: int
+    rows_per_group: float
+    correlation: float
+    design_effect: float
+    significance: float
+
+    @property
+    def too_narrow(self) -> float:
+        """How many times too narrow bounds are that take rows as independent."""
+        return math.sqrt(max(1.0, self.design_effect))
+
+    def is_sure(self, level: float) -> bool:
+        """Whether chance alone would show as much with a probability below ``level``."""
+        return self.significance > NormalDist().inv_cdf(1.0 - level)
+
+
+def design_effect(terms: Floats, keys: Ints) -> float:
+    """Variance of a sum over clusters, over that of a sum of independent rows; at least 1."""
+    codes = np.unique(keys, return_inverse=True)[1]
+    square = float(terms @ terms)
+    return max(1.0, float(np.sum(np.bincount(codes, terms) ** 2)) / square) if square else 1.0
+
+
+def test_dependence(scores: Floats, residuals: Floats, keys: Ints) -> Dependence | None:
+    """Measure whether residuals of rows with one key depend on each other.
+
+    None where there are too few groups of several rows to say.
+
+    Examples
+    --------
+    >>> rng = np.random.default_rng(0)
+    >>> keys, scores = np.repeat(np.arange(100), 20), rng.random(2000)
+    >>> found = test_dependence(scores, rng.normal(size=2000), keys)
+    >>> found.is_sure(0.01)
+    False
+    >>> shared = rng.normal(size=100)[keys]
+    >>> found = test_dependence(scores, rng.normal(size=2000) + 0.7 * shared, keys)
+    >>> found.is_sure(0.01), round(found.too_narrow)
+    (True, 3)
+    """
+    codes = np.unique(keys, return_inverse=True)[1]
+    sizes = np.bincount(codes)
+    n_groups = int((sizes > 1).sum())
+    if n_groups < _LEAST_GROUPS:
+        return None
+    r = residuals - _means_by_range(scores, residuals)
+    sums, squares = np.bincount(codes, r), np.bincount(codes, r**2)
+    pairs = sums**2 - squares
+    # Of a pair sum of independent numbers: 2 sum over pairs of the product of their variances.
+    spread = 2.0 * (squares**2 - np.bincount(codes, r**4))
+    total, variance = float(squares.sum()), float(spread.sum())
+    if variance <= 0 or total <= 0:
+        return None
+    z = float(pairs.sum()) / math.sqrt(variance)
+    # Skewness of a sum of squares with as many degrees of freedom as the groups are worth.
+    worth = variance**2 / max(float(np.sum(spread**2)), 1e-300)
+    skewness = math.sqrt(8.0 / max(worth, 1.0))
+    normal = (z**2 - 1.0) * skewness / 6.0
+    n_pairs = float(np.sum(sizes * (sizes - 1.0)))
+    return Dependence(
+        n_groups=n_groups,
+        rows_per_group=float(np.sum(sizes**2) / sizes.sum()),
+        correlation=float(pairs.sum()) / n_pairs / (total / r.size),
+        design_effect=1.0 + float(pairs.sum()) / total,
+        significance=z - max(normal, 0.0) if z < 6.0 else z,
+    )
+
+
+def _means_by_range(scores: Floats, residuals: Floats) -> Floats:
+    edges = np.unique(np.quantile(scores, np.arange(1, _RANGES) / _RANGES))
+    at = np.searchsorted(edges, scores, side="right")
+    counts = np.maximum(np.bincount(at, minlength=edges.size + 1), 1)
+    found: Floats = (np.bincount(at, residuals, edges.size + 1) / counts)[at]
+    return found

@@ -1,0 +1,297 @@
+r"""What a window's predictions will be worth, before its labels are there.
+
+Rows that were audited say by how much realised utility differs from the score, range by range:
+gap(s). The forecast of a window is its mean score plus its mean gap.
+
+What is assumed
+    *What follows from a score did not change*: given the score, the mean utility is that of the
+    audited rows. Scores may move as they like. Where the relation itself moves (concept shift), no
+    forecast can know, and this one fails; nor does it see that rows of one score differ by a
+    property that the score does not carry, once the mix of that property moves.
+
+The bound
+    With w the density of the window's scores relative to the audited ones, the error of the
+    forecast is E[w(s) (u - mu - gap(s))] over audited rows, and summing by parts
+
+        |E[w(s) (u - mu - gap(s))]| <= (|w_end| + TV(w)) sup_I |E[(u - mu - gap(s)) 1{s in I}]|,
+
+    TV being the total variation, I any interval: UC of what the correction leaves, times how
+    unevenly the scores moved. To this comes sampling error, by normal theory: that of the
+    audited rows, weighted by w, and that of the window's own outcomes. Scores beyond the audited
+    ones count with the utility's whole range. Each bound holds by itself with the confidence level.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import math
+from dataclasses import dataclass
+from statistics import NormalDist
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from huc_monitor._common.forms import Form
+from huc_monitor.audit.clusters import check_clusters, check_label_probability
+from huc_monitor.audit.decomposition import iter_decomposed
+from huc_monitor.audit.dependence import design_effect
+from huc_monitor.audit.inputs import check_labels, check_predictions, check_tree, check_utilities
+from huc_monitor.audit.options import DEFAULTS, AuditOptions
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+    from pathlib import Path
+
+    from huc_monitor.audit.decomposition import UtilityRows
+    from huc_monitor.tree import LabelTree
+    from huc_monitor.utilities import Utility
+    from huc_monitor.utilities.program import Floats, Ints
+
+__all__ = ["Forecast", "ScoreGaps", "forecast"]
+
+# Ranges of score that are corrected by themselves, and audited rows that one takes.
+_MOST_RANGES = 10
+_ROWS_PER_RANGE = 50
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Forecast(Form):
+    """The mean utility that a window is expected to have, with what became of it.
+
+    Attributes
+    ----------
+    utility : str
+    n : int
+        Rows of the window.
+    n_audited : float
+        Rows that the correction is from.
+    score : float
+        Mean predicted utility: the forecast without correction.
+    value, lower, upper : float
+        The forecast per prediction and its bound, in utility.
+    confidence_level : float
+    shift : float
+        The part of the bound for scores that moved, ``(|w_end| + TV(w)) UC``.
+    sampling : float
+        The part for sampling error.
+    variance : float
+        Of one row's utility given its score, in the window.
+    outside : float
+        Share of rows with a score beyond all audited ones.
+    units, scale : str or None, float
+        A utility times `scale` is in `units`.
+    realised : float or None
+        The mean utility once labels came; where some rows have none, their mean score plus the mean
+        gap of those that have.
+    inside : bool or None
+        Whether that lay within the bound, widened for labels that are still missing.
+    """
+
+    utility: str
+    n: int
+    n_audited: float
+    score: float
+    value: float
+    lower: float
+    upper: float
+    confidence_level: float
+    shift: float
+    sampling: float
+    variance: float
+    outside: float = 0.0
+    units: str | None = None
+    scale: float = 1.0
+    realised: float | None = None
+    inside: bool | None = None
+
+    def judged(self, gap: float, n_labelled: float) -> Forecast:
+        """Compare with what came: the mean gap of so many labelled rows of the window."""
+        realised = self.score + gap
+        missing = max(0.0, 1.0 / max(n_labelled, 1.0) - 1.0 / self.n) * self.variance
+        slack = math.hypot(self.sampling, _z(self.confidence_level) * math.sqrt(missing))
+        inside = abs(realised - self.value) <= (self.upper - self.value) - self.sampling + slack
+        return dataclasses.replace(self, realised=realised, inside=inside)
+
+    def __repr__(self) -> str:
+        """One line."""
+        return (
+            f"Forecast({self.utility}: {self.value:.4f} in [{self.lower:.4f}, {self.upper:.4f}], "
+            f"{self.n:,} rows)"
+        )
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class ScoreGaps:
+    """Audited rows of one utility: by how much realised utility differs from the score.
+
+    ``scores`` are in order, ``gaps`` are realised minus predicted, ``weights`` add up to 1.
+    ``design_effect`` is how much more the rows' means vary than those of independent rows.
+    """
+
+    utility: Utility
+    spread: float
+    scores: Floats
+    gaps: Floats
+    weights: Floats
+    design_effect: float = 1.0
+
+    @classmethod
+    def of(cls, rows: UtilityRows, weights: Floats, clusters: Ints | None = None) -> ScoreGaps:
+        """Take labelled rows, each as often as it stands for; no weights: once."""
+        order = np.argsort(rows.scores, kind="stable")
+        counts = weights if weights.size else np.ones(order.size)
+        gaps, effect = residuals(rows), 1.0
+        if clusters is not None and clusters.size:
+            effect = design_effect(counts * (gaps - np.average(gaps, weights=counts)), clusters)
+        return cls(
+            rows.utility,
+            float(np.max(rows.utility.spreads(rows.tree), initial=0.0)),
+            rows.scores[order],
+            gaps[order],
+            counts[order] / counts.sum(),
+            effect,
+        )
+
+    @property
+    def n(self) -> float:
+        """How many independent rows of equal weight say as much."""
+        return float(1.0 / np.sum(self.weights**2)) / self.design_effect
+
+    def forecast(
+        self, scores: Floats, *, confidence_level: float = DEFAULTS.confidence_level
+    ) -> Forecast:
+        """Forecast the mean utility of rows with these scores."""
+        edges = self._edges()
+        mine, theirs = (np.searchsorted(edges, s, side="right") for s in (self.scores, scores))
+        size = edges.size + 1
+        share = np.bincount(mine, self.weights, size)
+        gap = np.bincount(mine, self.weights * self.gaps, size) / share
+        left = self.gaps - gap[mine]
+        density = np.bincount(theirs, minlength=size) / (scores.size * share)
+        variance = np.bincount(mine, self.weights * left**2, size) / share
+        outcome = float(np.mean(variance[theirs]))
+        audited = float(np.sum((density[mine] * self.weights * left) ** 2))
+        sampling = _z(confidence_level) * math.sqrt(
+            self.design_effect * (audited + outcome / scores.size)
+        )
+        variation = float(np.abs(np.diff(density)).sum() + density[-1])
+        shift = variation * _largest_interval(self.scores, self.weights * left)
+        beyond = (scores < self.scores[0]) | (scores > self.scores[-1])
+        radius = shift + sampling + float(beyond.mean()) * self.spread
+        score = float(scores.mean())
+        value = score + float(gap[theirs].mean())
+        named = self.utility.units is not None
+        return Forecast(
+            utility=self.utility.name,
+            n=int(scores.size),
+            n_audited=self.n,
+            score=score,
+            value=value,
+            lower=value - radius,
+            upper=value + radius,
+            confidence_level=confidence_level,
+            shift=shift,
+            sampling=sampling,
+            variance=outcome,
+            outside=float(beyond.mean()),
+            units=self.utility.units,
+            scale=self.utility.scale if named else 1.0,
+        )
+
+    def _edges(self) -> Floats:
+        """Scores at which a new range begins: ranges of equal mass, ties kept whole."""
+        n_ranges = int(np.clip(self.n // _ROWS_PER_RANGE, 1, _MOST_RANGES))
+        below = np.cumsum(self.weights)
+        wanted = np.searchsorted(below, np.arange(1, n_ranges) / n_ranges)
+        found = np.unique(self.scores[np.minimum(wanted, self.scores.size - 1)])
+        inner: Floats = found[found > self.scores[0]]
+        return inner
+
+
+def _largest_interval(scores: Floats, terms: Floats) -> float:
+    """Return the largest absolute sum over an interval of scores; ties stay together."""
+    ends = np.append(np.flatnonzero(np.diff(scores)), scores.size - 1)
+    sums = np.append(0.0, np.cumsum(terms)[ends])
+    return float(sums.max() - sums.min())
+
+
+def _z(confidence_level: float) -> float:
+    return NormalDist().inv_cdf(0.5 + confidence_level / 2.0)
+
+
+def residuals(rows: UtilityRows) -> Floats:
+    """Realised minus predicted utility of labelled rows: their contributions added up."""
+    depth = np.diff(rows.paths.ptr)[rows.labels]
+    used = np.arange(rows.contributions.shape[1]) < depth[:, None]
+    total: Floats = np.where(used, rows.contributions, 0.0).sum(axis=1)
+    return total
+
+
+def score_rows(
+    utilities: Sequence[Utility], probabilities: Any, *, tree: LabelTree
+) -> list[UtilityRows]:
+    """Decompose predictions without labels: their scores are known, their contributions not."""
+    predictions = check_predictions(probabilities, tree=tree)
+    unknown: Ints = np.full(predictions.n, -1, dtype=np.int64)
+    return list(iter_decomposed(utilities, predictions, unknown, tree=tree))
+
+
+def forecast(
+    probabilities: Any,
+    audited: Any,
+    labels: Any,
+    *,
+    tree: LabelTree | str | Path,
+    utilities: Sequence[Utility] | Utility | None = None,
+    clusters: Any = None,
+    label_probability: Any = None,
+    confidence_level: float = DEFAULTS.confidence_level,
+) -> list[Forecast]:
+    """Forecast the mean utility of predictions whose labels are not there yet.
+
+    The mean score is corrected, range by range, by what audited rows showed. The bound holds if
+    what follows from a score did not change since; if it did (concept shift), it fails.
+
+    Parameters
+    ----------
+    probabilities : (n, K) predictions without labels, as in `audit`
+    audited : (m, K) predictions with labels
+        Of the reference or, better, of the newest windows that have labels.
+    labels : (m,) leaf names or codes
+    tree : LabelTree, or the path of a tree file
+    utilities : list of Utility
+        Correctness at every level of the tree when left out.
+    clusters, label_probability : (m,), optional
+        Of the audited rows, as in `audit`.
+    confidence_level : float, default 0.95
+        Probability that a bound holds, each by itself.
+
+    Returns
+    -------
+    list of Forecast, one per utility
+
+    Examples
+    --------
+    An overconfident model: it says 0.9 and is right in 70 % of the cases.
+
+    >>> import huc_monitor as hm
+    >>> tree = hm.LabelTree.flat(["a", "b"])
+    >>> past, y = [[0.9, 0.1]] * 100, ["a"] * 70 + ["b"] * 30
+    >>> (found,) = hm.forecast([[0.9, 0.1]] * 50, past, y, tree=tree, utilities=hm.TopK(1))
+    >>> round(found.score, 3), round(found.value, 3)
+    (0.9, 0.7)
+    """
+    tree = check_tree(tree)
+    chosen = check_utilities(utilities, tree)
+    level = AuditOptions(confidence_level=confidence_level).confidence_level
+    before = check_predictions(audited, tree=tree, argument="audited")
+    codes = check_labels(labels, before.n, tree=tree)
+    chance = check_label_probability(label_probability, before.n)
+    weights = np.empty(0) if chance is None else 1.0 / chance
+    keys = check_clusters(clusters, before.n)
+    past = iter_decomposed(chosen, before, codes, tree=tree)
+    coming = score_rows(chosen, probabilities, tree=tree)
+    return [
+        ScoreGaps.of(rows, weights, keys).forecast(new.scores, confidence_level=level)
+        for rows, new in zip(past, coming, strict=True)
+    ]

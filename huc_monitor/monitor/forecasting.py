@@ -1,0 +1,207 @@
+"""Forecasts of a monitor: made while labels are missing, kept, and judged once they are there.
+
+The correction is from the rows that the change test keeps: the newest audited windows and the
+reference, or the windows since a change that is sure. See `huc_monitor.audit.forecast` for what is
+assumed and when it fails.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+import numpy as np
+from pydantic import Field
+
+from huc_monitor._common.forms import Form
+from huc_monitor._common.safe_text import chat
+from huc_monitor._common.settings import Section
+from huc_monitor.audit.forecast import Forecast, ScoreGaps, residuals
+from huc_monitor.audit.options import ConfidenceLevel  # noqa: TC001 - read by pydantic
+from huc_monitor.audit.two_samples import Sample
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+
+    from huc_monitor.audit.decomposition import UtilityRows
+    from huc_monitor.monitor._changing import Changing
+    from huc_monitor.monitor._rows import Decomposed
+    from huc_monitor.monitor._state import MonitorState
+    from huc_monitor.monitor.records import WindowRecord
+
+__all__ = [
+    "ForecastPolicy",
+    "ForecastScore",
+    "say_forecast",
+    "say_score",
+    "score_forecasts",
+    "waiting",
+]
+
+_LEAST_AUDITED = 50
+# Windows that wait for labels; of older ones, no forecast is judged.
+_MOST_KEPT = 64
+ASSUMPTION = "if what follows from a score did not change"
+
+
+class ForecastPolicy(Section):
+    """Whether the utility of windows is forecast while their labels are missing.
+
+    Parameters
+    ----------
+    enabled : bool, default True
+        Forecasts also take the rows that `change.enabled` keeps.
+    confidence_level : float, default 0.95
+        Probability that a forecast's bound holds, each by itself.
+    """
+
+    enabled: bool = Field(
+        default=True,
+        description="Whether utility is forecast while labels are missing; takes the rows that "
+        "`change.enabled` keeps.",
+    )
+    confidence_level: ConfidenceLevel = Field(
+        default=0.95, description="Probability that a forecast's bound holds, each by itself."
+    )
+
+
+@dataclass(frozen=True, slots=True)
+class ForecastScore(Form):
+    """How forecasts of one utility did once labels came.
+
+    Attributes
+    ----------
+    n, n_inside : int
+        Forecasts that were judged, and those whose bound held.
+    error, score_error : float
+        Mean absolute error of the forecast, and of the mean score without correction.
+    """
+
+    n: int = 0
+    n_inside: int = 0
+    error: float = 0.0
+    score_error: float = 0.0
+
+    def plus(self, judged: Forecast) -> ForecastScore:
+        """Count one more."""
+        assert judged.realised is not None  # noqa: S101 - judged
+        n = self.n + 1
+        errors = (abs(judged.value - judged.realised), abs(judged.score - judged.realised))
+        before = (self.error, self.score_error)
+        means = [(b * self.n + e) / n for b, e in zip(before, errors, strict=True)]
+        return ForecastScore(n, self.n_inside + bool(judged.inside), *means)
+
+
+@dataclass(slots=True, eq=False)
+class Forecasting:
+    """Makes forecasts, keeps them in the state, and judges them."""
+
+    state: MonitorState
+    policy: ForecastPolicy
+    changing: Changing
+
+    @property
+    def possible(self) -> bool:
+        """Whether rows were audited that a forecast can be corrected by."""
+        return self.policy.enabled and bool(self.state.compared or self.state.reference)
+
+    def look(self, window_id: str, rows: Sequence[UtilityRows]) -> tuple[Forecast, ...]:
+        """Forecast a window from the scores of its rows; nothing where too little was audited."""
+        samples = self.changing.audited() if self.policy.enabled and rows[0].scores.size else []
+        if sum(sample.n for sample in samples) < _LEAST_AUDITED:
+            return ()
+        past = Sample.join(samples)
+        found = tuple(
+            ScoreGaps.of(before, past.groups.repeats, past.groups.clusters).forecast(
+                coming.scores, confidence_level=self.policy.confidence_level
+            )
+            for before, coming in zip(past.rows, rows, strict=True)
+        )
+        kept = {**self.state.forecasts, window_id: list(found)}
+        self.state.forecasts = dict(list(kept.items())[-_MOST_KEPT:])
+        return found
+
+    def judge(self, window_id: str, found: Decomposed) -> tuple[Forecast, ...]:
+        """Compare a window's forecasts with its labels, and count how they did."""
+        made = self.state.forecasts.pop(window_id, [])
+        rows = {item.utility.name: item for item in found.rows}
+        times = found.groups().repeats
+        judged = []
+        for item in made:
+            if item.utility in rows:
+                gaps = residuals(rows[item.utility])
+                gap = float(np.average(gaps, weights=times if times.size else None))
+                n = found.data.n_usable if not times.size else times.sum() ** 2 / (times @ times)
+                judged.append(item.judged(gap, float(n)))
+                score = self.state.forecast_scores.get(item.utility, ForecastScore())
+                self.state.forecast_scores[item.utility] = score.plus(judged[-1])
+        return tuple(judged)
+
+
+def score_forecasts(records: Sequence[WindowRecord]) -> dict[str, ForecastScore]:
+    """Count how the forecasts in some records did, by utility."""
+    found: dict[str, ForecastScore] = {}
+    for record in records:
+        for item in record.forecasts:
+            if item.realised is not None:
+                found[item.utility] = found.get(item.utility, ForecastScore()).plus(item)
+    return found
+
+
+def waiting(records: Sequence[WindowRecord]) -> list[WindowRecord]:
+    """Return the newest record of every window that has a forecast and no audit yet."""
+    newest: dict[str, WindowRecord] = {}
+    for record in records:
+        newest[record.window_id] = record
+    return [r for r in newest.values() if r.forecasts and r.audit is None]
+
+
+def say_forecast(item: Forecast) -> str:
+    """Say a forecast in one line, in money where the utility has units.
+
+    Examples
+    --------
+    >>> say_forecast(
+    ...     Forecast(
+    ...         utility="saved",
+    ...         n=2000,
+    ...         n_audited=5000,
+    ...         score=0.3,
+    ...         value=0.25,
+    ...         lower=0.2,
+    ...         upper=0.3,
+    ...         confidence_level=0.95,
+    ...         shift=0.01,
+    ...         sampling=0.04,
+    ...         variance=0.1,
+    ...         units="EUR",
+    ...         scale=10.0,
+    ...     )
+    ... )
+    '*saved* 2.50 EUR per prediction [2.00, 3.00], 5,000 EUR for 2,000 predictions; mean score 3.00'
+    """
+    value, lower, upper, score = (
+        x * item.scale for x in (item.value, item.lower, item.upper, item.score)
+    )
+    if item.units is None:
+        text = f"*{chat(item.utility)}* {value:.3f} [{lower:.3f}, {upper:.3f}]"
+        return f"{text}; mean score {score:.3f}"
+    units = chat(item.units)
+    return (
+        f"*{chat(item.utility)}* {value:.2f} {units} per prediction [{lower:.2f}, {upper:.2f}], "
+        f"{value * item.n:,.0f} {units} for {item.n:,} predictions; mean score {score:.2f}"
+    )
+
+
+def say_score(scores: Mapping[str, ForecastScore]) -> str | None:
+    """Say how past forecasts did; None where none was judged."""
+    n = sum(score.n for score in scores.values())
+    if not n:
+        return None
+    inside = sum(score.n_inside for score in scores.values())
+    error = sum(score.error * score.n for score in scores.values()) / n
+    raw = sum(score.score_error * score.n for score in scores.values()) / n
+    return (
+        f"{inside:,} of {n:,} past forecasts held once labels came; mean error {error:.4f} "
+        f"(mean score alone: {raw:.4f})"
+    )

@@ -1,0 +1,342 @@
+r"""Which labels to buy: probabilities that make the largest radius as small as a budget allows.
+
+Rows are labelled with probabilities pi_i and weighted by 1 / pi_i, so any choice is valid; the
+choice decides how wide the bounds are. A candidate's squared radius is proportional to
+
+    sum_i V_ij / pi_i,      V_ij = weight_ij^2 E[contribution_ij^2 | prediction i],
+
+and V is known before any label: a branch with mass p_v and children of mass p_c and mean utility
+m_c contributes sum_c p_c (m_c - m_v)^2. For weights lambda on candidates the best probabilities
+are proportional to sqrt(sum_j lambda_j V_ij / tolerance_j^2), no larger than 1; multiplicative
+steps on lambda raise the candidates with the largest radius until they are equally wide. Weights
+are found on a sample of rows, probabilities made for all. A share of the budget is spread evenly,
+because V is what the model thinks: a model that is sure and wrong is found by that share.
+
+A second opinion (an LLM judge, a junior annotator) says which label is likely: with probability
+`accuracy` the truth, else any other leaf. V is then the mean over p times that likelihood. Only the
+choice of rows depends on it, so a poor opinion costs labels and never validity.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from huc_monitor._common.threads import run_tasks
+from huc_monitor.audit.decomposition import dense_block, tree_tables
+from huc_monitor.audit.inputs import check_labels, check_predictions, check_tree, check_utilities
+from huc_monitor.audit.options import DEFAULTS
+from huc_monitor.errors import InvalidInputError
+from huc_monitor.subgroups import Subgroups
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+    from pathlib import Path
+
+    import pandas as pd
+
+    from huc_monitor.tree import LabelTree
+    from huc_monitor.utilities import Utility
+    from huc_monitor.utilities.program import Floats, Ints
+
+__all__ = ["LabelPlan", "plan_labels"]
+
+_PILOT_ROWS = 4_000
+_MOST_STEPS = 400
+_CLOSE_ENOUGH = 1.01
+_BLOCK_ROWS = 1 << 14
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class LabelPlan:
+    """Rows to label, and with what probability each row of the window was chosen.
+
+    Attributes
+    ----------
+    probability : (n,) float64
+        Of every row; they add up to the budget.
+    chosen : (m,) int64
+        Rows to label, in order.
+    saving : float
+        Share of labels that even sampling would need in addition for the same largest radius
+        relative to tolerance, as calculated from the predictions: 0.3 says that 700 labels do
+        the work of 1,000.
+    worst : (utility, subgroup, node)
+        The candidate whose relative radius is largest under this plan.
+    """
+
+    probability: Floats
+    chosen: Ints
+    saving: float
+    worst: tuple[str, str, str]
+
+    @property
+    def n(self) -> int:
+        """Rows of the window."""
+        return int(self.probability.size)
+
+    @property
+    def design_effect(self) -> float:
+        """Labels that this plan needs for each one of even sampling; see `labels_needed`."""
+        return 1.0 - self.saving
+
+    def to_frame(self, ids: Any = None) -> pd.DataFrame:
+        """List the chosen rows: ``id`` (the row's number where there are none), probability."""
+        import pandas as pd
+
+        names = np.arange(self.n) if ids is None else np.asarray(ids)
+        return pd.DataFrame(
+            {"id": names[self.chosen], "label_probability": self.probability[self.chosen]}
+        )
+
+    def __repr__(self) -> str:
+        """One line."""
+        return f"LabelPlan({self.chosen.size} of {self.n} rows, saving {self.saving:.0%})"
+
+
+def plan_labels(
+    probabilities: Any,
+    *,
+    tree: LabelTree | str | Path,
+    utilities: Sequence[Utility] | Utility | None = None,
+    subgroups: Subgroups | None = None,
+    features: Any = None,
+    budget: int,
+    tolerance: float | Sequence[float] | None = None,
+    uniform_share: float = 0.2,
+    proxy: Any = None,
+    proxy_accuracy: float | None = None,
+    rng: Any = DEFAULTS.rng,
+) -> LabelPlan:
+    """Choose rows to label so that the largest radius relative to tolerance becomes smallest.
+
+    Audit the labelled rows with ``label_probability=plan.probability[plan.chosen]``.
+
+    Parameters
+    ----------
+    probabilities : (n, K) predictions of the window, as in `audit`
+    tree, utilities, subgroups, features
+        As in `audit`.
+    budget : int
+        Labels to buy, at most n.
+    tolerance : one number per candidate, in the order of an audit's; or a float, optional
+        Radii are compared relative to it; one for all makes no difference.
+    uniform_share : float in (0, 1], default 0.2
+        Share of the budget that is spread evenly. No row's probability is below
+        ``uniform_share * budget / n``.
+    proxy : (n,) leaf names or codes, optional
+        A second, cheaper opinion on every row's label.
+    proxy_accuracy : float, optional
+        How often that opinion is right, measured where both are known. At 1 / K it is not used.
+    rng : int or numpy Generator, default 0
+
+    Returns
+    -------
+    LabelPlan
+
+    Examples
+    --------
+    Half of the rows are certain, so that their labels say little:
+
+    >>> import huc_monitor as hm
+    >>> p = [[0.99, 0.01]] * 500 + [[0.5, 0.5]] * 500
+    >>> plan = hm.plan_labels(p, tree=hm.LabelTree.flat(["a", "b"]), budget=100)
+    >>> plan.probability[[0, -1]].round(3), plan.chosen.size
+    (array([0.047, 0.153]), 100)
+    """
+    tree = check_tree(tree)
+    chosen = check_utilities(utilities, tree)
+    predictions = check_predictions(probabilities, tree=tree)
+    n = predictions.n
+    if not isinstance(budget, int | np.integer) or not 0 < budget <= n:
+        msg = f"`budget` must be a whole number of labels from 1 to the {n} rows; got {budget!r}."
+        raise InvalidInputError(msg)
+    if not 0 < uniform_share <= 1:
+        msg = f"`uniform_share` must lie in (0, 1]; got {uniform_share!r}."
+        raise InvalidInputError(msg)
+    groups = Subgroups.whole() if subgroups is None else subgroups
+    members = np.stack([np.square(w, dtype=np.float64) for w in groups.weights(features, n)])
+    variances = _Variances(tree, chosen, _likelihood(proxy, proxy_accuracy, n, tree))
+    limits = _limits(tolerance, members.shape[0], variances)
+    generator = np.random.default_rng(rng)
+    pilot = np.sort(generator.choice(n, min(n, _PILOT_ROWS), replace=False))
+    known = variances.of(predictions.take(pilot).positive(), pilot)
+    share = budget / n
+    worth = _balance(known, members[:, pilot], limits, share, uniform_share)
+    sizes = np.empty(n)
+
+    def work(lo: int, hi: int) -> None:
+        rows = np.arange(lo, hi)
+        found = variances.of(predictions.block(lo, hi), rows)
+        sizes[lo:hi] = _sizes(found, members[:, lo:hi], worth)
+
+    spans = [(lo, min(lo + _BLOCK_ROWS, n)) for lo in range(0, n, _BLOCK_ROWS)]
+    list(run_tasks(work, spans))
+    pi = _mixed(sizes, float(budget), uniform_share)
+    even = _squared_radii(known, members[:, pilot], np.full(pilot.size, share)) / limits
+    planned = _squared_radii(known, members[:, pilot], pi[pilot]) / limits
+    return LabelPlan(
+        probability=pi,
+        chosen=_systematic(pi, generator),
+        saving=float(1.0 - planned.max() / even.max()) if even.max() > 0 else 0.0,
+        worst=variances.name(int(np.argmax(planned)), groups),
+    )
+
+
+class _Variances:
+    """Mean squared contribution of every relevant branch given the prediction."""
+
+    def __init__(
+        self, tree: LabelTree, utilities: Sequence[Utility], likelihood: tuple[Ints, float] | None
+    ) -> None:
+        self.tree, self.utilities, self.likelihood = tree, utilities, likelihood
+        self.relevant = [utility.relevant_branches(tree) for utility in utilities]
+        self.n_branches = sum(found.size for found in self.relevant)
+        if not self.n_branches:
+            msg = "`utilities` must have a relevant branch in this tree; none of them has."
+            raise InvalidInputError(msg)
+
+    def of(self, block: Floats, rows: Ints) -> Floats:
+        """Return one column per utility and relevant branch; `rows` are the block's numbers."""
+        from huc_monitor import _kernels
+
+        expected = block
+        if self.likelihood is not None:
+            codes, factor = self.likelihood
+            expected = block.copy()
+            expected[np.arange(rows.size), codes[rows]] *= factor
+            expected /= expected.sum(axis=1, keepdims=True)
+        tables = tree_tables(self.tree)
+        out, values = np.empty((rows.size, self.n_branches)), np.empty(block.shape)
+        done = 0
+        for utility, relevant in zip(self.utilities, self.relevant, strict=True):
+            dense = dense_block(utility, block, self.tree)
+            _kernels.utility_values(block, dense, tables, utility.compile(self.tree), values)
+            _branch_squares(block, values, expected, relevant, self.tree, out[:, done:])
+            done += relevant.size
+        return out
+
+    def name(self, candidate: int, groups: Subgroups) -> tuple[str, str, str]:
+        """Return (utility, subgroup, node) of a place in the tables of subgroups and branches."""
+        group, column = divmod(candidate, self.n_branches)
+        named = [
+            (utility.name, groups.names[group], self.tree.branches[v])
+            for utility, relevant in zip(self.utilities, self.relevant, strict=True)
+            for v in relevant
+        ]
+        return named[column]
+
+
+def _branch_squares(
+    p: Floats, values: Floats, expected: Floats, relevant: Ints, tree: LabelTree, out: Floats
+) -> None:
+    """Write sum_c e_c (m_c - m_v)^2 of some branches; e are the expected masses."""
+    arrays = tree.arrays
+    before = np.zeros((3, p.shape[0], p.shape[1] + 1))
+    for place, terms in enumerate((p, p * values, expected)):
+        np.cumsum(terms, axis=1, out=before[place, :, 1:])
+
+    def sums(first: int, stop: int) -> tuple[Floats, Floats]:
+        mass, total, hoped = before[:, :, stop] - before[:, :, first]
+        # Differences of sums are rough where a child has next to no mass, and count for nothing.
+        return np.clip(total / np.maximum(mass, 1e-300), -1.0, 1.0), np.maximum(hoped, 0.0)
+
+    for column, v in enumerate(relevant.tolist()):
+        mean, _ = sums(arrays.start[v], arrays.stop[v])
+        square = np.zeros(p.shape[0])
+        for code in arrays.child_code[arrays.child_ptr[v] : arrays.child_ptr[v + 1]].tolist():
+            leaf = -1 - code
+            ends = (arrays.start[code], arrays.stop[code]) if code >= 0 else (leaf, leaf + 1)
+            mine, mass = sums(*ends)
+            square += mass * (mine - mean) ** 2
+        out[:, column] = square
+
+
+def _likelihood(
+    proxy: Any, accuracy: float | None, n: int, tree: LabelTree
+) -> tuple[Ints, float] | None:
+    """Codes of a second opinion, and how much likelier it makes the leaf it names."""
+    if proxy is None:
+        return None
+    if accuracy is None or not 0 < accuracy <= 1:
+        msg = (
+            "`proxy_accuracy` must lie in (0, 1]: how often the proxy agrees with labels where "
+            f"both are known; got {accuracy!r}."
+        )
+        raise InvalidInputError(msg)
+    codes = check_labels(proxy, n, tree=tree)
+    others = max(tree.n_leaves - 1, 1)
+    return codes, max(1.0, min(accuracy, 0.999) * others / (1.0 - min(accuracy, 0.999)))
+
+
+def _limits(tolerance: Any, n_groups: int, variances: _Variances) -> Floats:
+    """Squared tolerances by subgroup and branch, from the order utility, subgroup, branch."""
+    given = np.asarray(1.0 if tolerance is None else tolerance, dtype=np.float64)
+    n_candidates = n_groups * variances.n_branches
+    if given.ndim > 1 or (given.ndim == 1 and given.size != n_candidates):
+        msg = f"`tolerance` must be a number, or one for each of {n_candidates} candidates."
+        raise InvalidInputError(msg)
+    if not (np.isfinite(given).all() and (given > 0).all()):
+        msg = f"`tolerance` must be above 0; got {given.min()!r}."
+        raise InvalidInputError(msg)
+    if given.ndim == 0:
+        return np.full((n_groups, variances.n_branches), float(given) ** 2)
+    ends = np.cumsum([n_groups * found.size for found in variances.relevant])[:-1]
+    parts = [part.reshape(n_groups, -1) for part in np.split(given, ends)]
+    found: Floats = np.concatenate(parts, axis=1) ** 2
+    return found
+
+
+def _balance(
+    known: Floats, members: Floats, limits: Floats, share: float, uniform_share: float
+) -> Floats:
+    """Find what each candidate's variance is worth, so that the widest are equally wide."""
+    worth = np.full(limits.shape, 1.0 / limits.size)
+    best, smallest = worth, math.inf
+    for _ in range(_MOST_STEPS):
+        pi = _mixed(_sizes(known, members, worth / limits), share * len(known), uniform_share)
+        squared = _squared_radii(known, members, pi) / limits
+        largest = float(squared.max())
+        if largest < smallest:
+            best, smallest = worth, largest
+        if largest <= _CLOSE_ENOUGH * float((worth * squared).sum()):
+            break
+        worth = worth * np.sqrt(squared / max(largest, 1e-300))
+        worth /= worth.sum()
+    return best / limits
+
+
+def _sizes(known: Floats, members: Floats, worth: Floats) -> Floats:
+    """Root of every row's variance, weighted by what candidates are worth."""
+    sizes: Floats = np.sqrt(np.einsum("is,is->i", members.T @ worth, known))
+    return sizes
+
+
+def _squared_radii(known: Floats, members: Floats, pi: Floats) -> Floats:
+    """Squared radii of every subgroup and branch, but for a factor they share."""
+    found: Floats = (members / pi) @ known
+    return found
+
+
+def _mixed(sizes: Floats, budget: float, uniform_share: float) -> Floats:
+    """Probabilities that add up to the budget: an even share, the rest in proportion to size."""
+    n = sizes.size
+    floor = uniform_share * budget / n
+    room, rest = 1.0 - floor, budget - floor * n
+    # What no size asks for goes to all alike once the others have reached 1.
+    wanted = sizes + 1e-9 * max(float(sizes.max()), 1e-300)
+    ordered = np.sort(wanted)[::-1]
+    behind = np.cumsum(ordered[::-1])[::-1]
+    factor = (rest - room * np.arange(n)) / behind
+    at = int(np.argmin(factor * ordered > room))
+    return np.asarray(floor + np.minimum(room, max(factor[at], 0.0) * wanted), dtype=np.float64)
+
+
+def _systematic(pi: Floats, rng: np.random.Generator) -> Ints:
+    """Draw rows with these probabilities, as many as they add up to, give or take one."""
+    order = rng.permutation(pi.size)
+    steps = np.floor(np.cumsum(pi[order]) + rng.random())
+    return np.sort(order[np.diff(steps, prepend=0.0) > 0]).astype(np.int64)

@@ -1,0 +1,123 @@
+"""How forecasts do on real streams whose inputs move, and where the concept moves.
+
+``python tests/bench/forecasts.py DATA_FOLDER [windows per stream]`` prints, for MASSIVE and
+NSL-KDD with real models: how often the realised mean utility lies within the bound, the bound's
+mean half width, and the mean absolute error of the forecast, of the raw mean score, and (for
+accuracy) of CBPE: probabilities calibrated class by class with isotonic regression, normalised,
+and the mean of the predicted class's, as NannyML does; calibrated on the reference as there, and
+on all rows that the forecast saw. All rows of one trial are different rows: a reference of 1,500,
+an audited window of 500 that has moved half as far, and the window of 500. Windows move by
+resampling with exp(slope * z), z being an input (words, bytes, ...) or the model's confidence.
+"""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+
+import numpy as np
+from real_streams import load
+
+import huc_monitor as hm
+from huc_monitor.tree.labels import LeafCodes
+
+N_REFERENCE, N_WINDOW = 1_500, 500
+
+
+def cbpe(p, reference, codes):
+    """Return CBPE's estimate of accuracy."""
+    from sklearn.isotonic import IsotonicRegression
+
+    calibrated = np.empty_like(p)
+    for leaf in range(p.shape[1]):
+        truth = codes == leaf
+        if not truth.any():
+            calibrated[:, leaf] = p[:, leaf]
+            continue
+        fit = IsotonicRegression(out_of_bounds="clip").fit(reference[:, leaf], truth)
+        calibrated[:, leaf] = fit.predict(p[:, leaf])
+    total = calibrated.sum(axis=1, keepdims=True)
+    calibrated = np.divide(calibrated, total, out=p.copy(), where=total > 0)
+    return calibrated[np.arange(len(p)), p.argmax(axis=1)].mean()
+
+
+def covariates(stream):
+    """Standardised things by which windows are resampled."""
+    found = [np.argsort(np.argsort(stream.probabilities.max(axis=1)))]
+    for name in stream.features:
+        values = stream.features[name]
+        codes = values.astype("category").cat.codes if values.dtype == object else values
+        found.append(np.argsort(np.argsort(codes.to_numpy(), kind="stable")))
+    return [(rank - rank.mean()) / rank.std() for rank in found]
+
+
+def draw(rng, free, z, slope, size):
+    """Choose rows by exponential tilting, without replacement."""
+    weight = np.exp(slope * z[free])
+    return rng.choice(free, size, replace=False, p=weight / weight.sum())
+
+
+def trial(stream, codes, z, slope, rng, *, concept=False):
+    """Return one line per utility: inside, half width, and errors."""
+    free = rng.permutation(len(codes))
+    reference, free = free[:N_REFERENCE], free[N_REFERENCE:]
+    past = draw(rng, free, z, slope / 2, N_WINDOW)
+    free = np.setdiff1d(free, past)
+    window = draw(rng, free, z, slope, N_WINDOW)
+    audited, p = np.concatenate([reference, past]), stream.probabilities
+    labels = codes[window]
+    if concept:  # a fifth of the window's labels go to another leaf, whatever the score
+        moved = rng.random(N_WINDOW) < 0.2
+        labels = np.where(moved, rng.integers(0, stream.tree.n_leaves, N_WINDOW), labels)
+    found = hm.forecast(
+        p[window],
+        p[audited],
+        LeafCodes(codes[audited]),
+        tree=stream.tree,
+        utilities=stream.utilities,
+    )
+    rows = []
+    for item, utility in zip(found, stream.utilities, strict=True):
+        values = utility.values(p[window], tree=stream.tree)
+        truth = values[np.arange(N_WINDOW), labels].mean()
+        done = item.judged(truth - item.score, N_WINDOW)
+        others = [np.nan, np.nan]
+        if utility.name == "top1":
+            others = [
+                abs(cbpe(p[window], p[rows_], codes[rows_]) - truth)
+                for rows_ in (reference, audited)
+            ]
+        rows.append(
+            [
+                done.inside,
+                (done.upper - done.lower) / 2,
+                abs(done.value - truth),
+                abs(done.score - truth),
+                *others,
+            ]
+        )
+    return np.array(rows, dtype=float)
+
+
+def main(folder, n_windows):
+    head = ("stream", "case", "utility", "windows", "inside", "half width", "forecast", "score")
+    print(*(f"{name:>12}" for name in (*head, "CBPE ref", "CBPE same")))
+    for stream in load(folder):
+        codes = stream.tree.encode(stream.labels)
+        inputs = covariates(stream)
+        for case, concept in (("moved", False), ("concept", True)):
+            tables = []
+            for k in range(n_windows if not concept else n_windows // 4):
+                rng = np.random.default_rng([7, k])
+                z = inputs[k % len(inputs)] * (1 if k % 2 else -1)
+                slope = (0.0, 0.4, 0.8)[k % 3]
+                tables.append(trial(stream, codes, z, slope, rng, concept=concept))
+            table = np.stack(tables)
+            for u, utility in enumerate(stream.utilities):
+                mean = table[:, u].mean(axis=0)
+                cells = [stream.name, case, utility.name, len(table), *(f"{x:.4f}" for x in mean)]
+                print(*(f"{cell!s:>12}" for cell in cells), flush=True)
+
+
+if __name__ == "__main__":
+    main(Path(sys.argv[1]), int(sys.argv[2]) if len(sys.argv) > 2 else 100)

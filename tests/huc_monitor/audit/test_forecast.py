@@ -1,0 +1,143 @@
+"""Forecasts before labels: worked by hand, identities, and coverage where the assumption holds."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+import huc_monitor as hm
+from huc_monitor.audit.decomposition import decompose
+from huc_monitor.audit.forecast import Forecast, ScoreGaps, residuals
+from huc_monitor.tree.labels import LeafCodes
+
+TREE = hm.LabelTree.from_nested({"cat": ["lion", "lynx"], "dog": None})
+PAIR = hm.LabelTree.flat(["a", "b"])
+
+
+def sure(p, n):
+    return np.tile([p, 1 - p], (n, 1))
+
+
+def test_two_ranges_are_corrected_apart_and_weighted_by_the_window():
+    # Scores 0.6 are right half of the time, scores 0.9 always.
+    past = np.concatenate([sure(0.6, 100), sure(0.9, 100)])
+    y = ["a", "b"] * 50 + ["a"] * 100
+    window = np.concatenate([sure(0.6, 30), sure(0.9, 10)])
+    (found,) = hm.forecast(window, past, y, tree=PAIR, utilities=hm.TopK(1))
+    assert found.score == pytest.approx(0.75 * 0.6 + 0.25 * 0.9)
+    assert found.value == pytest.approx(0.75 * 0.5 + 0.25 * 1.0)
+    # Each range is corrected exactly, so nothing is left for the shift to act on.
+    assert found.shift == pytest.approx(0.0, abs=1e-12)
+    # Only the first range varies: outcome 0.25, of 100 audited rows and of 30 window rows.
+    sd = np.sqrt(0.75**2 * 0.25 / 100 + 0.75 * 0.25 / 40)
+    assert found.sampling == pytest.approx(1.959964 * sd, rel=1e-6)
+
+
+def test_residuals_are_realised_minus_predicted_utility():
+    rng = np.random.default_rng(0)
+    p = rng.dirichlet([1, 1, 1], 50)
+    y = rng.integers(0, 3, 50)
+    utility = hm.Payoff("pay", {"lion": 1, "lynx": -0.5, "dog": 0.2})
+    (rows,) = decompose(p, LeafCodes(y), tree=TREE, utilities=[utility])
+    values = utility.values(p, tree=TREE)
+    wanted = values[np.arange(50), y] - (p * values).sum(axis=1)
+    assert residuals(rows) == pytest.approx(wanted)
+
+
+@settings(deadline=None, max_examples=30)
+@given(st.integers(0, 10_000))
+def test_a_window_with_the_audited_rows_is_forecast_at_their_realised_utility(seed):
+    rng = np.random.default_rng(seed)
+    p = rng.dirichlet([1, 1, 1], 120)
+    y = rng.integers(0, 3, 120)
+    (found,) = hm.forecast(p, p, LeafCodes(y), tree=TREE, utilities=hm.TopK(1))
+    assert found.value == pytest.approx((p.argmax(axis=1) == y).mean())
+    assert found.lower <= found.value <= found.upper
+
+
+@settings(deadline=None, max_examples=30)
+@given(st.integers(0, 10_000))
+def test_the_shift_term_bounds_what_is_left_under_any_step_density(seed):
+    """Summation by parts, checked against the sum itself."""
+    rng = np.random.default_rng(seed)
+    p = rng.dirichlet([1, 1, 1], 150)
+    (rows,) = decompose(p, LeafCodes(rng.integers(0, 3, 150)), tree=TREE, utilities=[hm.TopK(1)])
+    gaps = ScoreGaps.of(rows, np.empty(0))
+    window = rng.beta(*rng.uniform(0.5, 4, 2), 80)
+    found = gaps.forecast(window)
+    edges = gaps._edges()
+    cells = np.searchsorted(edges, gaps.scores, side="right")
+    share = np.bincount(cells, gaps.weights, edges.size + 1)
+    mass = np.bincount(np.searchsorted(edges, window, side="right"), minlength=edges.size + 1)
+    density = (mass / window.size / share)[cells]
+    fixed = np.bincount(cells, gaps.weights * gaps.gaps, edges.size + 1) / share
+    left = np.sum(density * gaps.weights * (gaps.gaps - fixed[cells]))
+    assert abs(left) <= found.shift + 1e-12
+
+
+def test_scores_beyond_the_audited_ones_widen_the_bound_by_the_range_of_utility():
+    past, y = sure(0.6, 100), ["a", "b"] * 50
+    near, far = (
+        hm.forecast(sure(p, 50), past, y, tree=PAIR, utilities=hm.TopK(1))[0] for p in (0.6, 0.8)
+    )
+    assert (near.outside, far.outside) == (0.0, 1.0)
+    assert far.upper - far.value == pytest.approx(near.upper - near.value + 1.0)
+
+
+def test_labels_bought_with_known_probability_are_weighted_back():
+    past = sure(0.6, 400)
+    y = np.array(["a"] * 300 + ["b"] * 100)  # of wrong ones, all are labelled; of right ones a half
+    bought = np.concatenate([np.arange(0, 300, 2), np.arange(300, 400)])
+    pi = np.where(y == "a", 0.5, 1.0)[bought]
+    (found,) = hm.forecast(
+        sure(0.6, 50),
+        past[bought],
+        y[bought],
+        tree=PAIR,
+        utilities=hm.TopK(1),
+        label_probability=pi,
+    )
+    assert found.value == pytest.approx(0.75)
+    assert found.n_audited < 250
+
+
+@pytest.mark.parametrize("pi", [[0.5, 0.0], [0.5, 1.5], [0.5], ["a", "b"]])
+def test_label_probabilities_that_are_none_are_refused(pi):
+    with pytest.raises(hm.InvalidInputError, match="label_probability"):
+        hm.forecast(
+            sure(0.6, 2), sure(0.6, 2), ["a", "b"], tree=PAIR, label_probability=np.array(pi)
+        )
+
+
+def test_a_judged_forecast_says_whether_its_bound_held_and_survives_json():
+    (found,) = hm.forecast(sure(0.9, 50), sure(0.9, 100), ["a"] * 70 + ["b"] * 30, tree=PAIR)
+    held, failed = found.judged(-0.2, 50), found.judged(-0.9, 50)
+    assert (held.realised, held.inside, failed.inside) == (pytest.approx(0.7), True, False)
+    assert Forecast.from_dict(held.to_dict()) == held
+    # With few labels so far, the same distance may be chance.
+    edge = found.upper - found.score + 0.01
+    assert not found.judged(edge, 50).inside
+    assert found.judged(edge, 10).inside
+
+
+def test_bounds_hold_where_scores_move_and_what_follows_from_them_does_not():
+    """400 windows of an overconfident model whose scores are tilted; 95 % wanted, 3 sd allowed."""
+    rng = np.random.default_rng(3)
+    held = []
+    for _ in range(400):
+        past, window = rng.beta(4, 2, 800), rng.beta(6, 2, 300)
+        truth = lambda s: 0.3 + 0.5 * s  # noqa: E731
+        y = np.where(rng.random(800) < truth(past), "a", "b")
+        p = np.stack([past, 1 - past], axis=1)
+        (found,) = hm.forecast(
+            np.stack([window, 1 - window], axis=1),
+            p,
+            y,
+            tree=PAIR,
+            utilities=hm.SubtreeIndicator(node="a"),
+        )
+        realised = (rng.random(300) < truth(window)).mean()
+        held.append(found.judged(realised - found.score, 300).inside)
+    assert np.mean(held) > 0.95 - 3 * np.sqrt(0.95 * 0.05 / 400)

@@ -1,0 +1,102 @@
+"""Forecasts of a monitor: made while labels are missing, judged when they come."""
+
+from __future__ import annotations
+
+import pytest
+from support.production_log import after, make_log
+from support.watched import make
+
+from huc_monitor.audit.forecast import residuals
+from huc_monitor.monitor._state import MonitorState
+from huc_monitor.monitor.forecasting import ForecastScore, say_score, score_forecasts, waiting
+from huc_monitor.monitor.records import WindowRecord
+
+
+@pytest.fixture(scope="module")
+def watched():
+    """A monitor that was asked at the end of every day, and again when labels were there."""
+    monitor = make(*make_log(6, 1500), alerts={"cool_down": "7d"})
+    early = [monitor.check(after(day + 1.25)) for day in range(5)]
+    monitor.check(after(5.5))
+    return monitor, early
+
+
+def test_a_window_without_labels_gets_a_forecast_per_utility(watched):
+    _, early = watched
+    pending = [record for record in early[2].records if record.status == "pending"]
+    assert [item.utility for item in pending[0].forecasts] == ["status", "family"]
+    assert waiting(early[2].records) == pending
+    assert WindowRecord.from_json(pending[0].to_json()).forecasts == pending[0].forecasts
+
+
+def test_a_forecast_is_judged_by_the_labels_and_counted(watched):
+    monitor, _ = watched
+    done = [r for r in monitor.records() if r.status == "audited" and r.forecasts]
+    assert done
+    item = done[-1].forecasts[0]
+    assert item.inside
+    assert item.realised == pytest.approx(item.value, abs=0.05)
+    scores = score_forecasts(monitor.records())
+    state = MonitorState.from_dict(monitor.tracker.load_state())
+    assert state.forecast_scores == scores
+    assert scores["status"].n == len(done)
+    assert say_score(scores).startswith(f"{2 * len(done)} of {2 * len(done)} past forecasts held")
+    assert not state.forecasts
+    assert not waiting(monitor.records())
+
+
+def test_the_realised_utility_is_that_of_the_labelled_rows(watched):
+    monitor, _ = watched
+    record = [r for r in monitor.records() if r.status == "audited" and r.forecasts][-1]
+    from huc_monitor import decompose
+    from huc_monitor.tree.labels import LeafCodes
+
+    data = monitor.source.labelled(record.start, record.end, as_of=record.due_at)
+    for item, rows in zip(
+        record.forecasts,
+        decompose(
+            data.probabilities,
+            LeafCodes(data.labels),
+            tree=monitor.tree,
+            utilities=monitor.utilities,
+        ),
+        strict=True,
+    ):
+        assert item.realised == pytest.approx(item.score + residuals(rows).mean(), abs=1e-9)
+
+
+def test_a_due_window_with_too_few_labels_is_forecast_and_said_to_wait():
+    log, labels = make_log(3, 800)
+    few = labels[labels["id"] < 1630]
+    monitor = make(log, few)
+    records = monitor.check(after(3.5)).records
+    assert [record.status for record in records] == ["audited", "audited", "thin"]
+    assert [item.utility for item in records[-1].forecasts] == ["status", "family"]
+    assert waiting(records) == [records[-1]]
+
+
+def test_forecasts_can_be_left_out():
+    monitor = make(*make_log(3, 500), forecast={"enabled": False})
+    monitor.check(after(1.5))
+    (record,) = monitor.check(after(2.25)).records
+    assert (record.status, record.forecasts) == ("pending", ())
+    assert "forecasts" not in record.to_dict()
+
+
+def test_after_a_sure_change_only_windows_since_then_correct_a_forecast():
+    monitor = make(*make_log(8, 3000, broken_from=4))
+    for day in range(7):
+        monitor.check(after(day + 1.5))
+    (record,) = monitor.check(after(8.25)).records[-1:]
+    assert record.status == "pending"
+    # Days five to seven, of 3,000 rows each; nothing of the four days before.
+    assert record.forecasts[0].n_audited <= 9_000
+    done = monitor.check(after(8.5)).records[-1]
+    family = next(item for item in done.forecasts if item.utility == "family")
+    assert family.inside
+    assert abs(family.value - family.realised) < abs(family.score - family.realised)
+
+
+def test_scores_of_no_forecast_say_nothing():
+    assert say_score({}) is None
+    assert say_score({"status": ForecastScore()}) is None
