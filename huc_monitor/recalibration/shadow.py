@@ -15,6 +15,7 @@ from huc_monitor._common.forms import Form
 from huc_monitor.recalibration.choosing import Figures
 
 if TYPE_CHECKING:
+    from huc_monitor.audit.comparison import Comparison
     from huc_monitor.recalibration.gate import Gate
 
 
@@ -49,20 +50,15 @@ class ShadowWindow:
         }
         return cls(ordinal=ordinal, n=champion.n, **pairs)
 
-    @property
-    def is_better(self) -> bool:
-        """Whether the challenger's HUC is the lower one."""
-        return self.huc[1] < self.huc[0]
-
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ShadowTrial(Form):
     """A challenger beside the champion for some windows, and what was decided.
 
-    **The rule.** After `n_windows` audited windows the challenger passes if its HUC was lower than
-    the champion's in more than half of them, and if over all of them, weighted by labelled rows,
-    it passes the same gate as before it was registered: mean HUC lower by `min_improvement`, mean
-    log loss and accuracy not worse than allowed. Otherwise it is refused, with the reasons.
+    **The rule.** After `n_windows` audited windows the challenger passes if on the rows of all of
+    them together it passes the same gate as before it was registered: HUC surely lower than the
+    champion's (`compare` of both on the same rows) and by `min_improvement`, log loss and accuracy
+    not worse than allowed. Otherwise it is refused, with the reasons.
 
     Attributes
     ----------
@@ -78,18 +74,19 @@ class ShadowTrial(Form):
         Ended: the champion changed meanwhile, so there was nothing left to decide.
     reasons : tuple of str
         Why it was refused or ended.
+    difference : (float, float) or None
+        Bounds on the challenger's HUC minus the champion's over all windows, once decided.
 
     Examples
     --------
-    >>> from huc_monitor.recalibration.gate import Gate
     >>> trial = ShadowTrial(version="2", champion="1", upto=17, n_windows=2)
     >>> now, new = (
     ...     Figures(500, 0.1, None, None, 0.0, 1.0, 0.6),
     ...     Figures(500, 0.03, None, None, 0.0, 0.9, 0.6),
     ... )
     >>> trial = trial.add(ShadowWindow.of(18, now, new)).add(ShadowWindow.of(19, now, new))
-    >>> trial.is_complete, trial.decide(Gate()).result
-    (True, 'passed')
+    >>> trial.is_complete
+    True
     """
 
     version: str
@@ -99,6 +96,7 @@ class ShadowTrial(Form):
     windows: tuple[ShadowWindow, ...] = ()
     result: TrialResult = "running"
     reasons: tuple[str, ...] = ()
+    difference: tuple[float, float] | None = None
 
     @property
     def is_complete(self) -> bool:
@@ -119,20 +117,24 @@ class ShadowTrial(Form):
         """Return the trial without a decision."""
         return dataclasses.replace(self, result="ended", reasons=(reason,))
 
-    def decide(self, gate: Gate) -> ShadowTrial:
-        """Return the trial with the decision; unchanged while windows are missing."""
+    def decide(self, gate: Gate, comparison: Comparison) -> ShadowTrial:
+        """Return the trial with the decision; unchanged while windows are missing.
+
+        ``comparison`` is that of champion and challenger on the rows of all windows together.
+        """
         if not self.is_complete or self.result != "running":
             return self
-        n_better = sum(window.is_better for window in self.windows)
-        reasons = []
-        if 2 * n_better <= len(self.windows):
-            reasons.append(
-                f"HUC was lower than the champion's in {n_better} of {len(self.windows)} windows; "
-                "it must be in more than half"
-            )
-        reasons += gate.reasons(self.mean(0), self.mean(1), rows=f"{len(self.windows)} windows")
-        result: TrialResult = "refused" if reasons else "passed"
-        return dataclasses.replace(self, result=result, reasons=tuple(reasons))
+        huc = comparison.huc
+        before = dataclasses.replace(self.mean(0), huc=huc.before)
+        after = dataclasses.replace(self.mean(1), huc=huc.after)
+        rows = f"{len(self.windows)} windows"
+        reasons = gate.reasons(before, after, comparison=comparison, rows=rows)
+        return dataclasses.replace(
+            self,
+            result="refused" if reasons else "passed",
+            reasons=reasons,
+            difference=(round(huc.lower, 9), round(huc.upper, 9)),
+        )
 
     def mean(self, which: int) -> Figures:
         """Mean figures of the champion (0) or the challenger (1), weighted by labelled rows."""
@@ -153,6 +155,8 @@ class ShadowTrial(Form):
         if self.windows:
             champion, challenger = self.mean(0), self.mean(1)
             text += f", mean HUC {challenger.huc:.4f} for {champion.huc:.4f}"
+        if self.difference is not None:
+            text += ", over all rows {:+.4f} to {:+.4f}".format(*self.difference)
         return text + (f" ({'; '.join(self.reasons)})" if self.reasons else "")
 
     def to_json(self) -> str:

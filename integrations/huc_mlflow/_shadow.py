@@ -10,25 +10,31 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
+import numpy as np
+import pandas as pd
 from mlflow.entities import Metric
 
 from huc_mlflow._registry import ID_TAG
 from huc_mlflow._tracker import RECALIBRATION
+from huc_monitor.audit.compare import compare
 from huc_monitor.recalibration.choosing import measure
 from huc_monitor.recalibration.shadow import ShadowTrial, ShadowWindow
 from huc_monitor.subgroups import Subgroups
+from huc_monitor.tree.labels import LeafCodes
 
 if TYPE_CHECKING:
     from mlflow.entities import Run
     from mlflow.entities.model_registry import ModelVersion
 
     from huc_mlflow._registry import Registry
-    from huc_mlflow._rows import RowReader
+    from huc_mlflow._rows import LabelledRows, RowReader
     from huc_mlflow._tracker import MLflowTracker
+    from huc_monitor.audit.comparison import Comparison
     from huc_monitor.config import Config
     from huc_monitor.monitor.records import RecalibrationTrigger, WindowRecord
     from huc_monitor.monitor.windows import Window
     from huc_monitor.recalibration.gate import Gate
+    from huc_monitor.utilities.program import Floats
 
 SHADOW = "huc.shadow"
 _REASONS = "huc.shadow_reasons"
@@ -122,18 +128,19 @@ class Shadow:
             if record is None or record.status != "audited":
                 trial = trial.skip(ordinal)
                 continue
-            trial = trial.add(self._compare(trial, version, record, run_id))
+            trial = trial.add(self._measure(trial, version, record, run_id))
             self._registry.client.set_tag(run_id, SHADOW, trial.to_json())
-        trial = trial.decide(self._gate)
+        if trial.is_complete and trial.result == "running":
+            trial = trial.decide(self._gate, self._compare_all(trial, version))
         # Decided before anything is moved: who comes after a crash carries it out.
         self._registry.client.set_tag(run_id, SHADOW, trial.to_json())
         return trial
 
-    def _compare(
-        self, trial: ShadowTrial, version: ModelVersion, record: WindowRecord, run_id: str
-    ) -> ShadowWindow:
-        champion = self._registry.version(trial.champion)
-        both = (champion, version)
+    def _answers(
+        self, trial: ShadowTrial, version: ModelVersion, record: WindowRecord
+    ) -> tuple[LabelledRows, list[Floats]]:
+        """Read a window's rows, and what champion and challenger say of them."""
+        both = (self._registry.version(trial.champion), version)
         rows = self._reader.read(
             self._registry.root(version),
             record.start,
@@ -141,15 +148,38 @@ class Shadow:
             versions=both,
             as_of=record.due_at,
         )
+        return rows, [self._reader.replay(one, rows) for one in both]
+
+    def _options(self) -> dict[str, Any]:
         kept = (self._tracker.peek_state() or {}).get("subgroups")
-        groups = Subgroups.whole() if kept is None else Subgroups.from_dict(kept)
-        options: dict[str, Any] = {
+        return {
             "tree": self._config.tree,
             "utilities": self._config.utilities,
-            "subgroups": groups,
-            "features": rows.features if groups.columns else None,
+            "subgroups": Subgroups.whole() if kept is None else Subgroups.from_dict(kept),
         }
-        figures = [measure(self._reader.replay(one, rows), rows.labels, **options) for one in both]
+
+    def _compare_all(self, trial: ShadowTrial, version: ModelVersion) -> Comparison:
+        """Compare champion and challenger on the rows of all windows together."""
+        records = [self._tracker.window(window.ordinal) for window in trial.windows]
+        found = [self._answers(trial, version, one) for one in records if one is not None]
+        labels = np.concatenate([rows.labels.codes for rows, _ in found])
+        sides = [
+            (np.concatenate(answers), LeafCodes(labels))
+            for answers in zip(*(answers for _, answers in found), strict=True)
+        ]
+        options = self._options()
+        features = None
+        if options["subgroups"].columns:
+            features = pd.concat([rows.features for rows, _ in found], ignore_index=True)
+        return compare(*sides, paired=True, features=features, **options)
+
+    def _measure(
+        self, trial: ShadowTrial, version: ModelVersion, record: WindowRecord, run_id: str
+    ) -> ShadowWindow:
+        rows, answers = self._answers(trial, version, record)
+        options = self._options()
+        options["features"] = rows.features if options["subgroups"].columns else None
+        figures = [measure(answer, rows.labels, **options) for answer in answers]
         window = ShadowWindow.of(record.ordinal, figures[0][0], figures[1][0])
         when = int(record.end.timestamp() * 1000)
         metrics = [

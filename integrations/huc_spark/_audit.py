@@ -138,62 +138,25 @@ class SparkAudit:
             msg = "`df` must have at least one row; got none. Check the filter before the audit."
             raise InvalidInputError(msg)
         known = _worker.pack_facts(facts)
-        merged = self._summaries(known, self._cuts(facts, scores))
+        cuts = find_cuts(scores, n_runs(self.df, facts.n_rows, self.n_partitions))
+        merged = self._summaries(known, cuts)
         within = self._within(known, merged)
         for run in merged:
             self._same_rows(facts.n_rows, run.scan.n_rows)
         return self.audit.merged_result(facts, merged, within)
 
     def _facts(self) -> tuple[Facts, list[tuple[Floats, int]]]:
-        found = (
-            self.df.mapInArrow(_worker.find_facts(self.job), _worker.FACTS).toArrow().to_pylist()
-        )
-        errors = [row["error"] for row in found if row["error"] is not None]
-        if errors:
-            msg = f"{errors[0]} Rows are counted within a batch of one of Spark's partitions."
-            raise InvalidInputError(msg)
-        parts = [_worker.unpack_facts(row["facts"]) for row in found]
-        facts = functools.reduce(operator.add, parts, self.audit.no_facts)
-        n_utilities = len(self.audit.utilities)
-        samples = [
-            (np.frombuffer(row["sample"]).reshape(n_utilities, -1), int(row["stride"]))
-            for row in found
-            if row["sample"]
-        ]
-        return facts, samples
-
-    def _cuts(self, facts: Facts, samples: list[tuple[Floats, int]]) -> list[Floats]:
-        """Scores at which runs end, so that runs hold about equally many rows."""
-        wanted = self.n_partitions
-        if wanted is None:
-            wanted = max(_tasks_at_once(self.df), -(-facts.n_rows // _ROWS_PER_RUN))
-        scores = np.concatenate([sample for sample, _ in samples], axis=1)
-        rows = np.concatenate([np.full(sample.shape[1], stride) for sample, stride in samples])
-        cuts = []
-        for values in scores:
-            order = np.argsort(values)
-            before = np.cumsum(rows[order])
-            places = np.searchsorted(before, before[-1] * np.arange(1, wanted) / wanted)
-            cuts.append(np.unique(values[order][places]))
-        return cuts
+        found = self.df.mapInArrow(_worker.find_facts(self.job), _worker.FACTS)
+        packed, samples = collect_facts(found, len(self.audit.utilities))
+        parts = [_worker.unpack_facts(facts) for facts in packed]
+        return functools.reduce(operator.add, parts, self.audit.no_facts), samples
 
     def _summaries(self, known: bytes, cuts: list[Floats]) -> list[RunSummary]:
         rows = self.df.mapInArrow(_worker.send_rows(self.job, known, cuts), _worker.RECORDS)
         runs = rows.groupBy("utility", "run").applyInArrow(
             _worker.summarise(self.job, known), _worker.SUMMARIES
         )
-        n_runs = max(cut.size for cut in cuts) + 1
-        while n_runs > _FAN_IN:
-            # Neighbours merge where they are, until the driver can take the rest.
-            runs = runs.selectExpr("utility", f"run div {_FAN_IN} AS run", "scan", "draws")
-            runs = runs.selectExpr("utility", "cast(run AS int) AS run", "scan", "draws")
-            runs = runs.groupBy("utility", "run").applyInArrow(_worker.merge, _worker.SUMMARIES)
-            n_runs = -(-n_runs // _FAN_IN)
-        found: dict[int, list[RunSummary]] = {}
-        for row in runs.toArrow().to_pylist():
-            summary = RunSummary.from_bytes(row["scan"], row["draws"])
-            found.setdefault(row["utility"], []).append(summary)
-        return [merge_runs(found[u]) for u in range(len(self.audit.utilities))]
+        return merge_all(runs, max(cut.size for cut in cuts) + 1)
 
     def _within(self, known: bytes, merged: list[RunSummary]) -> list[Ints]:
         shown = [run.scan.shown for run in merged]
@@ -215,6 +178,56 @@ class SparkAudit:
                 f"{after:,}. Persist it, or write it to a table first."
             )
             raise InvalidInputError(msg)
+
+
+def collect_facts(
+    found: DataFrame, n_utilities: int
+) -> tuple[list[bytes], list[tuple[Floats, int]]]:
+    """Return what tasks counted, and the scores they sampled; raise the first error of any."""
+    rows = found.toArrow().to_pylist()
+    errors = [row["error"] for row in rows if row["error"] is not None]
+    if errors:
+        msg = f"{errors[0]} Rows are counted within a batch of one of Spark's partitions."
+        raise InvalidInputError(msg)
+    samples = [
+        (np.frombuffer(row["sample"]).reshape(n_utilities, -1), int(row["stride"]))
+        for row in rows
+        if row["sample"]
+    ]
+    return [row["facts"] for row in rows], samples
+
+
+def n_runs(df: DataFrame, n_rows: int, n_partitions: int | None) -> int:
+    """Ranges of score that are scanned apart."""
+    return n_partitions or max(_tasks_at_once(df), -(-n_rows // _ROWS_PER_RUN))
+
+
+def find_cuts(samples: list[tuple[Floats, int]], wanted: int) -> list[Floats]:
+    """Scores at which runs end, so that runs hold about equally many rows."""
+    scores = np.concatenate([sample for sample, _ in samples], axis=1)
+    rows = np.concatenate([np.full(sample.shape[1], stride) for sample, stride in samples])
+    cuts = []
+    for values in scores:
+        order = np.argsort(values)
+        before = np.cumsum(rows[order])
+        places = np.searchsorted(before, before[-1] * np.arange(1, wanted) / wanted)
+        cuts.append(np.unique(values[order][places]))
+    return cuts
+
+
+def merge_all(runs: DataFrame, n_runs: int) -> list[RunSummary]:
+    """Merge the summaries of all ranges of score, one by one of what `utility` counts."""
+    while n_runs > _FAN_IN:
+        # Neighbours merge where they are, until the driver can take the rest.
+        runs = runs.selectExpr("utility", f"run div {_FAN_IN} AS run", "scan", "draws")
+        runs = runs.selectExpr("utility", "cast(run AS int) AS run", "scan", "draws")
+        runs = runs.groupBy("utility", "run").applyInArrow(_worker.merge, _worker.SUMMARIES)
+        n_runs = -(-n_runs // _FAN_IN)
+    found: dict[int, list[RunSummary]] = {}
+    for row in runs.toArrow().to_pylist():
+        summary = RunSummary.from_bytes(row["scan"], row["draws"])
+        found.setdefault(row["utility"], []).append(summary)
+    return [merge_runs(found[k]) for k in sorted(found)]
 
 
 def _tasks_at_once(df: DataFrame) -> int:

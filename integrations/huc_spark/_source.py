@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, cast
 
@@ -9,6 +10,7 @@ import numpy as np
 import pyarrow as pa
 
 from huc_monitor._common.times import from_column, to_utc
+from huc_monitor.audit.runs.changes import PieceChange
 from huc_monitor.errors import InvalidInputError
 from huc_monitor.sources import RowCounts, TableSource
 from huc_monitor.sources._labels import label_time
@@ -16,22 +18,34 @@ from huc_monitor.sources._rows import check_rows
 from huc_monitor.sources.large import LargeSource
 from huc_monitor.tree import LabelTree
 from huc_spark._audit import SparkAudit
+from huc_spark._change import compare_frame
 from huc_spark._table import SparkTable, as_chunk
 from huc_spark._worker import Job, tables
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Iterator
+    from collections.abc import Callable, Iterable, Iterator, Sequence
     from datetime import datetime
 
     import pandas as pd
     from pyspark.sql import DataFrame
 
+    from huc_monitor.audit.comparison import Comparison
+    from huc_monitor.audit.plan import AuditPlan
     from huc_monitor.audit.result import AuditResult
     from huc_monitor.audit.runs.pieces import PieceAudit
+    from huc_monitor.sources._data import Known
     from huc_monitor.sources._table import ColumnKind
 
 _LABEL, _KNOWN, _ROW, _CONFLICT = "huc_label", "huc_label_time", "huc_row", "huc_conflict"
-_P, _Y = "huc_probabilities", "huc_code"
+_P, _Y, _SAMPLE = "huc_probabilities", "huc_code", "huc_sample"
+_COLUMNS = {
+    "template": None,
+    "list_column": _P,
+    "classes": None,
+    "labels": _Y,
+    "coded": True,
+    "weights": None,
+}
 _ROWS_AT_A_TIME = 1 << 15
 
 
@@ -82,18 +96,29 @@ class SparkSource(LargeSource):
     def _audit(
         self, check: PieceAudit, start: datetime, end: datetime, as_of: datetime | None
     ) -> AuditResult:
-        columns = {
-            "template": None,
-            "list_column": _P,
-            "classes": None,
-            "labels": _Y,
-            "coded": True,
-            "weights": None,
-            "row_id": _ROW if check.n_draws else None,
-        }
+        columns = {**_COLUMNS, "row_id": _ROW if check.n_draws else None}
         usable = self.usable(start, end, as_of=as_of).persist(_disk())
         try:
             return SparkAudit(usable, check, Job.of(check, columns), self.n_partitions).run()
+        finally:
+            usable.unpersist()
+
+    def compare(
+        self, ranges: Sequence[Known], *, plan: AuditPlan, pools: Sequence[int]
+    ) -> list[Comparison] | None:
+        """Compare all usable labelled rows of the newest windows, pooled, with a reference."""
+        from pyspark.sql import DataFrame
+        from pyspark.sql import functions as f
+
+        check = PieceChange.from_plan(plan, len(ranges))
+        job = Job.of(check, {**_COLUMNS, "row_id": _ROW, "sample": _SAMPLE})
+        parts = [
+            self.usable(start, end, as_of=as_of).withColumn(_SAMPLE, f.lit(k).cast("bigint"))
+            for k, (start, end, as_of) in enumerate(ranges)
+        ]
+        usable = functools.reduce(DataFrame.unionByName, parts).persist(_disk())
+        try:
+            return compare_frame(usable, check, job, pools, n_partitions=self.n_partitions)
         finally:
             usable.unpersist()
 

@@ -20,6 +20,7 @@ import pyarrow as pa
 
 from huc_monitor._common.arrays import arrays_from_bytes, arrays_to_bytes
 from huc_monitor.audit.row_weights import WeightUnit
+from huc_monitor.audit.runs.changes import PieceChange
 from huc_monitor.audit.runs.packing import Packing
 from huc_monitor.audit.runs.pieces import Facts, PieceAudit, RunSummary, merge_runs
 from huc_monitor.errors import HUCError, InvalidInputError
@@ -37,8 +38,8 @@ if TYPE_CHECKING:
     from huc_monitor.utilities.program import Floats, Ints
 
 # Rows taken at a time: enough to make calls cheap, few enough to stay small.
-_ROWS_AT_A_TIME = 1 << 16
-_ROWS_BEFORE_SENDING = 1 << 18
+ROWS_AT_A_TIME = 1 << 16
+ROWS_BEFORE_SENDING = 1 << 18
 _SAMPLE = 512
 
 FACTS = "error string, facts binary, sample binary, stride long"
@@ -65,6 +66,7 @@ class Job:
             "confidence_level": audit.confidence_level,
             "n_draws": audit.n_draws,
             "seed": audit.seed,
+            "n_samples": audit.n_samples if isinstance(audit, PieceChange) else None,
             "columns": dict(columns),
         }
         own = {u.name: u.function for u in audit.utilities if isinstance(u, CustomUtility)}
@@ -98,14 +100,14 @@ def _set_loaded_aside() -> None:
 @lru_cache(maxsize=8)
 def _worker(text: str) -> Worker:
     plain = json.loads(text)
-    columns = plain.pop("columns")
+    columns, n_samples = plain.pop("columns"), plain.pop("n_samples")
     audit = PieceAudit(
         LabelTree.from_dict(plain["tree"]),
         tuple(Utility.from_dict(item) for item in plain["utilities"]),
         Subgroups.from_dict(plain["subgroups"]),
         *(plain[n] for n in ("method", "confidence_level", "n_draws", "seed")),
     )
-    return Worker(audit, columns)
+    return Worker(PieceChange.from_plan(audit, n_samples) if n_samples else audit, columns)
 
 
 @dataclass(frozen=True)
@@ -129,9 +131,11 @@ class Worker:
     @functools.cached_property
     def packings(self) -> list[Packing]:
         """Layout of every utility's rows."""
-        weighted = self.columns["weights"] is not None
-        n_utilities = len(self.audit.utilities)
-        return [Packing.of(self.audit, u, weighted=weighted) for u in range(n_utilities)]
+        weighted, sampled = (self.columns.get(name) is not None for name in ("weights", "sample"))
+        return [
+            Packing.of(self.audit, u, weighted=weighted, sampled=sampled)
+            for u in range(len(self.audit.utilities))
+        ]
 
     def read(self, table: pa.Table) -> Piece:
         """Check some rows, as the local audit checks a window."""
@@ -152,6 +156,7 @@ class Worker:
             zero_copy_only=False
         )
         ids = given["row_id"] and _one(table.column(given["row_id"])).to_numpy(zero_copy_only=False)
+        samples = given.get("sample") and _one(table.column(given["sample"])).to_numpy()
         labels = _one(table.column(given["labels"]))
         if labels.null_count:
             msg = (
@@ -165,6 +170,7 @@ class Worker:
             features,
             weights if given["weights"] else None,
             ids,
+            () if samples is None else samples,
         )
 
     def _codes(self, labels: pa.Array) -> Ints:
@@ -210,10 +216,10 @@ def find_facts(job: Job) -> Callable[[Iterable[pa.RecordBatch]], Iterator[pa.Rec
 
     def step(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         worker = job.open()
-        facts, sample, stride = worker.audit.no_facts, _ScoreSample(), 1
+        facts, sample, stride = worker.audit.no_facts, ScoreSample(), 1
         error = None
         try:
-            for table in tables(batches, _ROWS_AT_A_TIME):
+            for table in tables(batches, ROWS_AT_A_TIME):
                 piece = worker.read(table)
                 if piece.labels.size:
                     facts += worker.audit.facts(piece)
@@ -222,12 +228,12 @@ def find_facts(job: Job) -> Callable[[Iterable[pa.RecordBatch]], Iterator[pa.Rec
         except HUCError as problem:
             error = str(problem)
         scores = sample.scores(worker.audit) if error is None else b""
-        yield _batch(FACTS, [error], [pack_facts(facts)], [scores], [stride])
+        yield make_batch(FACTS, [error], [pack_facts(facts)], [scores], [stride])
 
     return step
 
 
-class _ScoreSample:
+class ScoreSample:
     """Every so many rows of a task, never more than twice `_SAMPLE` of them."""
 
     def __init__(self) -> None:
@@ -265,23 +271,23 @@ def send_rows(
         n_utilities = len(worker.audit.utilities)
         waiting: list[list[Any]] = [[] for _ in range(n_utilities)]
         n = 0
-        for table in tables(batches, _ROWS_AT_A_TIME):
+        for table in tables(batches, ROWS_AT_A_TIME):
             piece = worker.read(table)
             if not piece.labels.size:
                 continue
             for u, rows in enumerate(worker.audit.rows(piece, known)):
                 waiting[u].append(worker.packings[u].pack(rows))
             n += piece.labels.size
-            if n >= _ROWS_BEFORE_SENDING:
-                yield from _cut(waiting, cuts)
+            if n >= ROWS_BEFORE_SENDING:
+                yield from cut_records(waiting, cuts)
                 waiting, n = [[] for _ in range(n_utilities)], 0
         if n:
-            yield from _cut(waiting, cuts)
+            yield from cut_records(waiting, cuts)
 
     return step
 
 
-def _cut(waiting: list[list[Any]], cuts: list[Floats]) -> Iterator[pa.RecordBatch]:
+def cut_records(waiting: list[list[Any]], cuts: list[Floats]) -> Iterator[pa.RecordBatch]:
     for u, parts in enumerate(waiting):
         records = np.concatenate(parts)
         # Equal scores have one place among the cuts, whatever the batch: ties stay together.
@@ -290,7 +296,7 @@ def _cut(waiting: list[list[Any]], cuts: list[Floats]) -> Iterator[pa.RecordBatc
         edges = np.searchsorted(run[order], np.arange(cuts[u].size + 2))
         found = [k for k in range(cuts[u].size + 1) if edges[k] < edges[k + 1]]
         data = [records[order[edges[k] : edges[k + 1]]].tobytes() for k in found]
-        yield _batch(RECORDS, [u] * len(found), found, data)
+        yield make_batch(RECORDS, [u] * len(found), found, data)
 
 
 def summarise(job: Job, facts: bytes) -> Callable[..., pa.Table]:
@@ -304,7 +310,7 @@ def summarise(job: Job, facts: bytes) -> Callable[..., pa.Table]:
         parts = [np.frombuffer(item.as_buffer(), dtype=packing.dtype) for item in column]
         rows = packing.unpack(np.concatenate(parts))
         found = worker.audit.summarise(u, rows, known)
-        return pa.Table.from_batches([_summary_batch(u, run, found)])
+        return pa.Table.from_batches([summary_batch(u, run, found)])
 
     return step
 
@@ -316,7 +322,7 @@ def merge(key: tuple[Any, ...], table: pa.Table) -> pa.Table:
         RunSummary.from_bytes(scan.as_py(), draws.as_py())
         for scan, draws in zip(table.column("scan"), table.column("draws"), strict=True)
     ]
-    return pa.Table.from_batches([_summary_batch(u, run, merge_runs(runs))])
+    return pa.Table.from_batches([summary_batch(u, run, merge_runs(runs))])
 
 
 def sum_within(
@@ -328,7 +334,7 @@ def sum_within(
         worker, known = job.open(), unpack_facts(facts)
         sums: list[Ints] = []
         n = 0
-        for table in tables(batches, _ROWS_AT_A_TIME):
+        for table in tables(batches, ROWS_AT_A_TIME):
             piece = worker.read(table)
             n += piece.labels.size
             if not piece.labels.size:
@@ -340,14 +346,14 @@ def sum_within(
             sums = [a + b for a, b in zip(sums, found, strict=True)] if sums else found
         if sums:
             data = [item.tobytes() for item in sums]
-            yield _batch(SUMS, list(range(len(sums))), [n] * len(sums), data)
+            yield make_batch(SUMS, list(range(len(sums))), [n] * len(sums), data)
 
     return step
 
 
-def _summary_batch(utility: int, run: int, found: RunSummary) -> pa.RecordBatch:
+def summary_batch(utility: int, run: int, found: RunSummary) -> pa.RecordBatch:
     scan, draws = found.to_bytes()
-    return _batch(SUMMARIES, [utility], [run], [scan], [draws])
+    return make_batch(SUMMARIES, [utility], [run], [scan], [draws])
 
 
 _TYPES = {
@@ -358,7 +364,7 @@ _TYPES = {
 }
 
 
-def _batch(schema: str, *columns: list[Any]) -> pa.RecordBatch:
+def make_batch(schema: str, *columns: list[Any]) -> pa.RecordBatch:
     fields = [part.split() for part in schema.split(", ")]
     arrays = [pa.array(c, _TYPES[kind]) for c, (_, kind) in zip(columns, fields, strict=True)]
     return pa.RecordBatch.from_arrays(arrays, names=[name for name, _ in fields])

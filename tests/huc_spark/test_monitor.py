@@ -99,6 +99,11 @@ def test_larger_windows_are_audited_on_the_cluster_with_the_same_answer(folder, 
         assert one.latest_label == other.latest_label
         assert one.levels == other.levels
         assert any("of a sample of" in note for note in other.notes)
+    # The second window is compared with the first, all rows with all rows.
+    mine, theirs = (records[1].change for records in (local, found))
+    assert (mine.n_before, mine.n_after) == (theirs.n_before, theirs.n_after)
+    sizes = [[item.difference for item in side.largest] for side in (mine, theirs)]
+    assert sizes[0] == pytest.approx(sizes[1], rel=1e-6)
 
 
 @pytest.mark.slow
