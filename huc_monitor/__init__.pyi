@@ -48,6 +48,7 @@ from .recalibration.gate import Gate as Gate
 from .reporting import draw_pictures as draw_pictures
 from .reporting import write_report as write_report
 from .subgroups import Subgroups as Subgroups
+from .tree import Labels as Labels
 from .tree import LabelTree as LabelTree
 from .utilities import ActionPayoff as ActionPayoff
 from .utilities import BinaryAction as BinaryAction

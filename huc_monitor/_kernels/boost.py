@@ -302,7 +302,13 @@ def _directions(state, rows, dense, weights, tree, program, branches, node, out,
 
 
 @loop
-def curvature(h, rows, labels, repeats, start, stop, scale):
+def passes(first, last, start, stop):
+    """Say whether a label over the leaves first..last-1 lies below the branch start..stop-1."""
+    return start <= first and last <= stop and last - first < stop - start
+
+
+@loop
+def curvature(h, rows, firsts, lasts, repeats, start, stop, scale):
     """Sum of J_v(Y) (max h - min h)^2 / 4 over rows, as an integer of 1/scale.
 
     eq:general-direction-lambda; whole numbers, so that the step does not depend on row order.
@@ -310,7 +316,7 @@ def curvature(h, rows, labels, repeats, start, stop, scale):
     total = 0
     for m in range(rows.shape[0]):
         i = rows[m]
-        if labels[i] < start or labels[i] >= stop:
+        if not passes(firsts[i], lasts[i], start, stop):
             continue
         high = h[m, 0]
         low = h[m, 0]
@@ -357,11 +363,11 @@ def _apply_step(state, rows, h, tree, branches, node, step, room):
 
 
 @loop
-def label_edges_log(state, rows, labels, start, stop, n_edges, edge_ptr, edges, out):
-    """Log probability of the label, where it is one of start..stop-1: the sum over its path."""
+def label_edges_log(state, rows, labels, firsts, lasts, start, stop, n_edges, edge_ptr, edges, out):
+    """Log probability of the label, where it lies below start..stop-1: the sum over its path."""
     for m in range(rows.shape[0]):
         i = rows[m]
-        if labels[i] < start or labels[i] >= stop:
+        if not passes(firsts[i], lasts[i], start, stop):
             continue
         place = _place(i, n_edges)
         total = 0.0

@@ -210,11 +210,11 @@ def square_totals(rows, factors, paths, scale, squares):
 
 
 @loop
-def locate(rows, weights, factors, paths, start, stop, depth):
+def locate(rows, weights, factors, paths, node, depth):
     """Signed largest sum of one subgroup and branch, and its closed interval of scores.
 
-    `depth` is the branch's place on the paths of its leaves start..stop-1; -1 adds the whole path
-    up (UC). Ties and the first of equal maxima are handled as in alg:exact-interval-scan.
+    `depth` is the branch's place on the paths that lead through it; -1 adds the whole path up (UC).
+    Ties and the first of equal maxima are handled as in alg:exact-interval-scan.
     """
     order, scores, records = rows
     total = 0
@@ -235,7 +235,12 @@ def locate(rows, weights, factors, paths, start, stop, depth):
             at = m
             m += 1
             y = records[at, WHO] & LABEL_MASK
-            if weights[i] == 0.0 or y < start or y >= stop:
+            if weights[i] == 0.0:
+                continue
+            first = paths.ptr[y]
+            if depth >= 0 and (
+                first + depth >= paths.ptr[y + 1] or paths.branch[first + depth] != node
+            ):
                 continue
             value = 0
             if depth >= 0:

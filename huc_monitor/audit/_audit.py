@@ -11,6 +11,7 @@ from huc_monitor.audit.class_order import look_at_order
 from huc_monitor.audit.clusters import check_clusters, check_design, check_label_probability
 from huc_monitor.audit.decomposition import UtilityRows, iter_decomposed, sort_rows
 from huc_monitor.audit.inputs import check_labels, check_predictions, check_weights, note_weights
+from huc_monitor.audit.label_depth import check_method, coverage_of_rows
 from huc_monitor.audit.options import DEFAULTS
 from huc_monitor.audit.plan import AuditPlan
 from huc_monitor.audit.result import AuditResult
@@ -20,9 +21,11 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
     from pathlib import Path
 
+    from huc_monitor.audit.scan import UtilityScan
     from huc_monitor.subgroups import Subgroups
     from huc_monitor.tree import LabelTree
     from huc_monitor.utilities import Utility
+    from huc_monitor.utilities.program import Floats
 
 __all__ = ["AuditResult", "audit", "audit_rows"]
 
@@ -58,7 +61,11 @@ def audit(
         left alone. Rows sum to 1 within 1e-6; those of float16 and float32, within that type's
         precision times K, are divided by their sum. A row with a zero is mixed with 1e-10 of the
         uniform distribution, and the result says so (``interiorized``).
-    labels : (n,) leaf names or codes
+    labels : (n,) names of nodes, or leaf codes
+        A label that stops above the leaves, a path such as "billing/refund" and a set of labels
+        are read as `LabelTree.encode` says; `Labels` bring other spellings. Branches below such a
+        label do not see the row, and the result says how many rows each of them sees
+        (``label_coverage``).
     tree : LabelTree, or the path of a tree file
     utilities : list of Utility, with distinct names
         Correctness at every level of the tree when left out.
@@ -170,8 +177,14 @@ def _audit(
     check_design(plan.method, groups)
     groups = groups.simplified()
     bound = plan.bound(groups.sizes())
-    scans = []
+    scans: list[UtilityScan] = []
+    coverage: Floats | None = None
+    notes: tuple[str, ...] = ()
     for rows, spreads in zip(decomposed, plan.limits, strict=True):
+        if not scans:
+            coverage, notes = coverage_of_rows(rows, groups)
+            if coverage is not None:
+                check_method(plan)
         ordered = sort_rows(rows, groups.scale)
         scans.append(scan_utility(ordered, groups))
         bound.visit(ordered, groups, spreads)
@@ -183,6 +196,8 @@ def _audit(
         shares=np.array([_mean_weight(weights, groups) for weights in groups.weights]),
         interiorized=interiorized,
         design=groups.design(bound.n_effective),
+        coverage=coverage,
+        notes=notes,
     )
 
 

@@ -36,10 +36,13 @@ def look_at_order(predictions: Predictions, labels: Ints) -> tuple[str, ...]:
     ('accuracy is 0 %, and predictions claim 90 %: is the class order right?',)
     """
     step = -(-predictions.n // _MOST_ROWS)
-    some = np.asarray(predictions.matrix[::step])
+    known = labels[::step] < predictions.matrix.shape[1]
+    some = np.asarray(predictions.matrix[::step])[known]
     n, n_leaves = some.shape
+    if not n:
+        return ()
     top = some.argmax(axis=1)
-    accuracy = float(np.mean(top == labels[::step]))
+    accuracy = float(np.mean(top == labels[::step][known]))
     claimed = float(np.mean(some[np.arange(n), top], dtype=np.float64))
     share = _SHARE_OF_CLAIM * claimed
     if accuracy >= share or n * _divergence(accuracy, share) < _SURE_BELOW:

@@ -175,13 +175,8 @@ def _slot_of(rows: UtilityRows, node: str) -> int:
 
 def _path_sum(rows: UtilityRows, chosen: Ints, slot: int | None = None) -> Floats:
     """Sum contributions along the realised path: of all branches, or of one slot."""
-    width = rows.contributions.shape[1]
-    owner = np.full((rows.tree.n_leaves, width), -1)
-    for y in range(rows.tree.n_leaves):
-        slots = rows.paths.slot[rows.paths.ptr[y] : rows.paths.ptr[y + 1]]
-        owner[y, : slots.size] = slots
-    of_row = owner[rows.labels[chosen]]
-    wanted = of_row >= 0 if slot is None else of_row == slot
+    of_row = rows.path_slots[rows.labels[chosen]]
+    wanted = of_row < rows.relevant.size if slot is None else of_row == slot
     total: Floats = np.where(wanted, rows.contributions[chosen], 0.0).sum(axis=1)
     return total
 

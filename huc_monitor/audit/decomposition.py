@@ -42,7 +42,7 @@ class UtilityRows:
     relevant : (S,) branch indices of the relevant branches; their positions are *slots*
     scores : (n,) predicted mean utility mu_u(p)
     contributions : (n, D) contribution of the d-th relevant branch on the path of the row's label
-    labels : (n,) leaf codes, -1 where there is no label yet
+    labels : (n,) codes of leaves and, after them, of branches; -1 where there is no label yet
     paths : which branch each column of ``contributions`` belongs to, by label
     """
 
@@ -61,15 +61,30 @@ class UtilityRows:
             f"branches={self.relevant.size})"
         )
 
+    @property
+    def path_slots(self) -> Ints:
+        """Slot of every column of ``contributions`` by label; the number of slots where unused."""
+        on_path = np.diff(self.paths.ptr)
+        table = np.full((on_path.size, self.contributions.shape[1]), self.relevant.size)
+        table[np.arange(table.shape[1]) < on_path[:, None]] = self.paths.slot
+        return table
+
     def to_frame(self) -> pd.DataFrame:
-        """Score, residual and one column per relevant branch; a row per prediction."""
-        dense = np.zeros((self.scores.size, self.relevant.size))
-        for y in range(self.tree.n_leaves):
-            rows = np.flatnonzero(self.labels == y)
-            slots = self.paths.slot[self.paths.ptr[y] : self.paths.ptr[y + 1]]
-            dense[rows[:, None], slots] = self.contributions[rows, : slots.size]
+        """Score, residual and one column per relevant branch; a row per prediction.
+
+        Branches below a label that is no leaf have NaN: what would be there is not known.
+        """
+        n, n_slots = self.scores.size, self.relevant.size
+        dense = np.zeros((n, n_slots + 1))
+        dense[np.arange(n)[:, None], self.path_slots[self.labels]] = self.contributions
+        dense = dense[:, :n_slots]
+        residual = dense.sum(axis=1)
+        start, stop = self.tree.label_slices(self.labels)
+        arrays = self.tree.arrays
+        for j, v in enumerate(self.relevant):
+            dense[(start <= arrays.start[v]) & (arrays.stop[v] <= stop), j] = np.nan
         frame = pd.DataFrame(dense, columns=[self.tree.branches[v] for v in self.relevant])
-        frame.insert(0, "residual", dense.sum(axis=1))
+        frame.insert(0, "residual", residual)
         frame.insert(0, "score", self.scores)
         return frame
 
@@ -132,7 +147,7 @@ def decompose(
     Parameters
     ----------
     probabilities : (n, K) array in the order of ``tree.leaves``, or DataFrame with leaf columns
-    labels : (n,) leaf names or codes
+    labels : (n,) names of nodes, or leaf codes
     tree : LabelTree, or the path of a tree file
     utilities : list of Utility
         Correctness at every level of the tree when left out.

@@ -73,7 +73,8 @@ def calibration_p_value(
     """
     chosen = check_utilities(utilities)
     predictions = check_predictions(probabilities, tree=tree)
-    codes = check_labels(labels, predictions.n, tree=tree)
+    # Where a label would have stopped, had it come out otherwise, is not known.
+    codes = check_labels(labels, predictions.n, tree=tree, any_depth=False)
     groups = check_groups(subgroups, features, weights, predictions.n)
     seen = _huc(predictions, codes, groups, tree, chosen)
     return p_value_of(

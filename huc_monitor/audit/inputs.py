@@ -217,9 +217,9 @@ def check_tree(tree: Any) -> LabelTree:
     return found
 
 
-def check_labels(labels: Any, n: int, *, tree: LabelTree) -> Ints:
-    """Leaf codes of every row."""
-    codes = tree.encode(labels)
+def check_labels(labels: Any, n: int, *, tree: LabelTree, any_depth: bool = True) -> Ints:
+    """Codes of every row's label; those of inner nodes follow the leaves'."""
+    codes = tree.encode(labels, any_depth=any_depth)
     if codes.shape[0] != n:
         msg = f"`labels` must have one entry per row ({n}); got {codes.shape[0]}."
         raise InvalidInputError(msg)

@@ -47,6 +47,7 @@ from huc_monitor.audit.bounds.bootstrap import (
 from huc_monitor.audit.bounds.bound import log_share
 from huc_monitor.audit.comparison import Comparison, Difference
 from huc_monitor.audit.decomposition import sort_rows
+from huc_monitor.audit.label_depth import whole_rows
 from huc_monitor.audit.scan import scan_utility
 from huc_monitor.audit.two_samples import check_sides
 
@@ -67,10 +68,11 @@ class _Side:
 
     def __init__(self, sample: Sample, limits: list[Floats]) -> None:
         self.groups = sample.groups
+        whole, wider = whole_rows(sample.rows, sample.groups)
         self._parts: list[tuple[Any, list[tuple[Terms, Terms]], Floats]] = []
         moments: list[Floats] = []
-        for rows, spreads in zip(sample.rows, limits, strict=True):
-            self._add(rows, spreads, moments)
+        for rows, spreads, factors in zip(whole, limits, wider, strict=True):
+            self._add(rows, spreads * factors, moments)
         self.moments = np.concatenate(moments)
         self.sizes = np.abs(self.moments)
 

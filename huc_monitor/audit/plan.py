@@ -109,8 +109,14 @@ class AuditPlan:
         shares: Floats,
         interiorized: bool,
         design: Design | None = None,
+        coverage: Floats | None = None,
+        notes: tuple[str, ...] = (),
     ) -> AuditResult:
-        """Build the result from one scan per utility; ``shares`` are subgroups' mean weights."""
+        """Build the result from one scan per utility.
+
+        ``shares`` are subgroups' mean weights; ``coverage`` is that of `label_depth`, None where
+        every label is a leaf.
+        """
         return AuditResult(
             n=total,
             method=self.method,
@@ -118,15 +124,24 @@ class AuditPlan:
             n_draws=self.n_draws or None,
             interiorized=interiorized,
             fingerprint=self.tree.fingerprint,
-            candidates=self._candidates(scans, radii, shares),
+            candidates=self._candidates(scans, radii, shares, self._seen(coverage)),
             totals=self._totals(scans),
+            notes=notes
+            if design is None
+            else (f"{total:,.0f} rows {design}.", *design.notes, *notes),
             plan=self,
-            notes=() if design is None else (f"{total:,.0f} rows {design}.", *design.notes),
             design=design,
         )
 
+    def _seen(self, coverage: Floats | None) -> Floats:
+        """Coverage of every candidate."""
+        if coverage is None:
+            return np.ones(self.n_candidates)
+        relevant = [utility.relevant_branches(self.tree) for utility in self.utilities]
+        return np.asarray(_join(coverage[:, branches] for branches in relevant))
+
     def _candidates(
-        self, scans: Sequence[UtilityScan], radii: Floats, shares: Floats
+        self, scans: Sequence[UtilityScan], radii: Floats, shares: Floats, seen: Floats
     ) -> CandidateTable:
         """List branches in the order utility, subgroup, branch."""
         counts = [scan.on_uc.shape for scan in scans]
@@ -135,7 +150,14 @@ class AuditPlan:
             np.arange(len(counts)), [n_groups * width for n_groups, width in counts]
         )
         units = [item.units for item in self.utilities]
-        moment = _join(scan.moment[:, :-1] for scan in scans)
+        # A branch that sees no row has moment 0, and the radius of a moment of which nothing is
+        # known: the limit of its contributions.
+        times = np.divide(1.0, seen, out=np.zeros_like(seen), where=seen > 0)
+        moment = _join(scan.moment[:, :-1] for scan in scans) * times
+        limits = _join(np.tile(found, len(self.subgroups)) for found in self.limits)
+        radii = np.where(
+            seen < 1.0, np.minimum(radii / np.maximum(seen, 1e-300), limits + np.abs(moment)), radii
+        )
         share = shares[group]
         return CandidateTable(
             utility=[name for name, _, _ in self.names],
@@ -148,10 +170,11 @@ class AuditPlan:
             n_in_interval=_join(scan.n_inside[:, :-1] for scan in scans),
             n_in_subgroup=scans[0].size[group],
             moment_in_subgroup=np.divide(moment, share, out=np.zeros(moment.size), where=share > 0),
-            on_uc_interval=_join(scan.on_uc for scan in scans),
-            on_worst_interval=_join(scan.on_worst for scan in scans),
+            on_uc_interval=_join(scan.on_uc for scan in scans) * times,
+            on_worst_interval=_join(scan.on_worst for scan in scans) * times,
             moment_in_units=moment * np.array([item.scale for item in self.utilities])[utility],
             units=[units[u] for u in utility.tolist()],
+            label_coverage=seen,
         )
 
     def _totals(self, scans: Sequence[UtilityScan]) -> TotalTable:

@@ -55,6 +55,7 @@ class CandidateTable:
     on_worst_interval: Floats
     moment_in_units: Floats
     units: list[str | None]
+    label_coverage: Floats
 
     @property
     def n(self) -> int:
@@ -237,6 +238,8 @@ class AuditResult:
         ``on_uc_interval`` and ``on_worst_interval`` are the branch's moments on the interval that
         maximises UC, and on that of the worst branch, of the same subgroup and utility: there
         cancellation shows. ``moment_in_units`` is the moment in the utility's own units.
+        ``label_coverage`` is the share of the branch's rows whose label goes on below it: 1 where
+        every label is a leaf. Moments of a branch count the rows it sees, divided by this share.
         """
         return pd.DataFrame({name: getattr(self.candidates, name) for name in _COLUMNS})
 
@@ -324,6 +327,11 @@ class AuditResult:
             rng=rng,
         )
 
+    @property
+    def _partial(self) -> bool:
+        """Whether any label stopped above the leaves."""
+        return bool((self.candidates.label_coverage < 1.0).any())
+
     def to_dict(self) -> dict[str, Any]:
         """JSON-safe form with a schema version; undefined numbers are None."""
         return {
@@ -340,7 +348,7 @@ class AuditResult:
             "tree": self.fingerprint,
             **({"notes": list(self.notes)} if self.notes else {}),
             **({"design": self.design.to_dict()} if self.design is not None else {}),
-            "candidates": _records(self.candidates, _COLUMNS),
+            "candidates": _records(self.candidates, _COLUMNS if self._partial else _COLUMNS[:-1]),
             "totals": _records(self.totals, _TOTALS),
         }
 
@@ -411,7 +419,10 @@ def _table(cls: type[_Table], data: Mapping[str, Any], key: str) -> _Table:
     columns: dict[str, Any] = {}
     for item in fields(cls):
         try:
-            values = [record[item.name] for record in data[key]]
+            values = [
+                record.get(item.name, 1.0) if item.name == "label_coverage" else record[item.name]
+                for record in data[key]
+            ]
             named = str(item.type).startswith("list")
             columns[item.name] = values if named else np.array(values, dtype=np.float64)
         except (KeyError, TypeError, ValueError) as error:

@@ -30,6 +30,7 @@ radius of the largest one seen.
 
 It takes rows as independent within and between the samples, and utilities, subgroups and model as
 chosen without looking at them. The model may differ between the samples: each row has its score.
+Labels that stop above the leaves count as in `label_depth`, with the coverage of each sample.
 """
 
 from __future__ import annotations
@@ -42,6 +43,7 @@ import numpy as np
 from huc_monitor.audit.bounds.bootstrap import BootstrapBound
 from huc_monitor.audit.comparison import Comparison, Difference
 from huc_monitor.audit.decomposition import UtilityRows, join_rows, sort_rows
+from huc_monitor.audit.label_depth import whole_rows
 from huc_monitor.audit.scan import AFTER, BEFORE, Groups, group_rows, row_counts, scan_utility
 from huc_monitor.errors import InvalidInputError
 
@@ -101,7 +103,12 @@ def compare_samples(
     groups = Groups.difference(after.groups, before.groups)
     bound = change_bound(plan, groups)
     scans, after_sums = [], []
-    for *pair, spreads in zip(before.rows, after.rows, plan.limits, strict=True):
+    (old, wider), (new, also) = (whole_rows(side.rows, side.groups) for side in (before, after))
+    limits = [
+        spreads * np.maximum(*factors)
+        for spreads, *factors in zip(plan.limits, wider, also, strict=True)
+    ]
+    for *pair, spreads in zip(old, new, limits, strict=True):
         ordered = sort_rows(join_rows(pair), groups.scale)
         scans.append(scan_utility(ordered, groups))
         bound.visit(ordered, groups, spreads)

@@ -193,10 +193,6 @@ def candidate_terms(
     rows = sample.rows[u]
     slot = [plan.tree.branches[v] for v in rows.relevant].index(node)
     c = plan.subgroups.names.index(subgroup)
-    column = np.full(plan.tree.n_leaves, -1)
-    for y in range(plan.tree.n_leaves):
-        slots = rows.paths.slot[rows.paths.ptr[y] : rows.paths.ptr[y + 1]]
-        column[y] = np.flatnonzero(slots == slot)[0] if slot in slots else -1
-    at = column[rows.labels]
-    values = np.where(at < 0, 0.0, rows.contributions[np.arange(at.size), np.maximum(at, 0)])
+    wanted = rows.path_slots[rows.labels] == slot
+    values = np.where(wanted, rows.contributions, 0.0).sum(axis=1)
     return rows.scores, values * sample.groups.weights[c]

@@ -20,6 +20,7 @@ from huc_monitor.monitor.hints import (
     branch_frequencies,
     cancellation,
     child_hints,
+    labels_under,
     preferred_hints,
     rows_inside,
     shift_hints,
@@ -267,7 +268,8 @@ class Examination:
         inside = rows_inside(rows, weights, low, high)
         hidden = Cancellation()
         if change is None:
-            hidden = cancellation(rows, weights, inside, row["node"], row["moment"])
+            seen = row["moment"] * row["label_coverage"]
+            hidden = cancellation(rows, weights, inside, row["node"], seen)
         branch = tree.branch_index(row["node"])
         probabilities, labels = data.probabilities[inside], data.labels[inside]
         counts = np.bincount(labels, minlength=tree.n_leaves)
@@ -292,7 +294,7 @@ class Examination:
     def _size(self, branch: int, counts: Ints) -> str:
         """Say how many rows the branch is about."""
         tree, n = self.monitor.tree, self.found.data.n
-        mine = int(sum(counts[one].sum() for one in children(tree, branch)[1]))
+        mine = sum(labels_under(tree, counts, one) for one in children(tree, branch)[1])
         return f"{mine:,} of the window's {n:,} labels lie under this branch and in this range."
 
     def _changed(self, row: pd.Series[Any]) -> bool | None:

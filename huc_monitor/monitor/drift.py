@@ -120,7 +120,7 @@ def summarise(
     n, n_leaves = probabilities.shape
     share = None
     if labels is not None and n:
-        share = np.bincount(labels, minlength=n_leaves) / n
+        share = leaf_shares(labels, n_leaves)
     return DriftReference(
         n=n,
         leaf_mass=probabilities.mean(axis=0) if n else np.zeros(n_leaves),
@@ -286,12 +286,19 @@ def _finding(
     )
 
 
+def leaf_shares(labels: Ints, n_leaves: int) -> Floats:
+    """Share of every leaf among the labels that reach one."""
+    counts = np.bincount(labels[labels < n_leaves], minlength=n_leaves)
+    return np.asarray(counts / max(1, counts.sum()))
+
+
 def label_shift(reference: DriftReference, labels: Ints, policy: DriftPolicy) -> Ints:
     """Return the leaves whose share among the labels moved most, none unless they surely moved."""
     before = reference.label_share
+    labels = labels[labels < (0 if before is None else before.size)]
     if before is None or not labels.size:
         return np.empty(0, dtype=np.int64)
-    moved = np.bincount(labels, minlength=before.size) / labels.size - before
+    moved = leaf_shares(labels, before.size) - before
     x = math.log(4.0 / (1.0 - policy.confidence_level))
     per_root = 0.5 * math.sqrt(before.size) + math.sqrt(x / 2.0)
     radius = per_root / math.sqrt(labels.size) + per_root / math.sqrt(reference.n)

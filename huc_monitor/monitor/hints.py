@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from huc_monitor._common.safe_text import chat
-from huc_monitor.monitor.drift import children, label_shift
+from huc_monitor.monitor.drift import children, label_shift, leaf_shares
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -55,14 +55,11 @@ def cancellation(
 
 def interval_moments(rows: UtilityRows, weights: np.ndarray[Any, Any], inside: Ints) -> Floats:
     """Moment of every relevant branch on chosen rows, averaged over all rows."""
-    width = rows.contributions.shape[1]
-    owner = np.full((rows.tree.n_leaves, width), rows.relevant.size, dtype=np.int64)
-    for y in range(rows.tree.n_leaves):
-        slots = rows.paths.slot[rows.paths.ptr[y] : rows.paths.ptr[y + 1]]
-        owner[y, : slots.size] = slots
     values = rows.contributions[inside] * weights[inside, None].astype(np.float64)
     sums = np.bincount(
-        owner[rows.labels[inside]].ravel(), values.ravel(), minlength=rows.relevant.size + 1
+        rows.path_slots[rows.labels[inside]].ravel(),
+        values.ravel(),
+        minlength=rows.relevant.size + 1,
     )
     return np.asarray(sums[: rows.relevant.size] / rows.scores.size)
 
@@ -77,7 +74,8 @@ def branch_frequencies(
 ) -> dict[str, dict[str, float]]:
     """Predicted and observed share of every child among the cases under a branch.
 
-    `mass` is the probability of every leaf summed over rows, `counts` how often it happened.
+    `mass` is the probability of every leaf summed over rows, `counts` how often a label had each
+    code; labels that stop at a branch or above it say nothing of its children.
 
     Examples
     --------
@@ -88,7 +86,7 @@ def branch_frequencies(
     """
     names, slices = children(tree, branch)
     predicted = np.array([mass[one].sum() for one in slices])
-    observed = np.array([counts[one].sum() for one in slices], dtype=np.float64)
+    observed = np.array([labels_under(tree, counts, one) for one in slices], dtype=np.float64)
     if not observed.sum() or not predicted.sum():
         return {}
     predicted, observed = predicted / predicted.sum(), observed / observed.sum()
@@ -96,6 +94,16 @@ def branch_frequencies(
         name: {"predicted": float(p), "observed": float(o)}
         for name, p, o in zip(names, predicted, observed, strict=True)
     }
+
+
+def labels_under(tree: LabelTree, counts: Ints, leaves: slice) -> int:
+    """Count labels that are among these leaves, or stop at a node above some of them only."""
+    inner, arrays = counts[tree.n_leaves :], tree.arrays
+    total = int(counts[leaves].sum())
+    if inner.any():
+        below = (arrays.start >= leaves.start) & (arrays.stop <= leaves.stop)
+        total += int(inner[below[: inner.size]].sum())
+    return total
 
 
 def child_hints(node: str, frequencies: Mapping[str, Mapping[str, float]]) -> list[str]:
@@ -130,8 +138,9 @@ def preferred_hints(tree: LabelTree, branch: int, probabilities: Floats, labels:
     names, slices = children(tree, branch)
     mass = np.column_stack([probabilities[:, one].sum(axis=1) for one in slices])
     code = np.full(labels.size, -1)
+    start, stop = tree.label_slices(labels)
     for j, one in enumerate(slices):
-        code[(labels >= one.start) & (labels < one.stop)] = j
+        code[(start >= one.start) & (stop <= one.stop)] = j
     mass, code = mass[code >= 0], code[code >= 0]
     if not code.size:
         return []
@@ -171,7 +180,7 @@ def shift_hints(
     hints += [_moved(item) for item in moved if item.kind != "subgroup"][:1]
     leaves = label_shift(reference, labels, policy)
     if leaves.size and reference.label_share is not None:
-        share = np.bincount(labels, minlength=tree.n_leaves) / labels.size
+        share = leaf_shares(labels, tree.n_leaves)
         told = [
             f"*{chat(tree.leaves[leaf])}* from {before:.1%} to {share[leaf]:.1%}"
             for leaf, before in zip(leaves, reference.label_share[leaves], strict=True)

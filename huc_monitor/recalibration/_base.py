@@ -106,7 +106,7 @@ class Boost(Parametrised):
         Parameters
         ----------
         probabilities : (n, K) array in the order of ``tree.leaves``, or DataFrame with leaf columns
-        labels : (n,) leaf names or codes
+        labels : (n,) labels as in `audit`, at any depth
         features : DataFrame of n rows, optional
             Columns that the subgroups read.
         weights : (n,) non-negative numbers, optional

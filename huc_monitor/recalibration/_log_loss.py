@@ -9,6 +9,8 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 if TYPE_CHECKING:
+    from collections.abc import Iterator
+
     from huc_monitor.utilities.program import Floats, Ints
 
 STRENGTHS: Floats = np.logspace(-4, 1, 11)
@@ -21,23 +23,38 @@ _BETA_BOUNDS = (1e-3, 1e3)
 
 @dataclass(frozen=True, slots=True, eq=False)
 class LossRows:
-    """Log probabilities, labels, and the share of the mean that each row has."""
+    """Log probabilities, labels, and the share of the mean that each row has.
+
+    A label is the leaves ``first`` to ``last`` - 1: one, or all under a node where it stops above
+    the leaves. Its probability is their sum.
+    """
 
     logs: Floats
-    labels: Ints
+    first: Ints
+    last: Ints
     share: Floats
 
     @classmethod
-    def of(cls, logs: Floats, labels: Ints, weights: Floats | None) -> LossRows:
+    def of(cls, logs: Floats, label: tuple[Ints, Ints], weights: Floats | None) -> LossRows:
         """Normalise weights to shares; a row of weight 2 counts like two rows."""
-        n = labels.size
+        n = len(logs)
         share = np.full(n, 1.0 / n) if weights is None else weights / weights.sum()
-        return cls(logs, labels, share)
+        return cls(logs, *label, share)
+
+    def wide(self) -> Iterator[tuple[Ints, slice]]:
+        """Yield the rows whose label stops at a node, with the node's leaves, node by node."""
+        inner = np.flatnonzero(self.last - self.first > 1)
+        nodes, which = np.unique(
+            np.stack([self.first[inner], self.last[inner]]), axis=1, return_inverse=True
+        )
+        for k, (first, last) in enumerate(nodes.T):
+            yield inner[which.ravel() == k], slice(int(first), int(last))
 
     def take(self, rows: Ints | np.ndarray[tuple[int], np.dtype[np.bool_]]) -> LossRows:
         """Part of the rows, their shares made to sum to one again."""
         share = self.share[rows]
-        return LossRows(self.logs[rows], self.labels[rows], share / share.sum())
+        label = self.first[rows], self.last[rows]
+        return LossRows(self.logs[rows], *label, share / share.sum())
 
 
 class LogitMap(ABC):
@@ -141,19 +158,30 @@ def row_losses(theta: Floats, logit_map: LogitMap, sample: LossRows) -> Floats:
     """Negative log likelihood of every row."""
     logits = logit_map.logits(theta, sample.logs)
     logits -= logits.max(axis=1, keepdims=True)
-    chosen = logits[np.arange(sample.labels.size), sample.labels]
+    chosen = logits[np.arange(sample.first.size), sample.first]
+    for rows, leaves in sample.wide():
+        chosen[rows] = np.logaddexp.reduce(logits[rows, leaves], axis=1)
     return np.asarray(np.log(np.exp(logits).sum(axis=1)) - chosen)
 
 
 def _loss_and_gradient(logits: Floats, sample: LossRows) -> tuple[float, Floats]:
-    rows = np.arange(sample.labels.size)
+    rows = np.arange(sample.first.size)
     logits -= logits.max(axis=1, keepdims=True)
-    chosen = logits[rows, sample.labels]
+    chosen = logits[rows, sample.first]
+    within = []
+    for inner, leaves in sample.wide():
+        chosen[inner] = np.logaddexp.reduce(logits[inner, leaves], axis=1)
+        # Share of each leaf in the label's probability, less what the first leaf is given below.
+        part = np.exp(logits[inner, leaves] - chosen[inner, None])
+        part[:, 0] -= 1.0
+        within.append((inner, leaves, part * sample.share[inner, None]))
     np.exp(logits, out=logits)
     sums = logits.sum(axis=1)
     loss = float(sample.share @ (np.log(sums) - chosen))
     logits *= (sample.share / sums)[:, None]
-    logits[rows, sample.labels] -= sample.share
+    logits[rows, sample.first] -= sample.share
+    for inner, leaves, part in within:
+        logits[inner, leaves] -= part
     return loss, logits
 
 
@@ -231,7 +259,7 @@ def _losses(logit_map: LogitMap, sample: LossRows, held_out: LossRows, strengths
     Weak penalties are slow to fit: once the loss has twice in a row been above the least so far,
     the weaker ones are given up, with infinite loss.
     """
-    losses = np.full((strengths.size, held_out.labels.size), np.inf)
+    losses = np.full((strengths.size, held_out.first.size), np.inf)
     least, worse = np.inf, 0
     theta = None
     for place in range(strengths.size - 1, -1, -1):
@@ -253,7 +281,7 @@ def _folds(sample: LossRows) -> Ints:
     the order of rows does not matter. Folds do not share classes evenly: the rest would then have
     the class counts of the fold, chance included, and intercepts fitted to chance would look good.
     """
-    rows = np.column_stack([sample.labels, sample.logs])
+    rows = np.column_stack([sample.first, sample.last, sample.logs])
     distinct, rank = np.unique(rows, axis=0, return_inverse=True)
     place = np.random.default_rng(0).permutation(len(distinct))
     return np.asarray(place[rank.ravel()] % _N_FOLDS, dtype=np.int64)

@@ -39,7 +39,7 @@ class ProgramPack(NamedTuple):
 class CompiledTree:
     """The arrays of a tree that boosting reads.
 
-    ``edge_ptr`` and ``edges`` list the edges on the path to every leaf.
+    ``edge_ptr`` and ``edges`` list the edges on the path to every leaf, then to every branch.
     """
 
     tree: LabelTree

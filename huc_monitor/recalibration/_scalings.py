@@ -64,7 +64,7 @@ class _LogLossScaling(Parametrised, Scaling):
         Parameters
         ----------
         probabilities : (n, K) array in the order of ``tree.leaves``, or DataFrame of leaf columns
-        labels : (n,) leaf names or codes
+        labels : (n,) labels as in `audit`, at any depth
         tree : LabelTree, optional
             Names the columns; without it they are the DataFrame's, or ``"0"``, ``"1"``, ...
         weights : (n,) non-negative numbers, optional
@@ -147,7 +147,7 @@ class _LogLossScaling(Parametrised, Scaling):
         logs = np.log(np.maximum(np.asarray(matrix, dtype=np.float64), self.q_min))
         codes = check_labels(labels, matrix.shape[0], tree=tree)
         repeats = check_weights(weights, matrix.shape[0])
-        return LossRows.of(logs, codes, repeats)
+        return LossRows.of(logs, tree.label_slices(codes), repeats)
 
     def _set(self, leaves: tuple[str, ...], theta: Floats, regularization: float) -> Self:
         self.classes_ = np.array(leaves, dtype=object)

@@ -90,6 +90,7 @@ class BoostWindow:
         n_groups = len(groups.weights)
         self.tree = tree
         self.labels = labels
+        self._first, self._last = tree.tree.label_slices(labels)
         self.groups = groups
         self.scale = groups.scale
         self.total, self.mass = groups.total, groups.mass
@@ -105,7 +106,7 @@ class BoostWindow:
         self.second = np.zeros(self.sizes.shape)
         self._moved = np.zeros(n, dtype=np.uint8)
         self._scratch = np.empty(n, dtype=np.int64)
-        self.log_probability = np.empty(n)
+        self.log_probability = np.zeros(n)
         everything = np.arange(n)
         self._update_log(everything, 0)
         self._refresh(everything, range(len(utilities)))
@@ -142,7 +143,7 @@ class BoostWindow:
 
     @property
     def log_loss(self) -> float:
-        """Mean negative log probability of the label."""
+        """Mean negative log probability of the label, be it a leaf or a node above."""
         if self.groups.repeats.size:
             return float(-np.dot(self.log_probability, self.groups.repeats) / self.mass)
         return float(-self.log_probability.mean())
@@ -152,14 +153,12 @@ class BoostWindow:
         from huc_monitor._kernels import boost_scan
 
         item = self.utilities[utility]
-        v = max(node, 0)
         total, low, high = boost_scan.locate(
             item.rows,
             self.weights[subgroup],
             self._factors[subgroup] if self._factors.size else np.empty(0),
             item.compiled.paths,
-            self.tree.tables.start[v],
-            self.tree.tables.stop[v],
+            node,
             item.depth[node] if node >= 0 else -1,
         )
         moment = float(total / (self.scale * self.mass))
@@ -226,7 +225,8 @@ class BoostWindow:
         total = boost.curvature(
             directions,
             rows,
-            self.labels,
+            self._first,
+            self._last,
             self.groups.repeats,
             self.tree.tables.start[v],
             self.tree.tables.stop[v],
@@ -266,6 +266,8 @@ class BoostWindow:
             self.state,
             rows,
             self.labels,
+            self._first,
+            self._last,
             self.tree.tables.start[v],
             self.tree.tables.stop[v],
             self.tree.n_edges,

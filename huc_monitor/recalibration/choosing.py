@@ -126,7 +126,7 @@ def find_recalibration(
     Parameters
     ----------
     probabilities : (n, K) of the base model, rows in order of time
-    labels : (n,) leaf names or codes
+    labels : (n,) labels as in `audit`, at any depth
     features : DataFrame of n rows, optional
         Columns that the subgroups read.
     current : (n, K), optional
@@ -331,13 +331,19 @@ def measure(
     probabilities = check_predictions(probabilities, tree=tree).positive()
     codes = check_labels(labels, len(probabilities), tree=tree)
     result = audit(probabilities, LeafCodes(codes), tree=tree, bounds=bounds, **options)
+    first, last = tree.label_slices(codes)
+    chosen, wide = probabilities[np.arange(codes.size), first], np.flatnonzero(last - first > 1)
+    leaves = np.arange(tree.n_leaves)
+    under = (leaves >= first[wide, None]) & (leaves < last[wide, None])
+    chosen[wide] = np.where(under, probabilities[wide], 0.0).sum(axis=1)
+    top = probabilities.argmax(axis=1)
     figures = Figures(
         n=codes.size,
         huc=result.huc,
         huc_lower=result.huc_lower if bounds else None,
         huc_upper=result.huc_upper if bounds else None,
         uc=result.uc,
-        log_loss=float(-np.log(probabilities[np.arange(codes.size), codes]).mean()),
-        accuracy=float((probabilities.argmax(axis=1) == codes).mean()),
+        log_loss=float(-np.log(chosen).mean()),
+        accuracy=float(((first <= top) & (top < last)).mean()),
     )
     return figures, result

@@ -3,5 +3,6 @@
 from __future__ import annotations
 
 from huc_monitor.tree._tree import LabelTree
+from huc_monitor.tree.labels import Labels
 
-__all__ = ["LabelTree"]
+__all__ = ["LabelTree", "Labels"]

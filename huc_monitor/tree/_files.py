@@ -30,18 +30,52 @@ class Described(NamedTuple):
 def read(path: str | Path) -> Described:
     """Read `path` by its suffix; the content is not yet known to be a tree."""
     file = Path(path)
-    suffix = file.suffix.lower()
-    if suffix not in SUFFIXES:
+    text = _read_text(file)
+    if file.suffix.lower() == ".csv":
+        return _parse_csv(text, file.name)
+    content = _parse(text, file)
+    described = isinstance(content, Mapping) and "schema_version" in content
+    return Described("dict" if described else "nested", content)
+
+
+def read_mapping(mapping: Mapping[str, str] | str | Path) -> dict[str, str]:
+    """Return what other spellings of labels mean, read from a file where a path is given.
+
+    A CSV file has a header and two columns: the spelling, and the node it means.
+    """
+    content: Any = mapping
+    if isinstance(mapping, str | Path):
+        file = Path(mapping)
+        text = _read_text(file)
+        if file.suffix.lower() == ".csv":
+            rows = [[cell.strip() for cell in row] for row in _csv_cells(text, file.name) if row]
+            odd = [row for row in rows if len(row) != 2]
+            if odd:
+                msg = (
+                    f"`mapping` must have two columns, spelling and node; got {odd[0][:3]} in "
+                    f"{file.name!r}. Quote cells that contain a comma."
+                )
+                raise InvalidTreeError(msg)
+            content = _unique_pairs([(spelling, node) for spelling, node in rows[1:]])
+        else:
+            content = _parse(text, file)
+    if not isinstance(content, Mapping):
         msg = (
-            f"`path` must end in one of {', '.join(SUFFIXES)}; got {file.name!r}. "
-            "Rename or convert the file."
+            f"`mapping` must be spellings with the node each means, or the path of a file of them; "
+            f"got {type(content).__name__}. Write for example {{'Katze': 'cat'}}."
         )
         raise InvalidTreeError(msg)
-    text = _read_text(file)
-    if suffix == ".csv":
-        return _parse_csv(text, file.name)
+    odd = [node for node in content.values() if not isinstance(node, str | int)]
+    if odd or not all(isinstance(label, str | int) for label in content):
+        msg = f"`mapping` must lead from text to text; got {(odd or list(content))[0]!r}. Quote it."
+        raise InvalidTreeError(msg)
+    return {str(label): str(node) for label, node in content.items()}
+
+
+def _parse(text: str, file: Path) -> object:
+    suffix = file.suffix.lower()
     try:
-        content = _parse_json(text) if suffix == ".json" else _parse_yaml(text)
+        return _parse_json(text) if suffix == ".json" else _parse_yaml(text)
     except InvalidTreeError:
         raise
     except RecursionError:
@@ -57,11 +91,15 @@ def read(path: str | Path) -> Described:
             "Correct the file."
         )
         raise InvalidTreeError(msg) from error
-    described = isinstance(content, Mapping) and "schema_version" in content
-    return Described("dict" if described else "nested", content)
 
 
 def _read_text(file: Path) -> str:
+    if file.suffix.lower() not in SUFFIXES:
+        msg = (
+            f"`path` must end in one of {', '.join(SUFFIXES)}; got {file.name!r}. "
+            "Rename or convert the file."
+        )
+        raise InvalidTreeError(msg)
     if not file.is_file():
         msg = f"`path` must be an existing file; got {str(file)!r}. Check the spelling."
         raise InvalidTreeError(msg)
@@ -133,12 +171,16 @@ def _parse_yaml(text: str) -> object:
         loader.dispose()
 
 
-def _parse_csv(text: str, name: str) -> Described:
+def _csv_cells(text: str, name: str) -> list[list[str]]:
     try:
-        cells = list(csv.reader(io.StringIO(text, newline="")))
+        return list(csv.reader(io.StringIO(text, newline="")))
     except csv.Error as error:
         msg = f"`path` must be valid CSV; got {name!r}: {error}. Correct the file."
         raise InvalidTreeError(msg) from error
+
+
+def _parse_csv(text: str, name: str) -> Described:
+    cells = _csv_cells(text, name)
     rows = [row for row in ([cell.strip() for cell in line] for line in cells) if any(row)]
     if len(rows) < 2:
         msg = (

@@ -18,7 +18,7 @@ import numpy as np
 
 from huc_monitor.errors import InvalidInputError, UnknownNameError, did_you_mean
 from huc_monitor.tree import _building, _files, _text
-from huc_monitor.tree.labels import LabelEncoder
+from huc_monitor.tree.labels import InnerNodes, LabelEncoder
 from huc_monitor.tree.shape import IntArray, Shape, TreeArrays
 
 if TYPE_CHECKING:
@@ -305,26 +305,69 @@ class LabelTree:
         sizes = [stop - start for start, stop in slices]
         return np.repeat(np.arange(len(sizes), dtype=np.int64), sizes)
 
-    def encode(self, labels: object) -> IntArray:
-        """Return the leaf code of each label; shape (n,).
+    def encode(self, labels: object, *, any_depth: bool = False) -> IntArray:
+        """Return the code of each label; shape (n,).
 
         Parameters
         ----------
         labels : array-like of str or int, shape (n,)
             Leaf names, or codes in the order of :attr:`leaves`: a list, array, pandas Series or
             Categorical. Where any leaf is called by a number, whole numbers are names and never
-            codes. `LeafCodes` are codes by declaration.
+            codes. Paths such as "billing/refund" count as their last node, sets of labels as the
+            lowest node above them. `Labels` bring other spellings, `LeafCodes` are codes.
+        any_depth : bool, default False
+            Take inner nodes as well: n_leaves + their place in :attr:`branches`.
 
         Examples
         --------
         >>> LabelTree.flat(["cat", "dog"]).encode(["dog", "cat"])
         array([1, 0])
+        >>> LabelTree.from_nested({"cat": ["lion", "lynx"], "dog": None}).encode(
+        ...     ["dog", "cat", {"lion", "lynx"}, "cat/lion"], any_depth=True
+        ... )
+        array([2, 4, 4, 0])
         """
-        return self.label_encoder().encode(labels)
+        codes = self.label_encoder().encode(labels)
+        if not any_depth and (codes >= self.n_leaves).any():
+            row = int(np.argmax(codes >= self.n_leaves))
+            node = self.branches[codes[row] - self.n_leaves]
+            msg = (
+                f"`labels` must reach a leaf here; got the inner node {node!r} (row {row}). "
+                "Leave out rows whose label stops above the leaves."
+            )
+            raise InvalidInputError(msg)
+        return codes
 
-    def label_encoder(self, order: Sequence[str] | None = None) -> LabelEncoder:
-        """Return what turns labels into leaf codes; `order` are the classes that codes count."""
-        return LabelEncoder(self.leaves, self.leaves if order is None else tuple(order))
+    def label_encoder(
+        self, order: Sequence[str] | None = None, mapping: Mapping[str, str] | None = None
+    ) -> LabelEncoder:
+        """Return what turns labels into codes of nodes.
+
+        `order` are the classes that whole numbers count, `mapping` says what other spellings mean.
+        """
+        classes = self.leaves if order is None else tuple(order)
+        return LabelEncoder(self.leaves, classes, self._inner_nodes, mapping or {})
+
+    def label_slices(self, codes: IntArray) -> tuple[IntArray, IntArray]:
+        """Return the first leaf under the node of each code, and one past the last."""
+        arrays, every = self.arrays, np.arange(self.n_leaves)
+        start = np.concatenate([every, arrays.start])[codes]
+        return start, np.concatenate([every + 1, arrays.stop])[codes]
+
+    @cached_property
+    def _inner_nodes(self) -> InnerNodes:
+        arrays, n_leaves = self.arrays, self.n_leaves
+        above = np.full(n_leaves + arrays.n_branches, -1, dtype=np.int64)
+        for branch in range(arrays.n_branches):
+            below = arrays.child_code[arrays.child_ptr[branch] : arrays.child_ptr[branch + 1]]
+            above[np.where(below >= 0, n_leaves + below, -1 - below)] = n_leaves + branch
+        ends = self._shape.contracted_codes()
+        code_of = {
+            name: n_leaves + end if end >= 0 else -1 - end
+            for name, end, below in zip(self._names, ends, self._shape.below, strict=True)
+            if below
+        }
+        return InnerNodes(code_of, above, self.ancestors)
 
     def render(self, *, max_depth: int | None = None) -> str:
         """Return the tree as text, one node per line; below `max_depth` only leaves are counted.

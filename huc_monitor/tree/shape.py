@@ -40,8 +40,9 @@ class TreeArrays:
         The children of branch b are ``child_code[child_ptr[b]:child_ptr[b + 1]]``.
     child_code : array of shape (child_ptr[-1],)
         A branch index when >= 0, otherwise ``-1 - leaf``.
-    path_ptr : array of shape (K + 1,)
-        The branches above leaf k are ``path_branch[path_ptr[k]:path_ptr[k + 1]]``, topmost first.
+    path_ptr : array of shape (K + M + 1,)
+        The branches above leaf k are ``path_branch[path_ptr[k]:path_ptr[k + 1]]``, topmost first;
+        those above branch b are at k = K + b, the code of a label that stops there.
     path_branch, path_child : array of shape (path_ptr[-1],)
         The branch, and the rank of the child that the path takes there.
     """
@@ -110,9 +111,9 @@ class Shape:
     @cached_property
     def arrays(self) -> TreeArrays:
         """The arrays that kernels read."""
-        code = self._contracted_codes()
+        code = self.contracted_codes()
         parent, rank = self._branches_above(code)
-        path_ptr = _offsets([rank[leaf] for leaf in self.leaves])
+        path_ptr = _offsets([rank[node] for node in (*self.leaves, *self.branches)])
         path_branch, path_child = self._paths(path_ptr, rank)
         arrays = {
             "start": [self.slices[branch][0] for branch in self.branches],
@@ -130,7 +131,7 @@ class Shape:
             values.flags.writeable = False
         return TreeArrays(n_leaves=len(self.leaves), n_branches=len(self.branches), **frozen)
 
-    def _contracted_codes(self) -> list[int]:
+    def contracted_codes(self) -> list[int]:
         """Return, per node, the branch or leaf where its chain of only children ends."""
         code = [0] * len(self.below)
         for index, branch in enumerate(self.branches):
@@ -162,12 +163,19 @@ class Shape:
             raise InvalidTreeError(msg)
         path_branch = np.empty(path_ptr[-1], dtype=np.int64)
         path_child = np.empty(path_ptr[-1], dtype=np.int64)
+        n_leaves = len(self.leaves)
+        starts = np.array([self.slices[branch][0] for branch in self.branches], dtype=np.int64)
         for index, branch in enumerate(self.branches):
             start, stop = self.slices[branch]
-            here = path_ptr[start:stop] + rank[branch]
-            sizes = [self.slices[child][1] - self.slices[child][0] for child in self.below[branch]]
+            # In preorder, the branches below one follow it.
+            last = index + int(np.searchsorted(starts[index:], stop))
+            inner = np.arange(index + 1, last)
+            first_leaf = np.concatenate([np.arange(start, stop), starts[inner]])
+            labels = np.concatenate([np.arange(start, stop), n_leaves + inner])
+            children = [self.slices[child][0] for child in self.below[branch]]
+            here = path_ptr[labels] + rank[branch]
             path_branch[here] = index
-            path_child[here] = np.repeat(np.arange(len(sizes)), sizes)
+            path_child[here] = np.searchsorted(children, first_leaf, side="right") - 1
         return path_branch, path_child
 
 

@@ -375,7 +375,8 @@ def pack_facts(facts: Facts) -> bytes:
     unit = facts.unit
     known = [facts.n_rows, facts.total, unit.largest, unit.whole, facts.any_zero]
     head = np.array(known, dtype=np.float64)
-    return arrays_to_bytes({"head": head, "shares": facts.shares, "multipliers": facts.multipliers})
+    arrays = {name: getattr(facts, name) for name in ("shares", "multipliers", "depths")}
+    return arrays_to_bytes({"head": head, **arrays})
 
 
 @lru_cache(maxsize=8)
@@ -384,4 +385,5 @@ def unpack_facts(data: bytes) -> Facts:
     found = arrays_from_bytes(data)
     n, total, largest, whole, zero = found["head"]
     unit = WeightUnit(float(largest), int(whole))
-    return Facts(int(n), float(total), unit, bool(zero), found["shares"], found["multipliers"])
+    arrays = (found[name] for name in ("shares", "multipliers", "depths"))
+    return Facts(int(n), float(total), unit, bool(zero), *arrays)

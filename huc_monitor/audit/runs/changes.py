@@ -44,16 +44,23 @@ __all__ = ["ChangeEngine", "PieceChange", "SampleFacts", "compare_pools"]
 
 @dataclass(frozen=True, slots=True, eq=False)
 class SampleFacts:
-    """What must be known of all rows before any is scanned, sample by sample; pieces add up."""
+    """What must be known of all rows before any is scanned, sample by sample; pieces add up.
+
+    ``partial`` says whether any label stops above the leaves.
+    """
 
     n_rows: Ints
     totals: Floats
     unit: WeightUnit
+    partial: bool
 
     def __add__(self, other: SampleFacts) -> SampleFacts:
         """Facts of both sets of rows."""
         return SampleFacts(
-            self.n_rows + other.n_rows, self.totals + other.totals, self.unit.merge(other.unit)
+            self.n_rows + other.n_rows,
+            self.totals + other.totals,
+            self.unit.merge(other.unit),
+            self.partial or other.partial,
         )
 
     def groups(self, pool: int, rows: ScoredRows | None = None) -> Groups:
@@ -109,13 +116,14 @@ class PieceChange(PieceAudit):
             np.bincount(piece.samples, **sizes),
             np.bincount(piece.samples, weights, **sizes).astype(np.float64),
             WeightUnit(1.0) if weights is None else WeightUnit.of(weights),
+            partial=bool((piece.labels >= self.tree.n_leaves).any()),
         )
 
     @property
     def no_count(self) -> SampleFacts:
         """Facts of no rows."""
         none = np.zeros(self.n_samples)
-        return SampleFacts(none.astype(np.int64), none, WeightUnit())
+        return SampleFacts(none.astype(np.int64), none, WeightUnit(), partial=False)
 
     def scored(self, piece: Piece) -> Iterator[ScoredRows]:
         """Yield every utility's scores, and contributions in 32 bits, as past windows are kept."""
@@ -202,10 +210,11 @@ def compare_pools(
     """Compare the newest windows, pooled, with the reference; one comparison per pool.
 
     The numbers are those of `huc_monitor.audit.two_samples.compare_samples` on rows in memory,
-    reference first, then the newest window, then the one before. None where a sample has no rows.
+    reference first, then the newest window, then the one before. None where a sample has no rows,
+    or where labels stop above the leaves: rows in memory are compared as `label_depth` says.
     """
     facts = engine.facts
-    if not facts.n_rows.all():
+    if not facts.n_rows.all() or facts.partial:
         return None
     groups = [facts.groups(pool) for pool in pools]
     found = engine.summaries(pools, None)

@@ -40,8 +40,8 @@ class Packing:
         width = int(np.diff(paths.ptr).max(initial=0))
         n_real = sum(real)
         n_bytes = -(-(len(real) - 1 - n_real) // 8)
-        n_leaves = audit.tree.n_leaves
-        label = "<u1" if n_leaves <= 1 << 8 else "<u2" if n_leaves <= 1 << 16 else "<u4"
+        n_codes = paths.ptr.size - 1
+        label = "<u1" if n_codes <= 1 << 8 else "<u2" if n_codes <= 1 << 16 else "<u4"
         number = "<f4" if sampled else "<i8"
         fields: list[Any] = [("score", "<f8"), ("label", label), ("values", number, (width,))]
         fields += [("bits", "u1", (n_bytes,)), ("real", "<f8", (n_real,))]

@@ -26,6 +26,7 @@ from huc_monitor.audit.inputs import (
     check_predictions,
     check_weights,
 )
+from huc_monitor.audit.label_depth import check_method, count_labels, coverage_of, notes_on
 from huc_monitor.audit.plan import AuditPlan
 from huc_monitor.audit.row_weights import WeightUnit
 from huc_monitor.audit.runs.draws import DrawSummary, add_multipliers
@@ -68,7 +69,7 @@ class Piece:
 class Facts:
     """What must be known of all rows before any is scanned; facts of pieces add up.
 
-    ``multipliers`` has every draw's sum over the rows.
+    ``multipliers`` has every draw's sum over the rows, ``depths`` the counts of `count_labels`.
     """
 
     n_rows: int
@@ -77,6 +78,7 @@ class Facts:
     any_zero: bool
     shares: Floats
     multipliers: Floats
+    depths: Floats
 
     def __add__(self, other: Facts) -> Facts:
         """Facts of both sets of rows."""
@@ -87,6 +89,7 @@ class Facts:
             self.any_zero or other.any_zero,
             self.shares + other.shares,
             self.multipliers + other.multipliers,
+            self.depths + other.depths,
         )
 
     @property
@@ -198,6 +201,7 @@ class PieceAudit(AuditPlan):
             add_multipliers(
                 self.seed, self.n_draws, piece.ids, np.sqrt(piece.repeats).astype("f4")
             ),
+            count_labels(self.tree, piece.labels, piece.weights, piece.repeats),
         )
 
     @property
@@ -205,7 +209,9 @@ class PieceAudit(AuditPlan):
         """Facts of no rows."""
         none = add_multipliers(0, self.n_draws, np.empty(0, dtype=np.int64), np.empty(0, "f4"))
         shares = np.zeros(len(self.subgroups))
-        return Facts(0, 0.0, WeightUnit(), any_zero=False, shares=shares, multipliers=none)
+        depths = np.zeros((shares.size, 2, self.tree.arrays.n_branches))
+        unit = WeightUnit()
+        return Facts(0, 0.0, unit, any_zero=False, shares=shares, multipliers=none, depths=depths)
 
     def rows(self, piece: Piece, facts: Facts) -> Iterator[ScoredRows]:
         """Yield every utility's scores and contributions of a piece."""
@@ -273,6 +279,9 @@ class PieceAudit(AuditPlan):
             run.scan.scan(sums, **sizes, unit=facts.total / mass)
             for run, sums in zip(merged, within, strict=True)
         ]
+        coverage = coverage_of(self.tree, facts.depths)
+        if coverage is not None:
+            check_method(self)
         bound = self.bound(Sizes.plain(facts.total))
         for run, spreads in zip(merged, self.limits, strict=True):
             bound.visit_summary(run.scan.mean_squares(**sizes), run.draws.ranges, spreads)
@@ -282,6 +291,8 @@ class PieceAudit(AuditPlan):
             total=facts.total,
             shares=facts.shares / facts.total,
             interiorized=facts.any_zero,
+            coverage=coverage,
+            notes=notes_on(self.tree, facts.depths),
         )
 
 

@@ -52,7 +52,7 @@ def fitted():
 def test_gradients_agree_with_finite_differences(make, strength):
     rng = np.random.default_rng(1)
     p, labels = draw(30, 4, seed=2)
-    sample = fitting.LossRows.of(np.log(p), labels, rng.uniform(0.5, 2, size=30))
+    sample = fitting.LossRows.of(np.log(p), (labels, labels + 1), rng.uniform(0.5, 2, size=30))
     logit_map = make(4)
     theta = logit_map.start() + rng.normal(scale=0.3, size=logit_map.start().size)
 
@@ -66,7 +66,7 @@ def test_gradients_agree_with_finite_differences(make, strength):
 @pytest.mark.parametrize("make", MAPS)
 def test_the_objective_is_the_penalised_mean_log_loss(make):
     p, labels = draw(50, 3, seed=3)
-    sample = fitting.LossRows.of(np.log(p), labels, None)
+    sample = fitting.LossRows.of(np.log(p), (labels, labels + 1), None)
     logit_map = make(3)
     theta = logit_map.start() + 0.2
     scaled = softmax(logit_map.logits(theta, np.log(p)), axis=1)
@@ -405,3 +405,23 @@ def test_folds_choose_the_same_strength_for_weights_as_for_repeated_rows(kind, n
         return
     assert one.kind == other.kind
     np.testing.assert_allclose(one.predict_proba(p), other.predict_proba(p), rtol=0, atol=1e-7)
+
+
+def test_labels_above_the_leaves_count_with_the_probability_of_their_node():
+    rng = np.random.default_rng(5)
+    p = rng.dirichlet(np.ones(4), 30)
+    first = rng.integers(0, 4, 30)
+    wide = rng.random(30) < 0.5
+    label = np.where(wide, first // 2 * 2, first), np.where(wide, first // 2 * 2 + 2, first + 1)
+    sample = fitting.LossRows.of(np.log(p), label, None)
+    spans = list(zip(*label, strict=True))
+    expected = [-np.log(p[i, lo:hi].sum()) for i, (lo, hi) in enumerate(spans)]
+    vector = fitting.VectorMap(4)
+    np.testing.assert_allclose(fitting.row_losses(vector.start(), vector, sample), expected)
+    theta = rng.normal(1.0, 0.3, 8)
+    _, gradient = fitting.objective(theta, vector, sample, 0.1)
+    for k in range(8):
+        step = np.zeros(8)
+        step[k] = 1e-6
+        up, down = (fitting.objective(theta + s, vector, sample, 0.1)[0] for s in (step, -step))
+        assert gradient[k] == pytest.approx((up - down) / 2e-6, abs=1e-6)

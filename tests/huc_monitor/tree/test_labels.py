@@ -44,7 +44,8 @@ def test_every_container_of_names_or_codes_gives_the_same_codes(codes):
 @pytest.mark.parametrize("container", [list, np.array, pd.Series, pd.Categorical])
 def test_an_unknown_name_is_shown_with_its_row_and_a_close_match(container):
     message = (
-        r"^`labels` must be leaf names of the tree; got 'comma' \(row 17\)\. Did you mean 'coma'\?$"
+        r"^`labels` must be names of nodes of the tree; got 'comma' \(row 17\)\. "
+        r"Did you mean 'coma'\?$"
     )
     with pytest.raises(InvalidInputError, match=message):
         TREE.encode(container(["none"] * 17 + ["comma", "zzz"]))
@@ -68,11 +69,11 @@ def test_an_unknown_name_is_shown_with_its_row_and_a_close_match(container):
         (np.array([True]), r"integer codes; got np.True_ of type bool \(row 0\)"),
         ([1, True], r"integer codes; got True of type bool \(row 1\). Use labels.astype\(int\)"),
         ([0.0, 1.5], r"got 1.5 of type float \(row 1\). Use a string in every row"),
-        (["none", "9"], r"leaf names of the tree; got '9' \(row 1\)"),
-        (["none", "01"], r"leaf names of the tree; got '01' \(row 1\)"),
+        (["none", "9"], r"names of nodes of the tree; got '9' \(row 1\)"),
+        (["none", "01"], r"names of nodes of the tree; got '01' \(row 1\)"),
         ([b"none"], r"got b'none' of type bytes \(row 0\). Decode them"),
         ([dt.date(2024, 1, 1)], r"got datetime.date\(2024, 1, 1\) of type date \(row 0\)"),
-        (["survived"], r"leaf names of the tree; got 'survived' \(row 0\)"),
+        (["survived"], r"reach a leaf here; got the inner node 'survived' \(row 0\)"),
         ("none", "one-dimensional; got a str. Pass one label per row"),
         (3, "one-dimensional; got a int"),
         ([["none"], ["coma"]], r"one-dimensional; got shape \(2, 1\)"),
@@ -104,8 +105,9 @@ def test_integers_are_names_where_any_leaf_is_called_by_a_number():
 def test_codes_by_declaration_are_codes_whatever_leaves_are_called():
     tree = LabelTree.from_nested({"even": [0, 2], "odd": [1, 3]})
     assert tree.encode(LeafCodes(np.array([0, 1, 2, 3]))).tolist() == [0, 1, 2, 3]
-    with pytest.raises(InvalidInputError, match=r"got 4 \(row 1\)"):
-        tree.encode(LeafCodes(np.array([0, 4])))
+    with pytest.raises(InvalidInputError, match=r"got 7 \(row 1\)"):
+        tree.encode(LeafCodes(np.array([0, 7])))
+    assert tree.encode(LeafCodes(np.array([0, 4])), any_depth=True).tolist() == [0, 4]
 
 
 def test_integers_are_fine_where_names_and_codes_agree():

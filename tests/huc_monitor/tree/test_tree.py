@@ -75,9 +75,11 @@ class TestTheToyTree:
         assert arrays.parent.tolist() == [-1, 0, 1, 1]
         assert arrays.child_ptr.tolist() == [0, 2, 4, 6, 8]
         assert arrays.child_code.tolist() == [1, -5, 2, 3, -1, -2, -3, -4]
-        assert arrays.path_ptr.tolist() == [0, 3, 6, 9, 12, 13]
-        assert arrays.path_branch.tolist() == [0, 1, 2, 0, 1, 2, 0, 1, 3, 0, 1, 3, 0]
-        assert arrays.path_child.tolist() == [0, 0, 0, 0, 0, 1, 0, 1, 0, 0, 1, 1, 1]
+        assert arrays.path_ptr.tolist() == [0, 3, 6, 9, 12, 13, 13, 14, 16, 18]
+        assert arrays.path_branch.tolist()[:13] == [0, 1, 2, 0, 1, 2, 0, 1, 3, 0, 1, 3, 0]
+        assert arrays.path_branch.tolist()[13:] == [0, 0, 1, 0, 1]
+        assert arrays.path_child.tolist()[:13] == [0, 0, 0, 0, 0, 1, 0, 1, 0, 0, 1, 1, 1]
+        assert arrays.path_child.tolist()[13:] == [0, 0, 0, 0, 1]
 
     def test_render_counts_leaves_below_the_depth_asked_for(self, toy):
         expected = "root\n├── survived (4 leaves)\n└── died"
@@ -280,12 +282,13 @@ class TestShape:
     @given(trees())
     def test_paths_agree_with_ancestors(self, tree):
         arrays = tree.arrays
-        for k, leaf in enumerate(tree.leaves):
+        for k, end in enumerate((*tree.leaves, *tree.branches)):
             path = slice(arrays.path_ptr[k], arrays.path_ptr[k + 1])
             names = [tree.branches[b] for b in arrays.path_branch[path]]
-            assert names == [node for node in tree.ancestors(leaf) if node in tree.branches]
+            assert names == [node for node in tree.ancestors(end) if node in tree.branches]
             for name, rank in zip(names, arrays.path_child[path], strict=True):
-                assert leaf in tree.leaves_under(tree.children(name)[rank])
+                below = tree.leaves_under(tree.children(name)[rank])
+                assert set(tree.leaves_under(end)) <= set(below)
 
     @given(trees())
     def test_parent_is_the_nearest_branch_above(self, tree):
@@ -327,7 +330,7 @@ class TestScale:
         )
         assert tree.n_leaves == 20_000
         assert tree.leaves[-1] == "s49/g19/19"
-        assert tree.arrays.path_ptr[-1] == 60_000
+        assert tree.arrays.path_ptr[tree.n_leaves] == 60_000
         assert LabelTree.from_paths(tree.to_paths()) == tree
 
     def test_a_chain_of_five_thousand_unary_nodes(self):
