@@ -47,6 +47,7 @@ from .recalibration import VectorScaling as VectorScaling
 from .recalibration.gate import Gate as Gate
 from .reporting import draw_pictures as draw_pictures
 from .reporting import write_report as write_report
+from .sources.prediction_log import PredictionLogger as PredictionLogger
 from .subgroups import Subgroups as Subgroups
 from .tree import Labels as Labels
 from .tree import LabelTree as LabelTree

@@ -29,6 +29,7 @@ from huc_monitor.sources._spec import LabelColumns, LogColumns
 from huc_monitor.sources.large import LargeSource
 from huc_monitor.subgroups import Subgroups
 from huc_monitor.tree import LabelTree
+from huc_monitor.tree.labels import read_mapping
 from huc_monitor.utilities import Utility, correct_at_every_level
 
 if TYPE_CHECKING:
@@ -193,6 +194,9 @@ class Config:
             ),
             max_bad_share=1.0 if base else settings.max_bad_share,
             sum_tolerance=settings.sum_tolerance,
+            label_mapping={}
+            if settings.label_mapping is None
+            else read_mapping(self._path(settings.label_mapping)),
         )
 
     @property

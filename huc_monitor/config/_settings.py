@@ -115,6 +115,10 @@ class SourceSettings(RowChecks):
     labels: LabelTableSettings | None = Field(
         default=None, description="Labels, where they are not in the log (`columns.label`)."
     )
+    label_mapping: PathText | None = Field(
+        default=None,
+        description="A CSV, JSON or YAML file that says which node other spellings of labels mean.",
+    )
 
 
 class ProbabilitySettings(Section):

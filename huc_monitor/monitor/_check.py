@@ -29,7 +29,7 @@ from huc_monitor.monitor._state import MonitorState, Visited
 from huc_monitor.monitor.drift import compare
 from huc_monitor.monitor.findings import find_standing, say_standing
 from huc_monitor.monitor.forecasting import Forecasting
-from huc_monitor.monitor.messages import say_repeats
+from huc_monitor.monitor.messages import say_repeats, say_unknown
 from huc_monitor.monitor.records import DriftFinding, WindowRecord
 from huc_monitor.monitor.tolerance import ignored
 from huc_monitor.monitor.windows import (
@@ -53,10 +53,11 @@ if TYPE_CHECKING:
     from huc_monitor.monitor._samples import SampleFiles
     from huc_monitor.monitor.alerts import Judgement
     from huc_monitor.monitor.records import AlertTransition
-    from huc_monitor.sources import PredictionData, WindowData
+    from huc_monitor.sources import PredictionData
 
 _NO_ROWS = RowCounts(0, 0)
 _REPEATS = "rows:repeated"
+_UNKNOWN = "unknown labels"
 # Failed windows that are read again at every check; older ones only when their counts change.
 _MOST_RETRIED = 16
 
@@ -212,7 +213,8 @@ class Check:
             "n_relabelled": data.n_changed_labels,
             "model_versions": data.versions,
         }
-        self._tell_repeats(window, data)
+        self._tell_once(window, _REPEATS, say_repeats(data))
+        self._tell_once(window, _UNKNOWN, say_unknown(data))
         step = self._detecting.feed(visited, found, as_of)
         ready = readiness(self.monitor.windows, data.counts)
         if ready == "ready" and data.n_usable < max(1, self.monitor.windows.min_labelled):
@@ -236,15 +238,14 @@ class Check:
             self.state.notes.append(say_standing(nodes))
         self.state.standing = [*told, *(node for node in nodes if node not in told)]
 
-    def _tell_repeats(self, window: Window, data: WindowData) -> None:
-        """Say when ids come more than once, and again after the cool-down while they do."""
-        said = say_repeats(data)
-        told = self.state.drift_told.get(_REPEATS)
+    def _tell_once(self, window: Window, key: str, said: str | None) -> None:
+        """Say what is odd about a window's rows, and again after the cool-down while it is."""
+        told = self.state.drift_told.get(key)
         if said is None or (
             told is not None and window.end - pd.Timestamp(told) < self.monitor.policy.alerts.pause
         ):
             return
-        self.state.drift_told[_REPEATS] = window.end.isoformat()
+        self.state.drift_told[key] = window.end.isoformat()
         self.state.notes.append(f"Window of {window.start:%Y-%m-%d %H:%M} UTC: {said}")
 
     def _base(self, visited: Visited, status: Any, **facts: Any) -> WindowRecord:
@@ -299,6 +300,9 @@ class Check:
             notes.append("A newer window was judged already: this revision changes no alert.")
         early = [DriftFinding.from_dict(x) for x in state.early_drift.pop(window.id, [])]
         notes += [*reconcile(early, judgements), *examined.result.notes]
+        unknown = say_unknown(found.data)
+        if unknown is not None:
+            notes.append(unknown)
         if found.data.sampled_from is not None:
             notes.append(
                 f"The audit is of all rows; causes, drift, pictures and the e-detector are of a "

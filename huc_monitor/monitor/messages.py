@@ -209,6 +209,16 @@ def say_repeats(data: WindowData) -> str | None:
     return f"{'; '.join(parts)}, of {data.n_labelled:,} labelled rows." if parts else None
 
 
+def say_unknown(data: WindowData) -> str | None:
+    """Say which labels are no node of the tree, the most frequent first; None if there are none."""
+    found = data.unknown_labels
+    if not found:
+        return None
+    told = ", ".join(f"{chat(name)} ({n:,} rows)" for name, n in list(found.items())[:3])
+    more = f" and {len(found) - 3} more" if len(found) > 3 else ""
+    return f"Labels that are no node of the tree: {told}{more}. New leaf?"
+
+
 def _above(tree: LabelTree | None) -> dict[str, frozenset[str]]:
     """Return the branches above every branch."""
     if tree is None:

@@ -219,11 +219,21 @@ def _notices(
     return notices
 
 
+def _least_coverage(record: WindowRecord) -> str:
+    """Name the branch that sees the smallest share of its rows; empty if all labels are leaves."""
+    found = [] if record.audit is None else record.audit["candidates"]
+    seen = [
+        (entry["label_coverage"], entry["node"]) for entry in found if "label_coverage" in entry
+    ]
+    return f"{min(seen)[0]:.1%} ({min(seen)[1]})" if seen else ""
+
+
 def _facts(record: WindowRecord) -> dict[str, str]:
     found = {
         "Model": " ".join(filter(None, [record.model, record.model_version])),
         "Predictions": f"{record.n_predictions:,}",
         "Label coverage": f"{record.coverage:.1%}",
+        "Least label coverage of a branch": _least_coverage(record),
         "Rows set aside": f"{record.n_quarantined:,}" if record.n_quarantined else "",
         "Window id": f"{record.window_id}, revision {record.revision}",
         "Configuration": record.identity,

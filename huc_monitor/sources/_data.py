@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+from collections import Counter
 from dataclasses import dataclass
 from datetime import datetime
 from itertools import pairwise
@@ -33,6 +34,7 @@ __all__ = [
 ]
 
 N_EXAMPLES = 5
+N_UNKNOWN = 20
 
 
 class TooManyBadRowsError(InvalidInputError):
@@ -192,6 +194,8 @@ class WindowData(PredictionData):
         counts speak of the whole window then. None: these are all rows.
     label_probability : (n,) float64 or None
         With which probability each row was chosen to be labelled; None: all alike.
+    unknown_labels : dict of str to int
+        How many rows had which label that is no node of the tree, most first; the first few.
     """
 
     labels: NDArray[np.int64]
@@ -203,6 +207,7 @@ class WindowData(PredictionData):
     n_changed_labels: int = 0
     sampled_from: int | None = None
     label_probability: NDArray[np.float64] | None = None
+    unknown_labels: Mapping[str, int] = dataclasses.field(default_factory=dict)
 
     @property
     def n_usable(self) -> int:
@@ -292,7 +297,9 @@ def concatenate(parts: Sequence[WindowData]) -> WindowData:
             )
             raise InvalidInputError(msg)
     reasons: dict[str, int] = {}
+    unknown: Counter[str] = Counter()
     for part in parts:
+        unknown.update(part.unknown_labels)
         for reason, count in part.bad_reasons.items():
             reasons[reason] = reasons.get(reason, 0) + count
 
@@ -325,6 +332,7 @@ def concatenate(parts: Sequence[WindowData]) -> WindowData:
         sampled_from=_sampled_from(parts),
         clusters=joined("clusters"),
         label_probability=joined("label_probability"),
+        unknown_labels=dict(unknown.most_common(N_UNKNOWN)),
     )
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -12,6 +13,7 @@ from huc_monitor._common.times import EPOCH
 from huc_monitor.errors import InvalidInputError
 from huc_monitor.sources._data import (
     N_EXAMPLES,
+    N_UNKNOWN,
     PredictionData,
     TooManyBadRowsError,
     WindowData,
@@ -47,6 +49,7 @@ if TYPE_CHECKING:
     from huc_monitor.sources._table import Chunk
 
 
+_MOST_SHOWN = 80
 # The code of a label that another one contradicts.
 _IN_CONFLICT = -2
 
@@ -67,6 +70,7 @@ class Reading:
         self.source, self.labels, self.with_labels = source, labels, with_labels
         self.start, self.end, self.as_of = start, end, as_of
         self.bad = Quarantine()
+        self.unknown: Counter[str] = Counter()
         self.n_predictions = self.n_labelled = self.n_repeated = 0
         self.matrices: list[NDArray[np.float64]] = []
         self.frames: list[pd.DataFrame] = []
@@ -143,6 +147,9 @@ class Reading:
             in_conflict = int((kept["code"].to_numpy() == _IN_CONFLICT).sum())
             self.bad.add(REASONS[OTHER_LABEL], in_conflict)
             self.bad.add(UNKNOWN_LABEL, int((~known).sum()) - in_conflict)
+            strange = kept["label"][kept["code"].to_numpy() == -1]
+            if len(strange):
+                self.unknown.update(strange.map(_shown).value_counts().to_dict())
         self.bad.add(BAD_PROBABILITIES, int((known & ~good).sum()))
         problem = kept.pop("problem").to_numpy()
         for reason in DESIGN_PROBLEMS:
@@ -258,6 +265,7 @@ class Reading:
             n_duplicate_labels=0 if self.labels is None else self.labels.n_duplicates,
             n_changed_labels=0 if self.labels is None else self.labels.n_changed,
             label_probability=self._numbers("label probability", float) if chosen else None,
+            unknown_labels=dict(self.unknown.most_common(N_UNKNOWN)),
         )
 
     def _array(self, name: str, column: str | None) -> NDArray[Any] | None:
@@ -302,6 +310,9 @@ class Reading:
         if REASONS[OTHER_PREDICTION] in self.bad.reasons:
             name = self.source.columns.id
             return f" `columns.id` must name one prediction each: is {name!r} such an id?"
+        if self.unknown:
+            told = ", ".join(f"{quoted(name)} ({n:,})" for name, n in self.unknown.most_common(3))
+            return f" Labels that are no node of the tree: {told}. New leaf?"
         template = self.source.columns.probabilities
         if not isinstance(template, str) or self.source.probabilities.positions is not None:
             return ""
@@ -313,6 +324,10 @@ class Reading:
             if name.startswith(before) and name.endswith(after) and name not in known:
                 return f" The log also has {name!r}: is a leaf missing from the tree?"
         return ""
+
+
+def _shown(label: Any) -> str:
+    return str(label)[:_MOST_SHOWN]
 
 
 def _version(value: Any) -> str:

@@ -22,10 +22,12 @@ from huc_monitor.sources._rows import (
 )
 from huc_monitor.sources._spec import ROW_CHECKS
 from huc_monitor.sources._table import ColumnKind, Table, TimeColumn, require_columns
+from huc_monitor.tree.labels import read_mapping
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
     from datetime import datetime
+    from pathlib import Path
 
     from huc_monitor.audit.comparison import Comparison
     from huc_monitor.audit.result import AuditResult
@@ -49,6 +51,8 @@ class TableSource:
         Where the labels are not in the log.
     max_bad_share : float, default 0.05
         A window with a larger share of unusable rows is refused with `TooManyBadRowsError`.
+    label_mapping : mapping of spelling to node, or path of a file
+        What other spellings of labels mean, as in `Labels`.
     sum_tolerance : float, default 1e-6 (more for columns of float16 and float32, as in `audit`)
         Rows whose probabilities sum to 1 within this are rescaled: for logs with rounded numbers.
 
@@ -86,6 +90,7 @@ class TableSource:
     labels: LabelTable | None = field(default=None, kw_only=True)
     max_bad_share: float = field(default=ROW_CHECKS.max_bad_share, kw_only=True)
     sum_tolerance: float = field(default=ROW_CHECKS.sum_tolerance, kw_only=True)
+    label_mapping: Mapping[str, str] | str | Path = field(default_factory=dict, kw_only=True)
     probabilities: ProbabilityColumns = field(init=False)
     time: TimeColumn = field(init=False)
     encoder: LabelEncoder = field(init=False)
@@ -111,7 +116,9 @@ class TableSource:
         own = {
             "probabilities": probabilities,
             "time": TimeColumn(given.time or "", given.time_zone, given.time_unit),
-            "encoder": self.tree.label_encoder(given.classes if given.list_column else None),
+            "encoder": self.tree.label_encoder(
+                given.classes if given.list_column else None, read_mapping(self.label_mapping)
+            ),
         }
         for name, value in own.items():
             object.__setattr__(self, name, value)

@@ -524,6 +524,7 @@ class LargeSource(TableSource):
             labels=self.labels,
             max_bad_share=self.max_bad_share,
             sum_tolerance=self.sum_tolerance,
+            label_mapping=self.label_mapping,
         )
 
     def _sampled_log(self, share: float) -> Table:

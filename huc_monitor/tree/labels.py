@@ -35,6 +35,9 @@ import pandas as pd
 
 from huc_monitor._common.frames import to_series
 from huc_monitor.errors import InvalidInputError, did_you_mean
+from huc_monitor.tree._files import read_mapping
+
+__all__ = ["InnerNodes", "LabelEncoder", "Labels", "LeafCodes", "read_mapping"]
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -166,8 +169,6 @@ class LabelEncoder:
         array([ 1,  0,  1, -1, -1])
         """
         if isinstance(labels, Labels):
-            from huc_monitor.tree._files import read_mapping
-
             return replace(self, mapping=read_mapping(labels.mapping)).find(labels.values)
         if isinstance(labels, LeafCodes):
             n_codes = max(len(self.leaves), self.inner.above.size)

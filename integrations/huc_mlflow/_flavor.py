@@ -23,6 +23,7 @@ from huc_monitor.errors import InvalidInputError
 from huc_monitor.recalibration import runtime, stage_of
 from huc_monitor.recalibration.runtime.model import PAYLOAD, SCHEMA_VERSION, RecalibratedModel
 from huc_monitor.recalibration.runtime.stage import Stage
+from huc_monitor.sources import prediction_log
 from huc_monitor.tree import LabelTree
 
 if TYPE_CHECKING:
@@ -185,7 +186,9 @@ def _copy_runtime(folder: Path) -> Path:
     second model would run the first one's code.
     """
     files = {path.name: path.read_bytes() for path in Path(runtime.__path__[0]).glob("*.py")}
-    files[f"{_LOADER}.py"] = Path(str(_loader.__file__)).read_bytes()
+    for module in (_loader, prediction_log):
+        file = Path(str(module.__file__))
+        files[f"{_LOADER if module is _loader else file.stem}.py"] = file.read_bytes()
     digest = hashlib.sha256(b"".join(name.encode() + files[name] for name in sorted(files)))
     package = folder / f"_huc_runtime_{SCHEMA_VERSION}_{digest.hexdigest()[:12]}"
     package.mkdir(parents=True)

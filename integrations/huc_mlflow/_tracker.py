@@ -419,6 +419,8 @@ def node_metrics(record: WindowRecord) -> dict[str, float]:
         found[f"huc_lower/{place}"] = lower[row]
         found[f"huc_upper/{place}"] = upper[row]
         found[f"huc_ratio/{place}"] = abs(moment) / tolerance if tolerance else None
+        if table.label_coverage[row] < 1:
+            found[f"huc_label_coverage/{place}"] = table.label_coverage[row]
     finite = {
         key: float(value)
         for key, value in found.items()

@@ -245,10 +245,11 @@ def _keep_usable(
     tree, columns, where = source.tree.to_dict(), source.columns, source.probabilities
     classes = tuple(columns.classes) if columns.list_column and columns.classes else None
     carried, tolerance = _carried(source), source.sum_tolerance
+    mapping = dict(source.encoder.mapping)
 
     def step(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         known = LabelTree.from_dict(tree)
-        encoder = known.label_encoder(classes)
+        encoder = known.label_encoder(classes, mapping)
         for table in tables(batches, _ROWS_AT_A_TIME):
             batch = table.combine_chunks().to_batches()[0]
             matrix, _ = where.read(as_chunk(batch, where.kinds))

@@ -21,6 +21,7 @@ FINDINGS = {
     "intrusion_detection.py": r"made-up(.*\n)*batch \d+: alarm\. 'family' .* at 'attack'",
     "custom_utility.py": r"saved trip, engine: -0\.0\d+ \(-\d+\.\d EUR a repair\)",
     "sklearn_pipeline.py": r"plain: accuracy 0\.9.*\n *wrapped: accuracy 0\.\d",
+    "fastapi_logging.py": r"100 predictions logged: id, time, model_version, p_setosa",
     "fleet/check_fleet.py": r"tickets: critical at technical\ntriage: ok",
 }
 

@@ -12,6 +12,7 @@ import pandas as pd
 from .base import Base
 from .lanes import Many
 from .replay import PAYOFF, RANK, SELECTIVE, assess
+from .serving import open_log
 from .stage import Stage, choose_engine
 
 if TYPE_CHECKING:
@@ -58,6 +59,7 @@ class RecalibratedModel:
         self.classes = self.payload["classes"]
         self._leaf = np.asarray(self.payload["class_leaf"])
         self._labels = _labels(self.classes)
+        self._log = open_log(self.payload["leaves"], self.stages)
 
     def predict(self, data: Any, params: dict[str, Any] | None = None) -> Any:
         """Answer as the base does, or as ``params["predict_method"]`` asks.
@@ -71,6 +73,8 @@ class RecalibratedModel:
             raise ValueError(msg)
         answer = self.base.answer(data)
         leaves = self._recalibrate(answer, data)
+        if self._log is not None:
+            self._log(leaves, data)
         if method == "decision":
             return self.decisions(leaves)
         by_class = leaves[:, self._leaf]

@@ -607,3 +607,15 @@ def test_an_empty_log_has_no_time_range(make_table):
         assert source.time_range() is None
         assert source.labelled(START, END).n == 0
         assert source.advance(START, 1) is None
+
+
+def test_labels_at_any_depth_paths_and_spellings_are_read_and_strange_ones_counted_by_name():
+    frame = rows(n=100)
+    frame["y"] = [*(["a", "a/a2", '["a1", "a2"]', "Beta", "b"] * 20)[:97], "zeta", "zeta", "eta"]
+    source = open_frame(frame, label_mapping={"Beta": "b"})
+    window = source.labelled(START, END)
+    branch = TREE.n_leaves + TREE.branch_index("a")
+    assert window.labels[:5].tolist() == [branch, 1, branch, 2, 2]
+    assert dict(window.unknown_labels) == {"zeta": 2, "eta": 1}
+    with pytest.raises(TooManyBadRowsError, match=r"no node of the tree: 'zeta' \(2\).*New leaf\?"):
+        open_frame(frame, label_mapping={"Beta": "b"}, max_bad_share=0.0).labelled(START, END)
