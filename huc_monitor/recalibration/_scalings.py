@@ -332,11 +332,11 @@ def choose_scaling(
     tree = _tree_of(probabilities, tree)
     judge = TemperatureScaling()
     rows = judge.read_rows(probabilities, labels, tree, weights)
-    size = rows.labels.size if weights is None else float(np.sum(weights))
+    size = rows.first.size if weights is None else float(np.sum(weights))
     held = rows.take(rows.share > 0)
     if validation is not None:
         held = judge.read_rows(validation[0], validation[1], tree, None)
-        size = held.labels.size
+        size = held.first.size
     plain = judge.make_map(tree.n_leaves)
     before = row_losses(plain.start(), plain, held)
     best, most = None, 0.0

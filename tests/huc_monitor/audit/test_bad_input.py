@@ -110,9 +110,9 @@ BAD = {
         lambda: audit(labels=["flu", "comma", "well"]),
         r"`labels` must be .* got 'comma' \(row 1\). Did you mean 'coma'",
     ),
-    "internal node as label": (
-        lambda: audit(labels=["flu", "sick", "well"]),
-        r"`labels` must be .* got 'sick' \(row 1\)",
+    "path of no node as label": (
+        lambda: audit(labels=["flu", "well/sick", "well"]),
+        r"`labels` must be .* got 'well/sick' \(row 1\)",
     ),
     "missing label": (lambda: audit(labels=["flu", None, "well"]), r"`labels` must .*\(row 1\)"),
     "nan label": (lambda: audit(labels=["flu", np.nan, "well"]), r"`labels` must .*\(row 1\)"),

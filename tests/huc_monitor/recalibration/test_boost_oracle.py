@@ -318,3 +318,26 @@ def test_fit_and_replay_equal_dense_numpy_update_by_update(first, monkeypatch):
         assert np.array_equal(replayed, windows[-1].leaf_probabilities())
         assert boost.checks_.hold
     assert made > 50
+
+
+def test_labels_above_the_leaves_teach_the_branches_above_them_and_no_others():
+    rng = np.random.default_rng(8)
+    tree = hm.LabelTree.from_nested({"a": ["x", "y"], "b": ["u", "v"]})
+    p = rng.dirichlet(np.ones(4), 3_000)
+    truth = p.copy()
+    truth[:, [0, 2]] *= 3.0
+    truth /= truth.sum(axis=1, keepdims=True)
+    leaves = (rng.random(3_000)[:, None] > truth.cumsum(axis=1)).sum(axis=1)
+    labels = np.array(tree.leaves, dtype=object)[leaves]
+    labels[leaves >= 2] = "b"
+    pay = hm.Payoff("pay", {"x": 1, "u": 1})
+    boost = HUCBoost(tree=tree, utilities=[pay], initial=None, tolerance=0.01).fit(p, labels)
+    assert {update.node for update in boost.updates_} <= {"root", "a"}
+    assert any(update.node == "a" for update in boost.updates_)
+    coarse = np.where(leaves >= 2, p[:, 2:].sum(axis=1), p[np.arange(3_000), leaves % 4])
+    assert boost.history_["log_loss"].iloc[0] == pytest.approx(-np.log(coarse).mean())
+    q = boost.predict_proba(p)
+    # Under "b" nothing was taught, so the split there is as it was.
+    np.testing.assert_allclose(q[:, 2] * p[:, 3], q[:, 3] * p[:, 2], atol=1e-9)
+    before, after = (hm.audit(x, labels, tree=tree, utilities=[pay]).huc for x in (p, q))
+    assert after < before / 2

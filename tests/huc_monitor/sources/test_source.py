@@ -393,7 +393,7 @@ def test_whole_numbers_are_names_where_leaves_have_such_names_and_codes_elsewher
     assert source.labelled(START, END).labels.tolist() == codes
 
 
-@pytest.mark.parametrize("value", [2, -1, 0.5, True, "2", "", ("x",), b"x"])
+@pytest.mark.parametrize("value", [2, -1, 0.5, True, "2", "", ("x", "w"), b"x"])
 def test_what_is_no_leaf_and_no_code_is_an_unknown_label(value):
     frame = pd.DataFrame({"at": [pd.Timestamp(START)], "x": 0.5, "z": 0.5})
     frame["y"] = pd.Series([value], dtype=object)
