@@ -5,6 +5,9 @@ from .audit.compare import Comparison as Comparison
 from .audit.compare import compare as compare
 from .audit.decomposition import UtilityRows as UtilityRows
 from .audit.decomposition import decompose as decompose
+from .audit.discovery.discover import Discovery as Discovery
+from .audit.discovery.discover import Segment as Segment
+from .audit.discovery.discover import discover as discover
 from .audit.forecast import Forecast as Forecast
 from .audit.forecast import forecast as forecast
 from .audit.options import AuditOptions as AuditOptions

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from itertools import pairwise
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -87,6 +88,14 @@ class UtilityRows:
         frame.insert(0, "residual", residual)
         frame.insert(0, "score", self.scores)
         return frame
+
+    def by_branch(self) -> list[tuple[Ints, Floats]]:
+        """Return, by slot, the rows whose label lies below a branch, and their contributions."""
+        slots = self.path_slots[self.labels].ravel()
+        order = np.argsort(slots, kind="stable")
+        ends = np.searchsorted(slots[order], np.arange(self.relevant.size + 1))
+        rows, values = order // self.contributions.shape[1], self.contributions.ravel()[order]
+        return [(rows[lo:hi], values[lo:hi]) for lo, hi in pairwise(ends.tolist())]
 
     def take(self, rows: Ints) -> UtilityRows:
         """Return the same quantities for a subset of rows; nothing is computed again."""

@@ -19,6 +19,7 @@ from huc_monitor.cli import (
     check,
     compare,
     demo,
+    discover,
     doctor,
     forecast,
     init,
@@ -47,6 +48,7 @@ app.command("ack")(ack.run)
 app.command("audit")(audit.run)
 app.command("compare")(compare.run)
 app.command("demo")(demo.run)
+app.command("discover")(discover.run)
 app.command("doctor")(doctor.run)
 app.command("init")(init.run)
 app.command("plan")(plan.run)

@@ -205,14 +205,15 @@ def _unpacked(worker: Worker, u: int, column: Any) -> ScoredRows:
 
 
 def _pack(facts: SampleFacts) -> bytes:
-    unit = np.array([facts.unit.largest, facts.unit.whole], dtype=np.float64)
+    unit = np.array([facts.unit.largest, facts.unit.whole, facts.partial], dtype=np.float64)
     return arrays_to_bytes({"n_rows": facts.n_rows, "totals": facts.totals, "unit": unit})
 
 
 def _unpack(data: bytes) -> SampleFacts:
     found = arrays_from_bytes(data)
-    largest, whole = found["unit"]
-    return SampleFacts(found["n_rows"], found["totals"], WeightUnit(float(largest), int(whole)))
+    largest, whole, partial = found["unit"].tolist()
+    unit = WeightUnit(largest, int(whole))
+    return SampleFacts(found["n_rows"], found["totals"], unit, partial=bool(partial))
 
 
 def _disk() -> Any:

@@ -1,0 +1,380 @@
+"""Find subgroups nobody named in which a branch misstates utility, and certify them."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from functools import cached_property
+from typing import TYPE_CHECKING, Any, Final
+
+import numpy as np
+import pandas as pd
+
+from huc_monitor._common.forms import Form
+from huc_monitor._common.frames import to_frame
+from huc_monitor.audit.decomposition import iter_decomposed
+from huc_monitor.audit.discovery.conditions import read_conditions
+from huc_monitor.audit.discovery.search import Found, Search
+from huc_monitor.audit.inputs import (
+    check_labels,
+    check_predictions,
+    check_tree,
+    check_utilities,
+)
+from huc_monitor.audit.options import DEFAULTS, AuditOptions
+from huc_monitor.errors import InvalidInputError
+from huc_monitor.subgroups import Subgroups
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+    from pathlib import Path
+
+    from huc_monitor.audit.decomposition import UtilityRows
+    from huc_monitor.subgroups._predicates import Predicate
+    from huc_monitor.tree import LabelTree
+    from huc_monitor.utilities import Utility
+    from huc_monitor.utilities.program import Floats, Ints
+
+__all__ = ["Discovery", "Segment", "discover"]
+
+_RANGES: Final = ("any", "low", "high")
+_MOST_SEARCHED: Final = 200_000
+_FEWEST_ROWS: Final = 200
+_MOST_CONDITIONS: Final = 3
+
+
+@dataclass(frozen=True, slots=True)
+class Segment(Form):
+    """Rows, described by their features, in which one branch misstates utility.
+
+    Attributes
+    ----------
+    name : str
+        The conditions in short, as a name for `huc.yaml`; "all" where there are none.
+    rule : dict or None
+        The conditions as a predicate of `Subgroups`; None where there are none.
+    utility, node : str
+    score_range : {"any", "low", "high"}
+        Whether the finding is about all predicted utilities, or those below or above their median.
+    n : int
+        Certifying rows in the segment whose label lies below the branch.
+    share : float
+        Of all certifying rows that are in the segment.
+    moment, lower, upper : float
+        Mean contribution of the branch, over all certifying rows, with simultaneous bounds:
+        negative where predictions overstate utility.
+    moment_in_segment : float
+        The same per row of the segment that reaches the branch.
+    certified : bool
+        Whether the bounds exclude zero, and everything up to the tolerance.
+    """
+
+    name: str
+    rule: dict[str, Any] | None
+    utility: str
+    node: str
+    score_range: str
+    n: int
+    share: float
+    moment: float
+    lower: float
+    upper: float
+    moment_in_segment: float
+    certified: bool
+
+    def __str__(self) -> str:
+        """Say the finding in one sentence."""
+        who = "All rows" if self.rule is None else self.name
+        where = {"any": "", "low": ", low predicted utility", "high": ", high predicted utility"}
+        way = "overstate" if self.moment < 0 else "understate"
+        return (
+            f"{who}{where[self.score_range]} ({self.share:.1%} of rows): at {self.node!r} "
+            f"predictions {way} {self.utility} by {abs(self.moment_in_segment):.3f} for each of "
+            f"{self.n:,} rows; {self.moment:+.4f} per prediction "
+            f"[{self.lower:+.4f}, {self.upper:+.4f}]"
+            + ("." if self.certified else "; not certified.")
+        )
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Discovery:
+    """What a search found, and what of it held on rows that did not choose it.
+
+    Attributes
+    ----------
+    segments : tuple of Segment
+        In the order of the size of their certain moment; those not certified come last.
+    n_searched, n_certifying : int
+    confidence_level : float
+        Probability that the bounds of all segments hold at once.
+    notes : tuple of str
+        Columns that were left out, and why.
+    """
+
+    segments: tuple[Segment, ...]
+    n_searched: int
+    n_certifying: int
+    confidence_level: float
+    notes: tuple[str, ...] = ()
+
+    @property
+    def certified(self) -> tuple[Segment, ...]:
+        """Segments that held."""
+        return tuple(segment for segment in self.segments if segment.certified)
+
+    @property
+    def predicates(self) -> dict[str, Predicate]:
+        """Return the certified segments' rules by name: `subgroups.predicates` in ``huc.yaml``."""
+        return {s.name: s.rule for s in self.certified if s.rule is not None}
+
+    def make_subgroups(self, features: Any) -> Subgroups:
+        """Make the family of the certified segments, for audits and recalibration."""
+        return Subgroups.from_reference(features, predicates=self.predicates)
+
+    def to_frame(self) -> pd.DataFrame:
+        """Tabulate the segments."""
+        return pd.DataFrame([segment.to_dict() for segment in self.segments])
+
+    def to_dict(self) -> dict[str, Any]:
+        """JSON-safe form."""
+        return {
+            "segments": [segment.to_dict() for segment in self.segments],
+            "n_searched": self.n_searched,
+            "n_certifying": self.n_certifying,
+            "confidence_level": self.confidence_level,
+            "notes": list(self.notes),
+        }
+
+    def __repr__(self) -> str:
+        """Count and name what was certified."""
+        names = ", ".join(repr(segment.name) for segment in self.certified[:3])
+        found = f"{len(self.certified)} certified" + (f": {names}" if names else "")
+        return f"Discovery({found}, of {len(self.segments)} found)"
+
+
+def discover(
+    probabilities: Any,
+    labels: Any,
+    *,
+    tree: LabelTree | str | Path,
+    features: Any,
+    utilities: Sequence[Utility] | Utility | None = None,
+    tolerance: float = 0.0,
+    max_conditions: int = 2,
+    max_segments: int = 8,
+    min_share: float = 0.01,
+    confidence_level: float = DEFAULTS.confidence_level,
+    rng: int = DEFAULTS.rng,
+) -> Discovery:
+    """Find the subgroups and branches in which utility is misstated most.
+
+    Half of the rows, drawn at random, are searched for conjunctions of conditions on the features;
+    the other half, which chose nothing, bounds what was found. What one segment explains of its
+    branch is taken out before the next is looked for, so that neighbours of a finding do not
+    appear again.
+
+    Parameters
+    ----------
+    probabilities, labels, tree, utilities
+        As in `audit`.
+    features : DataFrame of n rows
+        Columns of categories, numbers or times; missing values are a condition of their own.
+        Columns of more than 50 texts are left out, with a note.
+    tolerance : float, default 0
+        A segment is certified where its moment is larger than this, with confidence.
+    max_conditions : int, default 2
+        Conditions that a segment may combine, 1 to 3.
+    max_segments : int, default 8
+        Segments to look for. Fewer give narrower bounds.
+    min_share : float, default 0.01
+        Smallest share of rows in a segment.
+    confidence_level : float, default 0.95
+        Probability that the bounds of all segments hold at once.
+    rng : int, default 0
+        Seed of the division into two halves.
+
+    Returns
+    -------
+    Discovery
+
+    Notes
+    -----
+    Bounds are Student's, divided over the segments (Bonferroni), for independent rows. On
+    calibrated predictions a segment is certified with probability at most 1 - confidence_level.
+    A segment that is not found is no proof of calibration: opposite errors inside every condition
+    and range of predicted utility stay hidden.
+
+    Examples
+    --------
+    >>> import numpy as np, pandas as pd, huc_monitor as hm
+    >>> rng = np.random.default_rng(0)
+    >>> tree = hm.LabelTree.from_nested({"cat": ["lion", "lynx"], "dog": None})
+    >>> frame = pd.DataFrame(
+    ...     {"zoo": rng.choice(list("abc"), 6000), "age": rng.uniform(0, 9, 6000)}
+    ... )
+    >>> p = rng.dirichlet([2, 2, 2], 6000)
+    >>> swapped = ((frame["zoo"] == "b") & (frame["age"] < 5)).to_numpy()
+    >>> truth = np.where(swapped[:, None], p[:, [1, 0, 2]], p)
+    >>> y = (truth.cumsum(axis=1) < rng.uniform(size=(6000, 1))).sum(axis=1)
+    >>> found = hm.discover(p, y, tree=tree, features=frame)
+    >>> (
+    ...     found.certified[0].node,
+    ...     sorted(part["column"] for part in found.certified[0].rule["and"]),
+    ... )
+    ('cat', ['age', 'zoo'])
+    """
+    tree = check_tree(tree)
+    chosen = check_utilities(utilities, tree)
+    options = AuditOptions(confidence_level=confidence_level, rng=rng)
+    _check_settings(tolerance, max_conditions, max_segments, min_share)
+    predictions = check_predictions(probabilities, tree=tree)
+    codes = check_labels(labels, predictions.n, tree=tree)
+    frame = to_frame(features, "features")
+    if not isinstance(frame, pd.DataFrame) or len(frame) != predictions.n:
+        msg = f"`features` must be a DataFrame with a row per prediction ({predictions.n})."
+        raise InvalidInputError(msg)
+    if predictions.n < 2 * _FEWEST_ROWS:
+        msg = f"`labels` must have at least {2 * _FEWEST_ROWS} rows to search and to certify; got "
+        raise InvalidInputError(msg + f"{predictions.n}. Wait for more labels.")
+    order = np.random.default_rng(options.rng).permutation(predictions.n)
+    halves = order[: order.size // 2][:_MOST_SEARCHED], order[order.size // 2 :]
+    rows = list(iter_decomposed(chosen, predictions, codes, tree=tree))
+    search, certify = (
+        _Half(
+            frame.iloc[half].reset_index(drop=True),
+            [item.take(half) for item in rows],
+            [float(np.median(item.scores)) for item in rows],
+        )
+        for half in halves
+    )
+    found, notes = _search(search, max_conditions, max_segments, min_share)
+    segments = _certify(found, certify, tolerance, confidence_level)
+    return Discovery(segments, halves[0].size, halves[1].size, confidence_level, tuple(notes))
+
+
+def _check_settings(
+    tolerance: float, max_conditions: int, max_segments: int, min_share: float
+) -> None:
+    if not 0 <= tolerance < math.inf:
+        msg = f"`tolerance` must be at least 0; got {tolerance!r}."
+        raise InvalidInputError(msg)
+    if max_conditions not in range(1, _MOST_CONDITIONS + 1):
+        msg = f"`max_conditions` must be 1 to {_MOST_CONDITIONS}; got {max_conditions!r}."
+        raise InvalidInputError(msg)
+    if not isinstance(max_segments, int) or not 1 <= max_segments <= 100:
+        msg = f"`max_segments` must be 1 to 100; got {max_segments!r}."
+        raise InvalidInputError(msg)
+    if not 0 < min_share < 0.5:
+        msg = f"`min_share` must lie strictly between 0 and 0.5; got {min_share!r}."
+        raise InvalidInputError(msg)
+
+
+@dataclass(frozen=True, eq=False)
+class _Half:
+    """Features and contributions of some rows; ``middles`` divide predicted utilities in two."""
+
+    frame: pd.DataFrame
+    rows: list[UtilityRows]
+    middles: list[float]
+
+    def columns(self) -> list[tuple[int, int, str]]:
+        """List (utility, slot of its branch, range of scores) of every column."""
+        return [
+            (u, slot, part)
+            for u, rows in enumerate(self.rows)
+            for slot in range(rows.relevant.size)
+            for part in _RANGES
+        ]
+
+    def entries(self, utility: int, slot: int, part: str) -> tuple[Ints, Floats]:
+        """Return the rows that reach a branch in a range of scores, and their contributions."""
+        rows, values = self._by_branch[utility][slot]
+        scores = self.rows[utility].scores[rows]
+        if part == "any":
+            return rows, values
+        kept = scores <= self.middles[utility]
+        kept = kept if part == "low" else ~kept
+        return rows[kept], values[kept]
+
+    @cached_property
+    def _by_branch(self) -> list[list[tuple[Ints, Floats]]]:
+        return [rows.by_branch() for rows in self.rows]
+
+    def node(self, utility: int, slot: int) -> str:
+        rows = self.rows[utility]
+        return rows.tree.branches[int(rows.relevant[slot])]
+
+
+def _search(
+    half: _Half, max_conditions: int, max_segments: int, min_share: float
+) -> tuple[list[tuple[Found, tuple[int, int, str]]], list[str]]:
+    n = len(half.frame)
+    min_rows = max(20, math.ceil(min_share * n / 2))
+    columns = half.columns()
+    nodes = np.array([half.node(u, slot) for u, slot, _ in columns])
+    peers = [np.flatnonzero(nodes == node) for node in nodes]
+    conditions, ordered, notes = read_conditions(half.frame, math.ceil(min_share * n))
+    entries = [half.entries(*column) for column in columns]
+    search = Search(entries, n, peers, conditions, ordered, max_conditions, min_rows)
+    return [(item, columns[item.column]) for item in search.run(max_segments)], notes
+
+
+def _certify(
+    found: list[tuple[Found, tuple[int, int, str]]],
+    half: _Half,
+    tolerance: float,
+    confidence_level: float,
+) -> tuple[Segment, ...]:
+    from scipy.stats import t as student
+
+    n = len(half.frame)
+    level = 1 - (1 - confidence_level) / (2 * max(1, len(found)))
+    segments = []
+    for item, (u, slot, part) in found:
+        rule = _rule_of(item)
+        inside = _holds(rule, half.frame)
+        rows, values = half.entries(u, slot, part)
+        kept = inside[rows]
+        values = values[kept]
+        moment = float(values.sum() / n)
+        spread = math.sqrt(max(float((values**2).sum()) / n - moment**2, 0.0) / n)
+        radius = float(student.ppf(level, max(1, values.size - 1))) * spread
+        size = abs(moment) - radius
+        segments.append(
+            Segment(
+                name=" and ".join(c.name for c in item.conditions) or "all",
+                rule=rule,
+                utility=half.rows[u].utility.name,
+                node=half.node(u, slot),
+                score_range=part,
+                n=int(values.size),
+                share=float(inside.mean()),
+                moment=moment,
+                lower=moment - radius,
+                upper=moment + radius,
+                moment_in_segment=float(values.mean()) if values.size else 0.0,
+                certified=values.size > 1 and size > tolerance,
+            )
+        )
+    return tuple(
+        sorted(
+            segments,
+            key=lambda s: (not s.certified, -min(abs(s.lower), abs(s.upper)), s.name, s.node),
+        )
+    )
+
+
+def _rule_of(item: Found) -> dict[str, Any] | None:
+    rules: list[dict[str, Any]] = []
+    for condition in item.conditions:
+        rules += condition.rule["and"] if set(condition.rule) == {"and"} else [condition.rule]
+    if not rules:
+        return None
+    return rules[0] if len(rules) == 1 else {"and": rules}
+
+
+def _holds(rule: dict[str, Any] | None, frame: pd.DataFrame) -> np.ndarray[Any, Any]:
+    if rule is None:
+        return np.ones(len(frame), dtype=bool)
+    family = Subgroups.from_reference(frame, predicates={"segment": rule})
+    return family.weights(frame, len(frame))[1].astype(bool)

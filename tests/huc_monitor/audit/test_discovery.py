@@ -1,0 +1,189 @@
+from __future__ import annotations
+
+import itertools
+import json
+
+import numpy as np
+import pandas as pd
+import pytest
+import yaml
+from scipy.stats import t as student
+from typer.testing import CliRunner
+
+import huc_monitor as hm
+from huc_monitor.audit.discovery.conditions import read_conditions
+from huc_monitor.audit.discovery.search import Search
+from huc_monitor.cli import app
+
+TREE = hm.LabelTree.from_nested(
+    {"billing": ["refund", "charge"], "delivery": ["late", "lost"], "account": None}
+)
+BILLING = hm.Payoff("billing", {"refund": 1.0, "charge": 1.0})
+
+
+def make_rows(n=4000, *, seed=0, off=0.3):
+    """Draw rows where billing is likelier than predicted for the app's users from 60 on."""
+    rng = np.random.default_rng(seed)
+    frame = pd.DataFrame(
+        {
+            "channel": rng.choice(["app", "web", "phone"], n),
+            "age": rng.uniform(18, 90, n).round(1),
+            "vip": rng.random(n) < 0.3,
+            "seen": pd.Timestamp("2026-01-01") + pd.to_timedelta(rng.integers(0, 900, n), unit="h"),
+        }
+    )
+    inside = ((frame["channel"] == "app") & (frame["age"] >= 60)).to_numpy()
+    p = rng.dirichlet(np.ones(5), n)
+    share = p[:, :2].sum(axis=1)
+    moved = np.where(inside, np.clip(share + off, 0, 1), share)
+    truth = p * np.where(np.arange(5) < 2, (moved / share)[:, None], 1)
+    truth[:, 2:] *= ((1 - moved) / (1 - share))[:, None]
+    y = (truth.cumsum(axis=1) < rng.uniform(size=(n, 1))).sum(axis=1).clip(0, 4)
+    return p, y, frame, inside
+
+
+@pytest.fixture(scope="module")
+def found():
+    p, y, frame, inside = make_rows()
+    return hm.discover(p, y, tree=TREE, utilities=[BILLING], features=frame), frame, inside
+
+
+def test_a_planted_segment_is_found_described_and_certified(found):
+    result, frame, inside = found
+    best = result.certified[0]
+    assert (best.node, best.utility) == ("root", "billing")
+    assert best.moment > 0, "predictions understate"
+    group = result.make_subgroups(frame).weights(frame, len(frame))[1].astype(bool)
+    assert (group & inside).sum() / (group | inside).sum() > 0.8
+    assert {part["column"] for part in best.rule["and"]} == {"channel", "age"}
+    assert "channel=app" in str(best)
+
+
+def test_what_one_segment_explains_is_not_found_again(found):
+    result, _, _ = found
+    rules = [json.dumps(segment.rule) for segment in result.segments]
+    assert len(set(rules)) == len(rules)
+    assert len(result.certified) <= 2
+
+
+def test_bounds_are_students_on_rows_that_chose_nothing(found):
+    p, y, frame, _ = make_rows()
+    result, _, _ = found
+    best = result.certified[0]
+    half = np.random.default_rng(0).permutation(len(y))[len(y) // 2 :]
+    residual = (y[half] < 2) - p[half, :2].sum(axis=1)
+    rows = frame.iloc[half]
+    inside = np.ones(len(rows), dtype=bool)
+    for part in best.rule["and"]:
+        column, value = rows[part["column"]], part["value"]
+        tests = {"==": column == value, ">=": column >= value, "<": column < value}
+        inside &= tests[part["op"]].to_numpy() if part["op"] != "==" else (column == value)
+    assert best.score_range == "any"
+    values = residual * inside
+    spread = np.sqrt((np.mean(values**2) - values.mean() ** 2) / half.size)
+    level = 1 - 0.05 / (2 * len(result.segments))
+    radius = student.ppf(level, inside.sum() - 1) * spread
+    assert best.n == inside.sum()
+    assert best.moment == pytest.approx(values.mean())
+    assert (best.lower, best.upper) == pytest.approx((best.moment - radius, best.moment + radius))
+
+
+@pytest.mark.parametrize("seed", range(5))
+def test_the_first_finding_is_the_best_of_all_conditions_and_pairs(seed):
+    rng = np.random.default_rng(seed)
+    n = 400
+    frame = pd.DataFrame({name: rng.choice(list("abc"), n) for name in ("x", "y", "z")})
+    conditions, ordered, _ = read_conditions(frame, 10)
+    rows = np.flatnonzero(rng.random(n) < 0.8)
+    off = ((frame["x"] == "a") & (frame["y"] == "b")).to_numpy()[rows]
+    values = rng.normal(size=rows.size) + 1.2 * off
+    search = Search([(rows, values)], n, [np.array([0])], conditions, ordered, 2, 10)
+    (first, *_) = search.run(3)
+
+    def evidence(parts):
+        inside = np.logical_and.reduce([part.mask[rows] for part in parts])
+        price = len(parts) * np.log(len(conditions)) + np.log(2)
+        return values[inside].sum() ** 2 / (values[inside] ** 2).sum() / 2 - price
+
+    pairs = [
+        pair
+        for pair in itertools.combinations(conditions, 2)
+        if pair[0].column != pair[1].column and (pair[0].mask & pair[1].mask)[rows].sum() >= 10
+    ]
+    singles = [(c,) for c in conditions if c.mask[rows].sum() >= 10]
+    best = max([*singles, *pairs], key=evidence)
+    assert {part.name for part in first.conditions} == {part.name for part in best}
+    assert first.gain == pytest.approx(evidence(best))
+
+
+def test_calibrated_predictions_have_no_certified_segment_in_most_draws():
+    certified = 0
+    for seed in range(20):
+        p, y, frame, _ = make_rows(1200, seed=100 + seed, off=0.0)
+        certified += bool(hm.discover(p, y, tree=TREE, features=frame).certified)
+    assert certified <= 3
+
+
+def test_missing_values_are_a_condition():
+    p, y, frame, inside = make_rows(off=0.4)
+    frame = frame[["channel", "vip"]].copy()
+    frame["income"] = np.where(inside, np.nan, 1000.0)
+    result = hm.discover(p, y, tree=TREE, utilities=[BILLING], features=frame)
+    assert result.certified[0].rule == {"column": "income", "op": "is missing"}
+
+
+def test_times_are_cut_like_numbers():
+    p, y, frame, _ = make_rows(off=0.0)
+    late = (frame["seen"] >= "2026-01-25").to_numpy()
+    y = np.where(late & (np.random.default_rng(1).random(len(y)) < 0.4), 4, y)
+    result = hm.discover(p, y, tree=TREE, utilities=[BILLING], features=frame)
+    rule = result.certified[0].rule
+    assert rule["column"] == "seen"
+    assert abs(pd.Timestamp(rule["value"]) - pd.Timestamp("2026-01-25")) < pd.Timedelta(days=2)
+
+
+def test_a_column_of_many_texts_is_left_out_with_a_note():
+    p, y, frame, _ = make_rows(800)
+    frame["comment"] = [f"text {k}" for k in range(800)]
+    result = hm.discover(p, y, tree=TREE, features=frame)
+    assert any("'comment' has" in note for note in result.notes)
+
+
+@pytest.mark.parametrize(
+    ("wrong", "message"),
+    [
+        ({"max_conditions": 4}, "`max_conditions` must be 1 to 3"),
+        ({"min_share": 0.5}, "`min_share` must lie strictly between 0 and 0.5"),
+        ({"tolerance": -1}, "`tolerance` must be at least 0"),
+        ({"max_segments": 0}, "`max_segments` must be 1 to 100"),
+        ({"confidence_level": 1.0}, "`confidence_level` must be less than 1"),
+        ({"features": pd.DataFrame({"a": [1]})}, "a row per prediction"),
+    ],
+)
+def test_wrong_settings_are_refused(wrong, message):
+    p, y, frame, _ = make_rows(600)
+    with pytest.raises(hm.InvalidInputError, match=message):
+        hm.discover(p, y, tree=TREE, **{"features": frame, **wrong})
+
+
+def test_too_few_rows_are_refused():
+    p, y, frame, _ = make_rows(399)
+    with pytest.raises(hm.InvalidInputError, match="at least 400 rows"):
+        hm.discover(p, y, tree=TREE, features=frame)
+
+
+def test_the_command_prints_what_can_be_pasted(tmp_path):
+    p, y, frame, _ = make_rows()
+    log = frame.assign(y=np.array(TREE.leaves)[y], **dict(zip(TREE.leaves, p.T, strict=True)))
+    log.to_parquet(tmp_path / "log.parquet")
+    nested = {"billing": ["refund", "charge"], "delivery": ["late", "lost"], "account": None}
+    (tmp_path / "tree.yaml").write_text(yaml.safe_dump(nested, sort_keys=False), "utf-8")
+    call = ["discover", tmp_path / "log.parquet", "--tree", tmp_path / "tree.yaml"]
+    call += ["--label", "y", "--feature", "channel", "--feature", "age", "--utility", "in:billing"]
+    done = CliRunner().invoke(app, [str(word) for word in call])
+    assert done.exit_code == 1, done.output
+    pasted = yaml.safe_load(done.stdout.split("add to huc.yaml:")[1])
+    groups = hm.Subgroups.from_reference(frame, predicates=pasted["subgroups"]["predicates"])
+    assert any("channel=app" in name for name in groups.names)
+    plain = CliRunner().invoke(app, [str(word) for word in [*call, "--json"]])
+    assert json.loads(plain.stdout)["discovery"]["segments"][0]["certified"] is True
