@@ -41,6 +41,11 @@ if TYPE_CHECKING:
 _MOST_DATED = 20
 _LARGEST = 5
 _REFERENCE = "reference"
+_RELATIVE = (
+    "`tolerance.relative_to: reference` is the change test: an alert is a moment that surely "
+    "became worse than in the reference, by the tolerance at least. `change: {alerts: change}` "
+    "with a tolerance from zero tells standing error as well."
+)
 Triple = tuple[str, str, str]
 
 
@@ -74,6 +79,8 @@ class Changing:
         if self._test is not None and self.state.reference is not None:
             self.state.reference_sampled = found.data.sampled_from is not None
             self._keep_reference(_sample(found))
+            if self.monitor.policy.tolerance.relative:
+                self.state.notes.append(_RELATIVE)
 
     def look(
         self, visited: Visited, examined: Examination, as_of: datetime, *, newest: bool
@@ -123,7 +130,8 @@ class Changing:
 
     def decisive(self, change: WindowChange | None) -> dict[Triple, bool] | None:
         """Candidates that surely changed, and whether they are better; None: not for alerts."""
-        if self.monitor.policy.change.alerts == "tolerance":
+        policy = self.monitor.policy
+        if policy.change.alerts == "tolerance" and not policy.tolerance.relative:
             return None
         frozen = self.state.reference
         if self._test is None or (frozen is not None and "start" not in frozen):

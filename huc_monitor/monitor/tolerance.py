@@ -66,9 +66,10 @@ class Tolerance(Section):
     unit : {"utility", "money"}, default "utility"
         Values are in [-1, 1], or in each utility's own units (times its `scale`).
     relative_to : {"zero", "reference"}, default "zero"
-        "reference" accepts what the frozen reference window showed: the tolerance is then a
-        distance from the reference moment. A moment on the other side of zero has no such
-        allowance.
+        "reference" accepts what the frozen reference window showed: the change test then decides
+        on alerts, and the tolerance is how far a moment must surely have moved from the
+        reference's. Without the test (`change.enabled: false`) it is added to the size of the
+        reference's moment; one on the other side of zero has no such allowance.
     overrides : sequence of ToleranceRule
 
     Examples

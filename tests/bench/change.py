@@ -15,6 +15,7 @@ import json
 import math
 import time
 from dataclasses import dataclass
+from itertools import pairwise
 from typing import Any
 
 import numpy as np
@@ -305,21 +306,35 @@ def onset(settings: argparse.Namespace) -> None:
 
 
 def alarms(settings: argparse.Namespace) -> None:
-    """Share of false looks in stationary streams, average run length 100."""
-    p = predictions()
+    """False alarms of stationary streams, average run length 100, each with its own reference.
+
+    ``opened`` counts alarms that the window before did not have: what is told as a finding.
+    """
+    p = predictions(settings.population, settings.spread)
     population = Population.of(p)
-    for kind in TRUTHS:
+    for kind in settings.truths:
         truth = truth_of(p, kind)
         test = ChangeTest(tree=TREE, utilities=UTILITIES, subgroups=SUBGROUPS)
-        false, streams = [], []
+        false, opened, streams = [], [], []
         for k in range(settings.streams):
             rng = np.random.default_rng([settings.seed, k])
             reference, windows = population.sample(draw(truth, 3_000, rng)), []
+            mine: list[bool] = []
             for _ in range(settings.windows):
                 windows = [*windows[-15:], population.sample(draw(truth, 1_000, rng))]
-                false.append(test.look(reference, windows).alarm)
-            streams.append(any(false[-settings.windows :]))
-        show("alarms", truth=kind, false=share(false), streams_with_any=share(streams))
+                mine.append(test.look(reference, windows).alarm)
+            false += mine
+            opened.append(sum(now and not before for before, now in pairwise([False, *mine])))
+            streams.append(any(mine))
+        n = settings.streams * settings.windows
+        show(
+            "alarms",
+            truth=kind,
+            false=share(false),
+            opened_per_100=round(100 * sum(opened) / n, 3),
+            error=round(100 * float(np.std(opened)) / math.sqrt(len(opened)) / settings.windows, 3),
+            streams_with_any=share(streams),
+        )
 
 
 def show(what: str, **answer: Any) -> None:

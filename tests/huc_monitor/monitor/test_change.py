@@ -220,6 +220,19 @@ def test_a_tolerance_relative_to_the_reference_is_how_far_it_may_move():
         assert {item.node for item in record.change.changes} == changed_nodes
 
 
+def test_a_tolerance_relative_to_the_reference_leaves_alerts_to_the_change_test():
+    tolerance = {"value": 0.01, "relative_to": "reference"}
+    policy = {"tolerance": tolerance, "change": {"alerts": "tolerance"}}
+    monitor = watch(make_stream(fault_from=4), policy=policy)
+    results = [monitor.check(day(k)) for k in range(1, 6)]
+    assert {result.status for result in results[:4]} <= {"ok", "warning"}
+    assert results[4].status == "critical"
+    (finding,) = results[4].message.data["findings"]
+    assert finding["node"] == "billing"
+    texts = [result.message.text for result in results if result.message is not None]
+    assert sum("is the change test: an alert" in text for text in texts) == 1
+
+
 def test_alerts_follow_the_tolerance_unless_the_change_is_asked_for():
     log = make_stream(days=4)
     result = watch(log, policy={"change": {"alerts": "tolerance"}}).check(day(4))
