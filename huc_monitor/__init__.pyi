@@ -10,6 +10,10 @@ from .audit.discovery.discover import Segment as Segment
 from .audit.discovery.discover import discover as discover
 from .audit.forecast import Forecast as Forecast
 from .audit.forecast import forecast as forecast
+from .audit.forms.given import TopKPredictions as TopKPredictions
+from .audit.forms.given import leaf_shares as leaf_shares
+from .audit.forms.given import read_predictions as read_predictions
+from .audit.forms.spec import PredictionColumns as PredictionColumns
 from .audit.options import AuditOptions as AuditOptions
 from .config.opening import open_monitor as open_monitor
 from .detection import EDetector as EDetector

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import dataclasses
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -16,6 +15,7 @@ from huc_monitor.audit.options import DEFAULTS
 from huc_monitor.audit.plan import AuditPlan
 from huc_monitor.audit.result import AuditResult
 from huc_monitor.audit.scan import Groups, scan_utility
+from huc_monitor.audit.truncation import Truncation
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
@@ -41,6 +41,7 @@ def audit(
     weights: Any = None,
     clusters: Any = None,
     label_probability: Any = None,
+    logits: bool = False,
     bounds: str | None = DEFAULTS.bounds,
     confidence_level: float = DEFAULTS.confidence_level,
     n_draws: int = DEFAULTS.n_draws,
@@ -60,7 +61,8 @@ def audit(
         A DataFrame of any library (pandas, polars, pyarrow) is matched by name; other columns are
         left alone. Rows sum to 1 within 1e-6; those of float16 and float32, within that type's
         precision times K, are divided by their sum. A row with a zero is mixed with 1e-10 of the
-        uniform distribution, and the result says so (``interiorized``).
+        uniform distribution, and the result says so (``interiorized``). Also: a list of mappings of
+        leaf to probability, `TopKPredictions`, or what `read_predictions` made of a log.
     labels : (n,) names of nodes, or leaf codes
         A label that stops above the leaves, a path such as "billing/refund" and a set of labels
         are read as `LabelTree.encode` says; `Labels` bring other spellings. Branches below such a
@@ -84,6 +86,8 @@ def audit(
         for all. Rows count 1 / probability, so that moments are those of all rows, labelled or
         not. The probability may depend on the prediction, on features, even on the outcome; it must
         be known. Needs bounds="bootstrap" or None.
+    logits : bool, default False
+        The numbers are logits of all leaves: softmax makes probabilities of them.
     bounds : {"bootstrap", "sharp", "theorem"} or None, default "bootstrap"
         How ``radius``, ``lower`` and ``upper`` are made. ``"bootstrap"`` is the narrowest, and
         approximate: its coverage was checked by simulation. ``"sharp"`` holds for any distribution
@@ -132,7 +136,7 @@ def audit(
         rng=rng,
     )
     tree = plan.tree
-    predictions = check_predictions(probabilities, tree=tree)
+    predictions = check_predictions(probabilities, tree=tree, logits=logits)
     codes = check_labels(labels, predictions.n, tree=tree)
     # Labels that were chosen, by error perhaps, say nothing of accuracy.
     notes = look_at_order(predictions, codes) if label_probability is None else ()
@@ -148,9 +152,9 @@ def audit(
         kept = np.flatnonzero(repeats)
         predictions, codes, groups = predictions.take(kept), codes[kept], groups.take(kept)
     decomposed = iter_decomposed(plan.utilities, predictions, codes, tree=tree)
+    lost = Truncation.of(predictions.matrix)
     result = _audit(plan, decomposed, groups, interiorized=predictions.any_zero)
-    notes = (*notes, *note_weights(repeats), *result.notes)
-    return dataclasses.replace(result, notes=notes)
+    return result.with_truncation(lost, predictions.n, (*notes, *note_weights(repeats)))
 
 
 def audit_rows(
@@ -159,6 +163,7 @@ def audit_rows(
     *,
     subgroups: Subgroups,
     interiorized: bool = False,
+    lost: Truncation = Truncation(),  # noqa: B008 - frozen
     **options: Any,
 ) -> AuditResult:
     """Audit rows that were decomposed before, as a monitor with overlapping windows does.
@@ -167,7 +172,8 @@ def audit_rows(
     """
     utilities = [row.utility for row in rows]
     plan = AuditPlan.of(tree=rows[0].tree, utilities=utilities, subgroups=subgroups, **options)
-    return _audit(plan, rows, groups, interiorized=interiorized)
+    result = _audit(plan, rows, groups, interiorized=interiorized)
+    return result.with_truncation(lost, rows[0].scores.size)
 
 
 def _audit(

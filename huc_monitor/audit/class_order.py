@@ -37,7 +37,7 @@ def look_at_order(predictions: Predictions, labels: Ints) -> tuple[str, ...]:
     """
     step = -(-predictions.n // _MOST_ROWS)
     known = labels[::step] < predictions.matrix.shape[1]
-    some = np.asarray(predictions.matrix[::step])[known]
+    some = predictions.take(np.arange(0, predictions.n, step)[known]).dense()
     n, n_leaves = some.shape
     if not n:
         return ()

@@ -5,23 +5,26 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Final
 
 import numpy as np
 import pandas as pd
 
 from huc_monitor._common.frames import to_frame
+from huc_monitor.audit.sparse_rows import SparseRows, as_dense
 from huc_monitor.errors import InvalidInputError
 from huc_monitor.tree import LabelTree
 from huc_monitor.utilities import Utility, correct_at_every_level
 
 if TYPE_CHECKING:
+    from huc_monitor.audit.sparse_rows import Rows
     from huc_monitor.utilities.program import Floats, Ints
 
 INTERIOR_MIX = 1e-10
 SUM_TOLERANCE = 1e-6
 _ROUNDED = (np.dtype(np.float16), np.dtype(np.float32))
 _BLOCK_CELLS = 1 << 21
+_PLAIN: Final = "probabilities"
 
 
 @dataclass(frozen=True, slots=True)
@@ -29,15 +32,19 @@ class Predictions:
     """Checked probabilities, read in blocks so that no second matrix is ever made.
 
     A row with a zero is mixed with 1e-10 of the uniform distribution; the others stay as they are.
-    So what a row contributes depends on that row alone, whatever it is audited with.
+    So what a row contributes depends on that row alone, whatever it is audited with. Rows of short
+    floats that miss 1 by rounding are divided by their sum (``divisor``) where they are read.
     """
 
-    matrix: np.ndarray[Any, Any]
+    matrix: Rows
     any_zero: bool
+    divisor: Floats | None = None
 
     @classmethod
-    def of(cls, matrix: np.ndarray[Any, Any]) -> Predictions:
+    def of(cls, matrix: Rows) -> Predictions:
         """Take rows that were checked before, as a source does."""
+        if isinstance(matrix, SparseRows):
+            return cls(matrix, any_zero=matrix.any_zero)
         return cls(matrix, any_zero=not matrix.all())
 
     @property
@@ -47,17 +54,31 @@ class Predictions:
 
     def block(self, lo: int, hi: int) -> Floats:
         """Rows lo..hi-1 as contiguous float64, positive."""
-        block = np.ascontiguousarray(self.matrix[lo:hi], dtype=np.float64)
+        block = self._plain(lo, hi)
         if self.any_zero:
             zero = (block == 0).any(axis=1)
             if zero.any():
-                block = block.copy()  # the caller's rows stay as they are
+                # The caller's rows stay as they are.
+                block = block.copy() if isinstance(self.matrix, np.ndarray) else block
                 block[zero] = (1.0 - INTERIOR_MIX) * block[zero] + INTERIOR_MIX / block.shape[1]
         return block
 
-    def take(self, rows: Ints) -> Predictions:
+    def _plain(self, lo: int, hi: int) -> Floats:
+        if isinstance(self.matrix, SparseRows):
+            return self.matrix.block(lo, hi)
+        block = np.ascontiguousarray(self.matrix[lo:hi], dtype=np.float64)
+        return block if self.divisor is None else block / self.divisor[lo:hi, None]
+
+    def dense(self) -> np.ndarray[Any, Any]:
+        """All rows as they were given, completed and rescaled where that is needed: not mixed."""
+        if self.divisor is not None:
+            return self._plain(0, self.n)
+        return as_dense(self.matrix)
+
+    def take(self, rows: Any) -> Predictions:
         """Return a subset of rows."""
-        return Predictions(self.matrix[rows], self.any_zero)
+        divisor = None if self.divisor is None else self.divisor[rows]
+        return Predictions(self.matrix[rows], self.any_zero, divisor)
 
     def spans(self) -> Iterator[tuple[int, int]]:
         """Row ranges of a size that stays in cache."""
@@ -66,7 +87,9 @@ class Predictions:
     def positive(self) -> Floats:
         """All rows as float64, mixed where needed: a copy."""
         block = self.block(0, self.n)
-        return block.copy() if np.may_share_memory(block, self.matrix) else block
+        given = self.matrix
+        shared = isinstance(given, np.ndarray) and np.may_share_memory(block, given)
+        return block.copy() if shared else block
 
 
 def block_spans(n: int, n_columns: int) -> Iterator[tuple[int, int]]:
@@ -77,11 +100,38 @@ def block_spans(n: int, n_columns: int) -> Iterator[tuple[int, int]]:
 
 
 def check_predictions(
-    probabilities: Any, *, tree: LabelTree, argument: str = "probabilities"
+    probabilities: Any, *, tree: LabelTree, argument: str = "probabilities", logits: bool = False
 ) -> Predictions:
-    """Check shape, columns and every row of a probability matrix."""
-    matrix = _without_rounding(_as_matrix(probabilities, tree, argument))
-    return Predictions(matrix, _check_rows(matrix, tree, argument))
+    """Check shape, columns and every row of predictions, in any form that Python has them in."""
+    from huc_monitor.audit.forms.given import TopKPredictions, read_predictions
+
+    if isinstance(probabilities, Sequence) and probabilities and isinstance(probabilities[0], dict):
+        maps = probabilities
+        probabilities = TopKPredictions.from_maps(maps, scale="logits" if logits else _PLAIN)
+    if isinstance(probabilities, TopKPredictions):
+        return probabilities.read(tree, argument)
+    if isinstance(probabilities, SparseRows):
+        probabilities = Predictions.of(probabilities)
+    if isinstance(probabilities, Predictions):
+        return _of_this_tree(probabilities, tree, argument)
+    if logits:
+        return read_predictions(
+            _as_matrix(probabilities, tree, argument), tree=tree, scale="logits"
+        )
+    matrix = _as_matrix(probabilities, tree, argument)
+    divisor = _divisor(matrix)
+    zeros = _check_rows(matrix, divisor, tree, argument)
+    return Predictions(matrix, zeros, divisor)
+
+
+def _of_this_tree(predictions: Predictions, tree: LabelTree, argument: str) -> Predictions:
+    if predictions.matrix.shape[1] != tree.n_leaves or not predictions.n:
+        msg = (
+            f"`{argument}` must be predictions of {tree.n_leaves} leaves, at least one row; got "
+            f"shape {predictions.matrix.shape}. Read them with the same tree."
+        )
+        raise InvalidInputError(msg)
+    return predictions
 
 
 def _as_matrix(probabilities: Any, tree: LabelTree, argument: str) -> np.ndarray[Any, Any]:
@@ -150,30 +200,31 @@ def rounding_slack(dtype: np.dtype[Any], n_leaves: int) -> float:
     return min(0.02, n_leaves * float(np.finfo(dtype).eps))
 
 
-def _without_rounding(matrix: np.ndarray[Any, Any]) -> np.ndarray[Any, Any]:
-    """Divide rows by their sum where float16 or float32 explains that it is not 1.
+def _divisor(matrix: np.ndarray[Any, Any]) -> Floats | None:
+    """Return what rows are divided by where float16 or float32 explains that they miss 1.
 
     Sums may miss 1 by the type's precision times the number of leaves, at most by 0.02; rows
     within 1e-6 stay as they are, like those of float64.
     """
     if matrix.dtype not in _ROUNDED:
-        return matrix
+        return None
     slack = rounding_slack(matrix.dtype, matrix.shape[1])
     total = matrix.sum(axis=1, dtype=np.float64)
     off = np.abs(total - 1.0)
-    rounded = np.flatnonzero((off > 0.99 * SUM_TOLERANCE) & (off <= slack))
-    if rounded.size:
-        matrix = matrix.astype(np.float64)
-        matrix[rounded] /= total[rounded, None]
-    return matrix
+    rounded = (off > 0.99 * SUM_TOLERANCE) & (off <= slack)
+    return np.where(rounded, total, 1.0) if rounded.any() else None
 
 
-def _check_rows(matrix: np.ndarray[Any, Any], tree: LabelTree, argument: str) -> bool:
+def _check_rows(
+    matrix: np.ndarray[Any, Any], divisor: Floats | None, tree: LabelTree, argument: str
+) -> bool:
     from huc_monitor._common.threads import run_tasks
     from huc_monitor._kernels import first_bad_row
 
     def check(lo: int, hi: int) -> tuple[int, int, int, bool]:
         block = np.ascontiguousarray(matrix[lo:hi], dtype=np.float64)
+        if divisor is not None:
+            block = block / divisor[lo:hi, None]
         row, column, code, any_zero = first_bad_row(block)
         return int(row) + lo, int(column), int(code), bool(any_zero)
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping
-from dataclasses import dataclass, fields
+from dataclasses import dataclass, fields, replace
 from typing import TYPE_CHECKING, Any, TypeVar
 
 import numpy as np
@@ -17,6 +17,7 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from huc_monitor.audit.plan import AuditPlan
+    from huc_monitor.audit.truncation import Truncation
     from huc_monitor.subgroups import Subgroups
     from huc_monitor.tree import LabelTree
     from huc_monitor.utilities import Utility
@@ -144,6 +145,8 @@ class AuditResult:
         The columns of `to_frame` and `uc_frame`.
     notes : tuple of str
         What a reader should know before the numbers, such as accuracy at chance.
+    unlogged : float
+        Mean share of the predicted mass that was not logged, and was spread by a rule.
     plan : AuditPlan or None
         What was asked: tree, utilities, subgroups. None where the result was read back.
     design : Design or None
@@ -161,6 +164,7 @@ class AuditResult:
     notes: tuple[str, ...] = ()
     plan: AuditPlan | None = None
     design: Design | None = None
+    unlogged: float = 0.0
 
     @property
     def tree(self) -> LabelTree:
@@ -176,6 +180,11 @@ class AuditResult:
     def subgroups(self) -> Subgroups:
         """The audited subgroups; not known to a result that was read back."""
         return self._asked("subgroups").subgroups
+
+    def with_truncation(self, lost: Truncation, n: float, notes: Sequence[str] = ()) -> AuditResult:
+        """Return the same result, with what its predictions did not log, and with notes."""
+        told = lost.notes(n, self.utilities, self.tree)
+        return replace(self, unlogged=lost.mass / max(1.0, n), notes=(*notes, *self.notes, *told))
 
     def _asked(self, what: str) -> AuditPlan:
         if self.plan is None:
@@ -346,6 +355,7 @@ class AuditResult:
             "n_draws": self.n_draws,
             "interiorized": self.interiorized,
             "tree": self.fingerprint,
+            **({"unlogged": self.unlogged} if self.unlogged else {}),
             **({"notes": list(self.notes)} if self.notes else {}),
             **({"design": self.design.to_dict()} if self.design is not None else {}),
             "candidates": _records(self.candidates, _COLUMNS if self._partial else _COLUMNS[:-1]),
@@ -384,6 +394,7 @@ class AuditResult:
             fingerprint=data["tree"],
             notes=tuple(data.get("notes", ())),
             design=Design.from_dict(data["design"]) if "design" in data else None,
+            unlogged=float(data.get("unlogged", 0.0)),
             candidates=_table(CandidateTable, data, "candidates"),
             totals=_table(TotalTable, data, "totals"),
         )

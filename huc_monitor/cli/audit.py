@@ -24,6 +24,7 @@ def run(
     prefix: options.Prefix = None,
     lists: options.Lists = None,
     classes: options.Classes = None,
+    form: options.Form = None,
     utility: options.Utilities = None,
     subgroup: options.Groups = None,
     tolerance: Annotated[
@@ -57,6 +58,7 @@ def run(
         prefix=prefix,
         lists=lists,
         classes=classes,
+        form=form,
         features=list(rules),
     )
     with warnings.catch_warnings():

@@ -28,6 +28,7 @@ def run(
     prefix: options.Prefix = None,
     lists: options.Lists = None,
     classes: options.Classes = None,
+    form: options.Form = None,
     utility: options.Utilities = None,
     subgroup: options.Groups = None,
     confidence: options.Confidence,
@@ -52,6 +53,7 @@ def run(
     label_tree = hm.LabelTree.from_file(tree)
     rules = parse_subgroups(subgroup or [])
     where = {"label": label, "prefix": prefix, "lists": lists, "classes": classes}
+    where["form"] = form
     logs = [
         read_log(path, tree=label_tree, features=list(rules), **where) for path in (before, after)
     ]

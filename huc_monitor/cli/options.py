@@ -62,6 +62,13 @@ Classes = Annotated[
     str | None,
     typer.Option(help="Order of these lists, such as a,b,c; the leaves' order if left out."),
 ]
+Form = Annotated[
+    str | None,
+    typer.Option(
+        help="Predictions in any other form, in the words of `columns.probabilities` in huc.yaml, "
+        "such as '{map: scores, rest: uniform}' or '{list: scores, class_column: classes}'."
+    ),
+]
 Utilities = Annotated[
     list[str] | None,
     typer.Option(

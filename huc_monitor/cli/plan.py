@@ -49,6 +49,7 @@ def run(
     prefix: options.Prefix = None,
     lists: options.Lists = None,
     classes: options.Classes = None,
+    form: options.Form = None,
     utility: options.Utilities = None,
     subgroup: options.Groups = None,
     size: Annotated[
@@ -78,6 +79,7 @@ def run(
         case = _Case({"n_candidates": candidates})
     else:
         where = {"label": label, "prefix": prefix, "lists": lists, "classes": classes}
+        where["form"] = form
         case = _read_pilot(pilot, tree, where, utility, subgroup, confidence)
     case.settings.update(tolerance=tolerance, confidence_level=confidence)
     table = _detectable(case)

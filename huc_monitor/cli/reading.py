@@ -10,6 +10,7 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
     from pathlib import Path
 
+    from huc_monitor.audit.forms.spec import PredictionColumns
     from huc_monitor.sources import DuckTable, WindowData
     from huc_monitor.tree import LabelTree
 
@@ -22,6 +23,7 @@ def read_log(
     prefix: str | None = None,
     lists: str | None = None,
     classes: str | None = None,
+    form: str | None = None,
     features: Sequence[str] = (),
 ) -> WindowData:
     """Read the labelled rows of files; a row that cannot be used is an error."""
@@ -34,13 +36,29 @@ def read_log(
     if label not in table.columns():
         raise _no_label(table, label, tree)
     columns = Columns(
-        probabilities=f"{prefix or ''}{{leaf}}",
+        probabilities=f"{prefix or ''}{{leaf}}" if form is None else _columns_of(form),
         list_column=lists,
         classes=None if classes is None else classes.split(","),
         label=label,
         features=tuple(features),
     )
     return TableSource(table, tree=tree, columns=columns, max_bad_share=0.0).everything()
+
+
+def _columns_of(form: str) -> PredictionColumns:
+    import yaml
+
+    from huc_monitor.audit.forms.spec import PredictionColumns
+
+    try:
+        words = yaml.safe_load(form)
+    except yaml.YAMLError as error:
+        msg = f"`--form` must be YAML or JSON; {error}"
+        raise InvalidInputError(msg) from error
+    if not isinstance(words, dict):
+        msg = f"`--form` must be a mapping such as {{map: scores}}; got {form!r}."
+        raise InvalidInputError(msg)
+    return PredictionColumns(**words)
 
 
 def _no_label(table: DuckTable, label: str | None, tree: LabelTree) -> UnknownNameError:

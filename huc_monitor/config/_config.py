@@ -180,9 +180,7 @@ class Config:
             tree=self.tree,
             columns=Columns(
                 **{name: getattr(given, name) for name in LogColumns.model_fields},
-                probabilities=chosen.columns or chosen.pattern or "{leaf}",
-                list_column=chosen.list,
-                classes=chosen.classes,
+                probabilities=chosen,
                 features=self.feature_columns if features is None else tuple(features),
                 cluster_block=self.settings.clusters.block,
             ),
@@ -197,6 +195,7 @@ class Config:
             label_mapping={}
             if settings.label_mapping is None
             else read_mapping(self._path(settings.label_mapping)),
+            reference=self.reference,
         )
 
     @property

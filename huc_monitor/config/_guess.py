@@ -9,23 +9,18 @@ from typing import TYPE_CHECKING, Any, Final
 import numpy as np
 import pandas as pd
 
+from huc_monitor.audit.forms.spec import LEAF, PredictionColumns
+from huc_monitor.config._guess_forms import find_predictions
 from huc_monitor.errors import InvalidInputError, UnknownNameError, did_you_mean
-from huc_monitor.sources._rows import (
-    LEAF,
-    ProbabilityColumns,
-    explain_missing,
-    find_patterns,
-)
+from huc_monitor.sources._rows import explain_missing
 from huc_monitor.sources._spec import ROW_CHECKS
-from huc_monitor.sources._table import as_matrix, as_numbers
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping, Sequence
 
-    from numpy.typing import NDArray
-
     from huc_monitor.tree import LabelTree
     from huc_monitor.tree.labels import LabelEncoder
+    from huc_monitor.utilities.program import Ints
 
 _TIME: Final = ("time", "timestamp", "ts", "at", "when", "datetime", "date", "created", "predicted")
 _LABEL: Final = ("label", "y", "true", "truth", "target", "actual", "outcome", "observed", "class")
@@ -66,8 +61,10 @@ class Guess:
 
     Attributes
     ----------
-    probabilities : dict
+    predictions : PredictionColumns
         The section ``columns.probabilities``.
+    prediction_names : tuple of str
+        Its columns.
     time, label, id, model_version : str or None
     time_unit : str or None
         For times that are numbers.
@@ -81,7 +78,8 @@ class Guess:
         Columns that hold leaves, though nothing says that they are labels.
     """
 
-    probabilities: dict[str, Any] = field(default_factory=dict)
+    predictions: PredictionColumns = field(default_factory=lambda: PredictionColumns(pattern=LEAF))
+    prediction_names: tuple[str, ...] = ()
     time: str = ""
     time_unit: str | None = None
     label: str | None = None
@@ -96,9 +94,8 @@ class Guess:
     @property
     def used(self) -> set[str]:
         """Columns that have a meaning already."""
-        given = self.probabilities
-        names = {self.time, self.label, self.id, self.model_version, given.get("list")}
-        return {name for name in (*names, *given.get("all", ())) if name}
+        names = {self.time, self.label, self.id, self.model_version, *self.prediction_names}
+        return {name for name in names if name}
 
 
 def guess_log(
@@ -110,10 +107,10 @@ def guess_log(
     """
     given = {key: sample.check(key, column) for key, column in (named or {}).items()}
     guess = Guess(label=given.get("label"), id=given.get("id"), time=given.get("time", ""))
-    matrix = _probabilities(guess, sample, tree)
-    guess.label = guess.label or find_label(sample, tree, guess, matrix)
-    if guess.probabilities.get("list"):
-        matrix = _class_order(guess, sample, tree, matrix)
+    top = _predictions(guess, sample, tree)
+    guess.label = guess.label or find_label(sample, tree, guess, top)
+    if guess.predictions.form == "list" and guess.predictions.class_column is None:
+        _class_order(guess, sample, tree, top)
     if guess.time:
         guess.time_unit = _epoch_unit(sample.frame[guess.time])
     else:
@@ -128,110 +125,36 @@ def guess_log(
     return guess
 
 
-def _probabilities(guess: Guess, sample: TableSample, tree: LabelTree) -> NDArray[np.float64]:
-    """Find the probability columns; returns the sample's matrix in the order of the tree."""
-    for found in _patterns(sample.types, tree):
-        try:
-            names = ProbabilityColumns.of(
-                tree,
-                template=found.get("pattern") or found.get("columns"),
-                list_column=None,
-                classes=None,
-            ).names
-        except InvalidInputError:
-            continue
-        matrix = np.column_stack([as_numbers(sample.frame[name]) for name in names])
-        off = _typical_error(matrix)
-        if off <= 0.02:
-            guess.probabilities = {**found, "all": names}
-            _note_sum(guess, off)
-            return matrix
-    for name in sample.types:
-        matrix, lengths = _lists(sample, name, tree.n_leaves)
-        if len(lengths) and np.median(lengths) == tree.n_leaves:
-            off = _typical_error(matrix)
-            if off <= 0.02:
-                guess.probabilities = {"list": name}
-                _note_sum(guess, off)
-                return matrix
-    leaves = ", ".join(map(repr, tree.leaves[:6])) + (", ..." if tree.n_leaves > 6 else "")
-    msg = (
-        f"`log` must have a column of numbers per leaf ({leaves}), named alike such as p_LEAF, or "
-        f"one column with lists of {tree.n_leaves} numbers, and they must sum to 1; found neither "
-        f"in {sample.name}: {explain_missing(sample.types, tree, LEAF, ())} Its columns: "
-        f"{sample.listed()}. Rename them, correct the tree, or write the file by hand "
-        "(huc-monitor init --schema prints what it may hold)."
-    )
-    raise InvalidInputError(msg)
-
-
-def _patterns(names: Iterable[str], tree: LabelTree) -> list[dict[str, Any]]:
-    """Return the ways in which column names follow the leaves' names, simplest first."""
-    there = list(names)
-    exact = [{"pattern": pattern} for pattern in find_patterns(there, tree)]
-    return exact or _loose_patterns(there, tree)
-
-
-def _loose_patterns(names: Sequence[str], tree: LabelTree) -> list[dict[str, Any]]:
-    """Match names but for case and punctuation: 'P(Coma)' is the column of the leaf 'coma'."""
-    plain = {_plain(name): name for name in names}
-    leaves = {leaf: _plain(leaf) for leaf in tree.leaves}
-    if len(plain) < len(names) or len(set(leaves.values())) < tree.n_leaves:
-        return []
-    first = max(leaves.values(), key=len)
-    found = []
-    for name in plain:
-        at = name.find(first)
-        if at < 0:
-            continue
-        before, after = name[:at], name[at + len(first) :]
-        wanted = {leaf: f"{before}{text}{after}" for leaf, text in leaves.items()}
-        if all(text in plain for text in wanted.values()):
-            columns = {leaf: plain[text] for leaf, text in wanted.items()}
-            found.append((len(before) + len(after), columns))
-    return [{"columns": columns} for _, columns in sorted(found, key=lambda pair: pair[0])]
-
-
-def _plain(name: str) -> str:
-    return re.sub(r"[\W_]+", "", name.lower())
-
-
-def _lists(
-    sample: TableSample, name: str, width: int
-) -> tuple[NDArray[np.float64], NDArray[np.int64]]:
-    values = sample.frame[name].dropna()
-    first = values.iloc[0] if len(values) else None
-    text = isinstance(first, str) and first.lstrip().startswith("[")
-    if not text and not isinstance(first, list | tuple | np.ndarray):
-        return np.empty((0, width)), np.empty(0, dtype=np.int64)
-    return as_matrix(sample.frame[name], width)
-
-
-def _typical_error(matrix: NDArray[np.float64]) -> float:
-    """Return how far from 1 the worst of the 95 % best rows is."""
-    with np.errstate(invalid="ignore"):
-        usable = np.isfinite(matrix).all(axis=1) & (matrix >= 0).all(axis=1)
-    if usable.mean() < 0.5:
-        return np.inf
-    return float(np.quantile(np.abs(matrix[usable].sum(axis=1) - 1), 0.95))
-
-
-def _note_sum(guess: Guess, off: float) -> None:
-    if off > 9e-7:
-        guess.sum_tolerance = float(f"{max(3 * off, 1e-5):.0e}")
-        guess.notes["sum_tolerance"] = (
-            f"the log's probabilities are rounded: rows miss 1 by about {off:.0e}"
+def _predictions(guess: Guess, sample: TableSample, tree: LabelTree) -> Ints:
+    """Find the predictions; returns the likeliest leaf of the sample's rows, -1 where unknown."""
+    found = find_predictions(sample, tree)
+    if found is None:
+        leaves = ", ".join(map(repr, tree.leaves[:6])) + (", ..." if tree.n_leaves > 6 else "")
+        msg = (
+            f"`log` must have a column of numbers per leaf ({leaves}), named alike such as p_LEAF, "
+            f"or one column with lists of {tree.n_leaves} numbers, pairs or maps, and they must "
+            f"sum to 1; found neither in {sample.name}: "
+            f"{explain_missing(sample.types, tree, LEAF, ())} Its columns: {sample.listed()}. "
+            "Rename them, correct the tree, or write the file by hand (huc-monitor init --schema "
+            "prints what it may hold)."
         )
+        raise InvalidInputError(msg)
+    guess.predictions, guess.prediction_names = found.columns, found.names
+    if found.notes:
+        guess.notes["predictions"] = "; ".join(found.notes)
+    if found.off > 9e-7:
+        guess.sum_tolerance = float(f"{max(3 * found.off, 1e-5):.0e}")
+        guess.notes["sum_tolerance"] = (
+            f"the log's probabilities are rounded: rows miss 1 by about {found.off:.0e}"
+        )
+    return found.top
 
 
-def find_label(
-    sample: TableSample, tree: LabelTree, guess: Guess, matrix: NDArray[np.float64] | None
-) -> str | None:
+def find_label(sample: TableSample, tree: LabelTree, guess: Guess, top: Ints | None) -> str | None:
     """Return the column that sounds like labels and holds leaves, but not the model's own answer.
 
     Columns by any other name that hold leaves are only proposed, in ``guess.proposed``.
     """
-    top = None if matrix is None else matrix.argmax(axis=1)
 
     def holds_labels(name: str) -> bool:
         if name in guess.used or not holds_leaves(sample, name, tree):
@@ -239,7 +162,8 @@ def find_label(
         if top is None or tree.n_leaves < 3:
             return True
         codes = tree.label_encoder().find(sample.frame[name].astype(object))
-        return bool((codes != top)[codes >= 0].mean() > 1e-3)
+        known = (codes >= 0) & (top >= 0)
+        return not known.any() or bool((codes != top)[known].mean() > 1e-3)
 
     found = _best(sample.types, _LABEL, holds_labels)
     if found is None:
@@ -258,32 +182,28 @@ def holds_leaves(sample: TableSample, name: str, tree: LabelTree) -> bool:
     return bool((codes >= 0).mean() >= 0.95) and len(np.unique(codes)) >= 2
 
 
-def _class_order(
-    guess: Guess, sample: TableSample, tree: LabelTree, matrix: NDArray[np.float64]
-) -> NDArray[np.float64]:
+def _class_order(guess: Guess, sample: TableSample, tree: LabelTree, top: Ints) -> None:
     """Choose the order of a list: the tree's, or the alphabet's, whichever fits the labels."""
     orders = {"the tree's": tree.leaves, "alphabetical": tuple(sorted(tree.leaves))}
-    matrices, scores = {}, {}
-    for name, order in orders.items():
-        place = [order.index(leaf) for leaf in tree.leaves]
-        matrices[name] = matrix[:, place]
-        if guess.label is not None:
-            encoder = tree.label_encoder(order)
-            values = sample.frame[guess.label]
-            codes = encoder.find(values.astype(object))
-            hit = matrices[name].argmax(axis=1) == codes
-            scores[name] = float(hit[codes >= 0].mean()) if (codes >= 0).any() else 0.0
+    scores = {}
+    if guess.label is not None:
+        for name, order in orders.items():
+            # `top` are places in the list.
+            leaf_at = np.array([tree.leaf_index(leaf) for leaf in order])
+            codes = tree.label_encoder(order).find(sample.frame[guess.label].astype(object))
+            hit = leaf_at[top] == codes
+            known = (codes >= 0) & (top >= 0)
+            scores[name] = float(hit[known].mean()) if known.any() else 0.0
     best = max(scores, key=lambda name: scores[name]) if scores else "the tree's"
-    guess.probabilities["classes"] = list(orders[best])
+    guess.predictions = guess.predictions.model_copy(update={"classes": orders[best]})
     if orders["the tree's"] == orders["alphabetical"]:
-        return matrices[best]
+        return
     told = ", ".join(f"{name} order: {score:.0%} right" for name, score in scores.items())
     guess.notes["classes"] = (
         f"the log does not say the order of the list. {told}"
         if told
         else "CHECK THIS: the log does not say the order of the list, and no label tells"
     )
-    return matrices[best]
 
 
 def find_time(sample: TableSample, guess: Guess) -> str:

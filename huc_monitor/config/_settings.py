@@ -22,6 +22,7 @@ from huc_monitor._common.settings import (
     TimeText,
     Whole,
 )
+from huc_monitor.audit.forms.spec import PredictionColumns
 from huc_monitor.monitor.alerts import AlertPolicy
 from huc_monitor.monitor.policy import Policy
 from huc_monitor.monitor.windows import CountWindows, TimeWindows
@@ -121,32 +122,6 @@ class SourceSettings(RowChecks):
     )
 
 
-class ProbabilitySettings(Section):
-    """One column per leaf (`pattern` or `columns`), or one column of lists (`list`)."""
-
-    pattern: Annotated[str, Field(pattern=r"\{leaf\}")] | None = Field(
-        default=None, description="Column names, with {leaf} for the leaf.", examples=["p_{leaf}"]
-    )
-    columns: dict[str, str] | None = Field(
-        default=None, description="Leaf to column, for every leaf."
-    )
-    list: Name | None = Field(default=None, description="One column that holds a list.")
-    classes: tuple[str, ...] | None = Field(
-        default=None, description="The leaves in the order of the list; the tree's when left out."
-    )
-
-    @model_validator(mode="after")
-    def _one_form(self) -> ProbabilitySettings:
-        given = [n for n in ("pattern", "columns", "list") if getattr(self, n) is not None]
-        if len(given) != 1:
-            msg = f"must have exactly one of pattern, columns, list; got {', '.join(given) or None}"
-            raise ValueError(msg)
-        if self.classes is not None and self.list is None:
-            msg = "must have `classes` only with `list`: columns have names"
-            raise ValueError(msg)
-        return self
-
-
 def _pattern(value: Any) -> Any:
     return {"pattern": value} if isinstance(value, str) else value
 
@@ -154,12 +129,12 @@ def _pattern(value: Any) -> Any:
 class ColumnSettings(LogColumns):
     """Which columns of the log mean what."""
 
-    probabilities: Annotated[ProbabilitySettings, BeforeValidator(_pattern)] = Field(
-        default_factory=lambda: ProbabilitySettings(pattern="{leaf}"),
-        description="Where the probabilities are; a text is a pattern.",
+    probabilities: Annotated[PredictionColumns, BeforeValidator(_pattern)] = Field(
+        default_factory=lambda: PredictionColumns(pattern="{leaf}"),
+        description="Where the predictions are, and in what form; a text is a pattern.",
         examples=["p_{leaf}"],
     )
-    base_probabilities: Annotated[ProbabilitySettings, BeforeValidator(_pattern)] | None = Field(
+    base_probabilities: Annotated[PredictionColumns, BeforeValidator(_pattern)] | None = Field(
         default=None,
         description="Where the base model's own probabilities are, for logs whose `probabilities` "
         "are those of a recalibrated version; recalibration is fitted to them.",

@@ -102,23 +102,36 @@ def _columns(found: FileContents) -> str:
     if guess.time_unit:
         lines.append(f"  time_unit: {guess.time_unit}  # since 1970")
     lines.append("  time_zone: UTC  # what times without a zone mean")
-    given = guess.probabilities
-    if "pattern" in given:
-        lines.append(f"  probabilities: {_scalar(given['pattern'])}")
-    elif "columns" in given:
-        lines += ["  probabilities:", "    columns:"]
-        lines += [f"      {_scalar(leaf)}: {_scalar(c)}" for leaf, c in given["columns"].items()]
-    else:
-        lines += ["  probabilities:", f"    list: {_scalar(given['list'])}"]
-        if "classes" in guess.notes:
-            lines.append(f"    # {_comment(guess.notes['classes'])}.")
-        lines.append(f"    classes: [{', '.join(map(_scalar, given['classes']))}]")
+    lines += _predictions(guess)
     for key in ("label", "id", "model_version"):
         value = getattr(guess, key)
         if value is not None:
             note = f"  # {_comment(guess.notes[key])}" if key in guess.notes else ""
             lines.append(f"  {key}: {_scalar(value)}{note}")
     return "\n".join(lines)
+
+
+def _predictions(guess: Guess) -> list[str]:
+    words = guess.predictions.to_dict()
+    given = {name: value for name, value in words.items() if value is not None}
+    lines = []
+    if "predictions" in guess.notes:
+        note = f"Assumed from the values: {guess.notes['predictions']}."
+        lines += ["  " + line for line in _wrapped(note).splitlines()]
+    if list(given) == ["pattern"]:
+        return [*lines, f"  probabilities: {_scalar(given['pattern'])}"]
+    lines.append("  probabilities:")
+    for name, value in given.items():
+        if name == "classes" and "classes" in guess.notes:
+            lines.append(f"    # {_comment(guess.notes['classes'])}.")
+        if isinstance(value, dict):
+            lines.append(f"    {name}:")
+            lines += [f"      {_scalar(key)}: {_scalar(one)}" for key, one in value.items()]
+        elif isinstance(value, list):
+            lines.append(f"    {name}: [{', '.join(map(_scalar, value))}]")
+        else:
+            lines.append(f"    {name}: {_scalar(value)}")
+    return lines
 
 
 def _what(found: FileContents) -> str:

@@ -13,6 +13,7 @@ from huc_monitor._common.forms import Form
 from huc_monitor.audit import audit_rows
 from huc_monitor.audit.curves import reliability_curve
 from huc_monitor.audit.result import Candidate
+from huc_monitor.audit.truncation import Truncation
 from huc_monitor.monitor.alerts import advance, judge
 from huc_monitor.monitor.drift import DriftReference, children, compare, summarise
 from huc_monitor.monitor.hints import (
@@ -340,6 +341,7 @@ def _audit(monitor: Monitor, subgroups: Subgroups, found: Decomposed) -> AuditRe
             found.groups(),
             subgroups=subgroups,
             interiorized=found.interiorized,
+            lost=Truncation.of(data.probabilities),
             **dict(options),
         )
     return auditor(

@@ -20,18 +20,20 @@ import pandas as pd
 from huc_monitor.audit.decomposition import UtilityRows, iter_decomposed
 from huc_monitor.audit.inputs import Predictions
 from huc_monitor.audit.scan import Groups
+from huc_monitor.audit.sparse_rows import same_rows
 from huc_monitor.sources import concatenate
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
     from datetime import datetime
 
+    from huc_monitor.audit.sparse_rows import Rows
     from huc_monitor.monitor.windows import Window
     from huc_monitor.sources import PredictionSource, WindowData
     from huc_monitor.subgroups import Subgroups
     from huc_monitor.tree import LabelTree
     from huc_monitor.utilities import Utility
-    from huc_monitor.utilities.program import Floats, Ints
+    from huc_monitor.utilities.program import Ints
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -45,7 +47,7 @@ class Decomposed:
     @property
     def interiorized(self) -> bool:
         """Whether any row had a zero probability, and was mixed with a little of the uniform."""
-        return bool((self.data.probabilities == 0).any())
+        return Predictions.of(self.data.probabilities).any_zero
 
     def groups(self) -> Groups:
         """Subgroup weights as an audit takes them, and how rows count."""
@@ -136,7 +138,7 @@ class RowCache:
             )
         return Decomposed(data, tuple(merged), weights)
 
-    def _rows(self, probabilities: Floats, labels: Ints) -> tuple[UtilityRows, ...]:
+    def _rows(self, probabilities: Rows, labels: Ints) -> tuple[UtilityRows, ...]:
         predictions = Predictions.of(probabilities)
         return tuple(iter_decomposed(self._utilities, predictions, labels, tree=self._tree))
 
@@ -155,7 +157,7 @@ def _same_rows(old: Decomposed | None, data: WindowData) -> Ints:
         (at >= 0)
         & (before.labels[at] == data.labels)
         & (before.times[at] == data.times)
-        & (before.probabilities[at] == data.probabilities).all(axis=1)
+        & same_rows(before.probabilities[at], data.probabilities)
     )
     return np.where(same, at, -1)
 

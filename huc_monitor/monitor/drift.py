@@ -53,6 +53,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
     from huc_monitor.audit.decomposition import UtilityRows
+    from huc_monitor.audit.sparse_rows import Rows
     from huc_monitor.subgroups import Subgroups
     from huc_monitor.tree import LabelTree
     from huc_monitor.utilities.program import Ints
@@ -109,7 +110,7 @@ class DriftReference(Form):
 
 
 def summarise(
-    probabilities: Floats,
+    probabilities: Rows,
     rows: Sequence[UtilityRows],
     weights: Sequence[np.ndarray[Any, Any]],
     *,
@@ -144,7 +145,7 @@ def _distribution(scores: Floats) -> tuple[Floats, Floats]:
 
 def compare(
     reference: DriftReference,
-    probabilities: Floats,
+    probabilities: Rows,
     rows: Sequence[UtilityRows],
     weights: Sequence[np.ndarray[Any, Any]],
     *,

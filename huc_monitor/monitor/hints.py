@@ -8,12 +8,14 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from huc_monitor._common.safe_text import chat
+from huc_monitor.audit.sparse_rows import column_sums
 from huc_monitor.monitor.drift import children, label_shift, leaf_shares
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
     from huc_monitor.audit.decomposition import UtilityRows
+    from huc_monitor.audit.sparse_rows import Rows
     from huc_monitor.monitor.drift import DriftPolicy, DriftReference
     from huc_monitor.monitor.records import DriftFinding
     from huc_monitor.tree import LabelTree
@@ -122,7 +124,7 @@ def child_hints(node: str, frequencies: Mapping[str, Mapping[str, float]]) -> li
     return [f"In this range, of the cases under *{chat(node)}*, {', '.join(told)}."]
 
 
-def preferred_hints(tree: LabelTree, branch: int, probabilities: Floats, labels: Ints) -> list[str]:
+def preferred_hints(tree: LabelTree, branch: int, probabilities: Rows, labels: Ints) -> list[str]:
     """Say which child is seen too rarely or too often where it is the likeliest one.
 
     Children that are mistaken for each other have the right shares in sum; this tells them apart.
@@ -136,7 +138,7 @@ def preferred_hints(tree: LabelTree, branch: int, probabilities: Floats, labels:
     Where *a* was the likeliest under *root*, it was predicted in 90.0% and seen in 50.0%.
     """
     names, slices = children(tree, branch)
-    mass = np.column_stack([probabilities[:, one].sum(axis=1) for one in slices])
+    mass = column_sums(probabilities, slices)
     code = np.full(labels.size, -1)
     start, stop = tree.label_slices(labels)
     for j, one in enumerate(slices):

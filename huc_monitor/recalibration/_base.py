@@ -248,7 +248,7 @@ class Boost(Parametrised):
             return self.initial
 
         def mixed(rows: Predictions) -> Floats:
-            out: Floats = mix(np.asarray(rows.matrix, dtype=np.float64), self.interior)
+            out: Floats = mix(np.asarray(rows.dense(), dtype=np.float64), self.interior)
             return out
 
         validation = None if held_out is None else (mixed(held_out[0]), LeafCodes(held_out[1]))

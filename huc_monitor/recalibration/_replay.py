@@ -77,7 +77,7 @@ class Replayer:
 
     def start(self, predictions: Predictions) -> tuple[Floats, float]:
         """Probabilities before the first update, and the share of uniform still to be mixed in."""
-        matrix = np.ascontiguousarray(predictions.matrix, dtype=np.float64)
+        matrix = np.ascontiguousarray(predictions.dense(), dtype=np.float64)
         if self.initial is None:
             return matrix, self.interior
         mixed = self.initial.predict_proba(mix(matrix, self.interior))

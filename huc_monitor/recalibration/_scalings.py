@@ -104,7 +104,7 @@ class _LogLossScaling(Parametrised, Scaling):
         Every row is treated by itself, in a fixed order of operations: the same row gives the same
         bits alone and among a million others.
         """
-        matrix = check_predictions(probabilities, tree=self._fitted_tree()).matrix
+        matrix = check_predictions(probabilities, tree=self._fitted_tree()).dense()
         return scale(matrix, self.kind, self.theta_, self.q_min)
 
     def to_dict(self) -> dict[str, Any]:
@@ -143,7 +143,7 @@ class _LogLossScaling(Parametrised, Scaling):
 
     def read_rows(self, probabilities: Any, labels: Any, tree: LabelTree, weights: Any) -> LossRows:
         """Check rows, and return them as the log loss reads them."""
-        matrix = check_predictions(probabilities, tree=tree).matrix
+        matrix = check_predictions(probabilities, tree=tree).dense()
         logs = np.log(np.maximum(np.asarray(matrix, dtype=np.float64), self.q_min))
         codes = check_labels(labels, matrix.shape[0], tree=tree)
         repeats = check_weights(weights, matrix.shape[0])

@@ -13,6 +13,7 @@ import numpy as np
 import pandas as pd
 
 from huc_monitor._common.forms import Form
+from huc_monitor.audit.sparse_rows import SparseRows, join
 from huc_monitor.errors import InvalidInputError
 
 if TYPE_CHECKING:
@@ -22,6 +23,7 @@ if TYPE_CHECKING:
 
     from huc_monitor.audit.comparison import Comparison
     from huc_monitor.audit.result import AuditResult
+    from huc_monitor.audit.sparse_rows import Rows
 
 __all__ = [
     "BadRow",
@@ -96,8 +98,9 @@ class PredictionData:
     ----------
     start, end : datetime
         The range ``[start, end)``, in UTC.
-    probabilities : (n, K) float64
-        In the order of ``tree.leaves``, whatever the order in the log. Every row sums to 1.
+    probabilities : (n, K) float64, or SparseRows
+        In the order of ``tree.leaves``, whatever the order in the log. Every row sums to 1. Sparse
+        where the log names the classes of each row and not all of them.
     features : DataFrame of n rows
         The feature columns that were asked for, and no others.
     ids : (n,) object array or None
@@ -122,7 +125,7 @@ class PredictionData:
 
     start: datetime
     end: datetime
-    probabilities: NDArray[np.float64]
+    probabilities: Rows
     features: pd.DataFrame
     ids: NDArray[Any] | None
     times: NDArray[np.datetime64]
@@ -157,7 +160,7 @@ class PredictionData:
         changed: dict[str, Any] = {}
         for field in dataclasses.fields(self):
             value = getattr(self, field.name)
-            if isinstance(value, np.ndarray):
+            if isinstance(value, np.ndarray | SparseRows):
                 changed[field.name] = value[chosen]
             elif isinstance(value, pd.DataFrame):
                 changed[field.name] = value.iloc[chosen].reset_index(drop=True)
@@ -305,6 +308,8 @@ def concatenate(parts: Sequence[WindowData]) -> WindowData:
 
     def joined(name: str) -> Any:
         arrays = [getattr(part, name) for part in parts]
+        if name == "probabilities":
+            return join(arrays)
         return None if any(array is None for array in arrays) else np.concatenate(arrays)
 
     known = [part.as_of for part in parts]

@@ -19,7 +19,14 @@ from huc_monitor.errors import InvalidInputError
 from huc_monitor.sources._data import TimeRange
 from huc_monitor.sources._partition import Partition, ScanProfile, read_profile
 from huc_monitor.sources._spec import FILES
-from huc_monitor.sources._table import Chunk, ColumnKind, Lookup, TimeColumn, chunk_rows
+from huc_monitor.sources._table import (
+    PREDICTIONS,
+    Chunk,
+    ColumnKind,
+    Lookup,
+    TimeColumn,
+    chunk_rows,
+)
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
@@ -179,7 +186,7 @@ class DuckTable:
         """Read columns of the rows in a range, some rows at a time."""
         query, values = self._scan_query(columns, time, start, end)
         with _explained(self.name):
-            for batch in self._sql(query, values).to_arrow_reader(chunk_rows(len(columns))):
+            for batch in self._sql(query, values).to_arrow_reader(chunk_rows(columns)):
                 yield _chunk(batch, columns)
 
     def rows(self, columns: Mapping[str, ColumnKind]) -> Iterator[Chunk]:
@@ -187,7 +194,7 @@ class DuckTable:
         selected = ", ".join(self._expression(name, kind, None) for name, kind in columns.items())
         with _explained(self.name):
             found = self._sql(f"SELECT {selected} FROM {self._from(columns)}")
-            for batch in found.to_arrow_reader(chunk_rows(len(columns))):
+            for batch in found.to_arrow_reader(chunk_rows(columns)):
                 yield _chunk(batch, columns)
 
     def lookup(self, wanted: Lookup) -> pd.DataFrame:
@@ -407,7 +414,7 @@ def _chunk(batch: pa.RecordBatch, columns: Mapping[str, ColumnKind]) -> Chunk:
     arrays = {
         name: batch.column(name)
         for name, kind in columns.items()
-        if kind in {"number", "numbers"} and not pa.types.is_string(batch.schema.field(name).type)
+        if kind in PREDICTIONS and not pa.types.is_string(batch.schema.field(name).type)
     }
     others = [name for name in batch.schema.names if name not in arrays]
     return Chunk(batch.select(others).to_pandas(integer_object_nulls=True), arrays)

@@ -84,7 +84,7 @@ class FrameTable:
     ) -> Iterator[Chunk]:
         """Read columns of the rows in a range, some rows at a time."""
         rows = self._between(time, start, end)
-        step = chunk_rows(len(columns))
+        step = chunk_rows(columns)
         for lo in range(0, len(rows), step):
             yield Chunk(self.frame.iloc[rows[lo : lo + step]][list(columns)])
 

@@ -10,6 +10,9 @@ import pandas as pd
 
 from huc_monitor._common.safe_text import distinct, quoted
 from huc_monitor._common.times import EPOCH
+from huc_monitor.audit.forms.reader import BAD_PROBABILITIES
+from huc_monitor.audit.forms.spec import LEAF
+from huc_monitor.audit.sparse_rows import SparseRows, as_dense, join
 from huc_monitor.errors import InvalidInputError
 from huc_monitor.sources._data import (
     N_EXAMPLES,
@@ -28,22 +31,21 @@ from huc_monitor.sources._repeats import (
     settle,
 )
 from huc_monitor.sources._rows import (
-    BAD_PROBABILITIES,
     DESIGN_PROBLEMS,
-    LEAF,
     UNKNOWN_LABEL,
     Quarantine,
     add_design,
-    check_rows,
-    why_bad,
+    read_chunk,
 )
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Callable, Iterator
     from datetime import datetime
 
     from numpy.typing import NDArray
 
+    from huc_monitor.audit.forms.reader import ReadRows
+    from huc_monitor.audit.sparse_rows import Rows
     from huc_monitor.sources._labels import Labels
     from huc_monitor.sources._source import TableSource
     from huc_monitor.sources._table import Chunk
@@ -72,7 +74,7 @@ class Reading:
         self.bad = Quarantine()
         self.unknown: Counter[str] = Counter()
         self.n_predictions = self.n_labelled = self.n_repeated = 0
-        self.matrices: list[NDArray[np.float64]] = []
+        self.matrices: list[Rows] = []
         self.frames: list[pd.DataFrame] = []
         self._read()
 
@@ -116,11 +118,7 @@ class Reading:
             kept["label"] = label
             if when is not None:
                 kept["label time"] = when
-        matrix, lengths = source.probabilities.read(chunk)
-        if len(rows) < len(frame):
-            matrix, kept = matrix[rows], kept.iloc[rows]
-            lengths = None if lengths is None else lengths[rows]
-        self._keep(matrix, kept.reset_index(drop=True), lengths)
+        self._keep(read_chunk(source.reader(), chunk), rows, kept)
 
     def _label_columns(self, frame: pd.DataFrame) -> tuple[pd.Series[Any], Any]:
         given = self.source.columns
@@ -136,11 +134,11 @@ class Reading:
         when[known] = self.labels.times.to_numpy().astype("datetime64[us]")[place[known]]
         return pd.Series(label, dtype=object), when
 
-    def _keep(
-        self, matrix: NDArray[np.float64], kept: pd.DataFrame, lengths: NDArray[np.int64] | None
-    ) -> None:
-        source = self.source
-        good = check_rows(matrix, source.sum_tolerance)
+    def _keep(self, read: ReadRows, rows: NDArray[np.int64], kept: pd.DataFrame) -> None:
+        matrix, good = read.rows, read.good
+        if len(rows) < len(kept):
+            matrix, good, kept = matrix[rows], good[rows], kept.iloc[rows]
+        kept = kept.reset_index(drop=True)
         known = np.ones(len(kept), dtype=bool)
         if self.with_labels:
             known = kept["code"].to_numpy() >= 0
@@ -156,22 +154,33 @@ class Reading:
             self.bad.add(reason, int((known & good & (problem == reason)).sum()))
         usable = good & known & (problem == "")
         if not usable.all():
-            for row in np.flatnonzero(~usable):
-                if not self.bad.has_room:
-                    break
-                length = None if lengths is None else int(lengths[row])
-                reason = problem[row] or why_bad(matrix[row], source.tree.leaves, length)
-                if not known[row]:
-                    reason = f"{UNKNOWN_LABEL} {quoted(kept['label'].iloc[row])}"
-                    if kept["code"].iloc[row] == _IN_CONFLICT:
-                        reason = REASONS[OTHER_LABEL]
-                if "row" in kept:
-                    reason = f"row {kept['row'].iloc[row]}: {reason}"
-                time = kept["time"].to_numpy()[row]
-                self.bad.show(kept["id"].iloc[row] if "id" in kept else None, time, reason)
+            self._show_bad(
+                kept, usable, known, lambda row: problem[row] or read.why(int(rows[row]))
+            )
             matrix, kept = matrix[usable], kept[usable]
         self.matrices.append(matrix)
         self.frames.append(kept.drop(columns="label", errors="ignore"))
+
+    def _show_bad(
+        self,
+        kept: pd.DataFrame,
+        usable: NDArray[np.bool_],
+        known: NDArray[np.bool_],
+        explain: Callable[[int], str],
+    ) -> None:
+        """Keep the first unusable rows as examples."""
+        for row in np.flatnonzero(~usable):
+            if not self.bad.has_room:
+                break
+            reason = explain(int(row))
+            if not known[row]:
+                reason = f"{UNKNOWN_LABEL} {quoted(kept['label'].iloc[row])}"
+                if kept["code"].iloc[row] == _IN_CONFLICT:
+                    reason = REASONS[OTHER_LABEL]
+            if "row" in kept:
+                reason = f"row {kept['row'].iloc[row]}: {reason}"
+            time = kept["time"].to_numpy()[row]
+            self.bad.show(kept["id"].iloc[row] if "id" in kept else None, time, reason)
 
     def settle(self) -> None:
         """Keep one row of every id, and count the others."""
@@ -195,12 +204,12 @@ class Reading:
         ]
         self.frames = [frame[keep].reset_index(drop=True)]
 
-    def _gather(self, rows: NDArray[np.int64], ends: NDArray[np.int64]) -> NDArray[np.float64]:
+    def _gather(self, rows: NDArray[np.int64], ends: NDArray[np.int64]) -> Rows:
         """Return some rows of all parts; `rows` are in order."""
         chosen = np.split(rows, np.searchsorted(rows, ends[:-1]))
         starts = ends - [len(part) for part in self.matrices]
         parts = zip(self.matrices, chosen, starts, strict=True)
-        return np.concatenate([part[mine - start] for part, mine, start in parts])
+        return join([part[mine - start] for part, mine, start in parts])
 
     def _common(self) -> dict[str, Any]:
         source = self.source
@@ -233,14 +242,18 @@ class Reading:
     def _numbers(self, name: str, kind: Any) -> NDArray[Any]:
         return self.frame[name].to_numpy(dtype=kind) if len(self.frame) else np.empty(0, kind)
 
-    def _join(self, places: NDArray[np.int64]) -> NDArray[np.float64]:
+    def _join(self, places: NDArray[np.int64]) -> Rows:
         """Put the parts into one matrix, letting go of each: there are never two of them."""
+        if any(isinstance(part, SparseRows) for part in self.matrices):
+            joined, self.matrices = join(self.matrices), []
+            in_order = bool((places == np.arange(len(places))).all())
+            return joined if in_order else joined[np.argsort(places)]
         matrix = np.empty((len(places), self.source.tree.n_leaves))
         self.matrices.reverse()
         done = 0
         while self.matrices:
             part = self.matrices.pop()
-            matrix[places[done : done + len(part)]] = part
+            matrix[places[done : done + len(part)]] = as_dense(part)
             done += len(part)
         return matrix
 
@@ -313,8 +326,8 @@ class Reading:
         if self.unknown:
             told = ", ".join(f"{quoted(name)} ({n:,})" for name, n in self.unknown.most_common(3))
             return f" Labels that are no node of the tree: {told}. New leaf?"
-        template = self.source.columns.probabilities
-        if not isinstance(template, str) or self.source.probabilities.positions is not None:
+        template = self.source.probabilities.given.pattern
+        if template is None:
             return ""
         before, _, after = template.partition(LEAF)
         if BAD_PROBABILITIES not in self.bad.reasons or not (before or after):

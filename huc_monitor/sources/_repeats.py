@@ -16,12 +16,15 @@ from typing import TYPE_CHECKING, Any, Final
 import numpy as np
 import pandas as pd
 
+from huc_monitor.audit.sparse_rows import distinct_rows
+
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
     from datetime import datetime
 
     from numpy.typing import NDArray
 
+    from huc_monitor.audit.sparse_rows import Rows
     from huc_monitor.sources._source import TableSource
     from huc_monitor.sources._table import ColumnKind
 
@@ -39,7 +42,7 @@ _MOST_HASHES: Final = 20_000_000
 
 
 def settle(
-    frame: pd.DataFrame, predictions: Callable[[NDArray[np.int64]], NDArray[np.float64]]
+    frame: pd.DataFrame, predictions: Callable[[NDArray[np.int64]], Rows]
 ) -> NDArray[np.int8]:
     """Say of every row whether it is kept, and if not, why.
 
@@ -54,7 +57,7 @@ def settle(
     if not rows.size:
         return verdict
     group, _ = pd.factorize(ids.iloc[rows])
-    same = np.unique(predictions(rows), axis=0, return_inverse=True)[1].ravel()
+    same = distinct_rows(predictions(rows))
     order = np.lexsort((same, frame["time"].to_numpy()[rows], group))
     first = order[np.flatnonzero(np.diff(group[order], prepend=-1))]
     verdict[rows] = np.where(same == same[first][group], REPEATED, OTHER_PREDICTION)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
 from dataclasses import dataclass, field
 from datetime import timedelta
 from typing import TYPE_CHECKING, Any, Final
@@ -12,118 +11,58 @@ import numpy as np
 
 from huc_monitor._common.times import Span, from_column
 from huc_monitor.audit.clusters import check_clusters
+from huc_monitor.audit.forms.spec import LEAF
 from huc_monitor.audit.inputs import rounding_slack
-from huc_monitor.errors import InvalidInputError
 from huc_monitor.sources._data import N_EXAMPLES, BadRow
-from huc_monitor.sources._table import Chunk, ColumnKind, as_matrix, as_numbers
+from huc_monitor.sources._table import Chunk, ColumnKind, as_numbers
 
 if TYPE_CHECKING:
-    from collections.abc import Collection, Sequence
+    from collections.abc import Collection, Mapping, Sequence
 
     import pandas as pd
     from numpy.typing import NDArray
 
+    from huc_monitor.audit.forms.reader import PredictionReader, ReadRows
     from huc_monitor.sources._spec import Columns
     from huc_monitor.tree import LabelTree
 
-LEAF: Final = "{leaf}"
-SUM_TOLERANCE: Final = 1e-6
-# A little less than the audit allows: it may add the numbers in another order.
-_LEFT_ALONE: Final = 0.99 * SUM_TOLERANCE
 
 # Types of four bytes and two, in the words of DuckDB and pandas.
-_SHORT: Final = {"FLOAT": "f4", "float32": "f4", "float16": "f2"}
+_SHORT: Final = {"FLOAT": "f4", "float32": "f4", "float16": "f2", "float>": "f4"}
+_NAMES: Final = re.compile(r"(VARCHAR|BIGINT|INTEGER)\[\]|array<(string|bigint|int)>")
 NO_CLUSTER: Final = "no cluster"
 BAD_LABEL_PROBABILITY: Final = "label probability not in (0, 1]"
 DESIGN_PROBLEMS: Final = (NO_CLUSTER, BAD_LABEL_PROBABILITY)
 UNKNOWN_LABEL: Final = "unknown label"
-BAD_PROBABILITIES: Final = "bad probabilities"
 
 
-@dataclass(frozen=True, slots=True, eq=False)
-class ProbabilityColumns:
-    """Where the probabilities are, for one tree.
-
-    Attributes
-    ----------
-    names : tuple of str
-        One column per leaf in the order of ``tree.leaves``, or the one column of lists.
-    positions : array of int or None
-        For lists: the position of each leaf in the list; None for one column per leaf.
-    """
-
-    names: tuple[str, ...]
-    positions: NDArray[np.int64] | None = None
-
-    @classmethod
-    def of(
-        cls,
-        tree: LabelTree,
-        *,
-        template: str | Mapping[str, str] | None,
-        list_column: str | None,
-        classes: Sequence[str] | None,
-    ) -> ProbabilityColumns:
-        """Find the columns from what the user says about them."""
-        if list_column is not None:
-            order = tuple(tree.leaves if classes is None else classes)
-            if sorted(order) != sorted(tree.leaves):
-                odd = sorted(set(order) ^ set(tree.leaves)) or sorted(order)
-                msg = (
-                    f"`classes` must name every leaf of the tree once, in the order of the list; "
-                    f"got {len(order)} names for {tree.n_leaves} leaves, {odd[0]!r} among the "
-                    "differences. Write the model's classes, or update the tree."
-                )
-                raise InvalidInputError(msg)
-            place = {leaf: i for i, leaf in enumerate(order)}
-            positions = np.array([place[leaf] for leaf in tree.leaves], dtype=np.int64)
-            return cls((list_column,), positions)
-        if isinstance(template, Mapping):
-            missing = [leaf for leaf in tree.leaves if leaf not in template]
-            unknown = [name for name in template if name not in tree.leaves]
-            if missing or unknown:
-                what = f"misses {missing[0]!r}" if missing else f"has {unknown[0]!r}"
-                msg = (
-                    f"`probabilities` must map every leaf of the tree to a column, and nothing "
-                    f"else; it {what}. Leaves: {', '.join(map(repr, tree.leaves[:8]))}"
-                    f"{', ...' if tree.n_leaves > 8 else ''}."
-                )
-                raise InvalidInputError(msg)
-            return cls(tuple(template[leaf] for leaf in tree.leaves))
-        if not isinstance(template, str) or LEAF not in template:
-            msg = (
-                f"`probabilities` must be a pattern with {LEAF} in it, such as 'p_{LEAF}'; "
-                f"got {template!r}."
-            )
-            raise InvalidInputError(msg)
-        return cls(tuple(template.replace(LEAF, leaf) for leaf in tree.leaves))
-
-    @property
-    def kinds(self) -> dict[str, ColumnKind]:
-        """What to ask a table for."""
-        kind: ColumnKind = "number" if self.positions is None else "numbers"
-        return dict.fromkeys(self.names, kind)
-
-    def read(self, chunk: Chunk) -> tuple[NDArray[np.float64], NDArray[np.int64] | None]:
-        """Return the matrix in the order of the tree, and for lists the length of each."""
-        if self.positions is None:
-            # A column is written, and checks add up rows, in one sweep each this way round.
-            matrix = np.empty((len(self.names), len(chunk))).T
-            for k, name in enumerate(self.names):
-                if name in chunk.arrays:
-                    matrix[:, k] = chunk.arrays[name].to_numpy(zero_copy_only=False)
-                else:
-                    matrix[:, k] = as_numbers(chunk.frame[name])
-            return matrix, None
-        name, width = self.names[0], len(self.positions)
-        values = chunk.arrays[name] if name in chunk.arrays else chunk.frame[name]
-        matrix, lengths = as_matrix(values, width)
-        in_order = (self.positions == np.arange(width)).all()
-        return (matrix if in_order else matrix[:, self.positions]), lengths
+def column_kinds(reader: PredictionReader) -> dict[str, ColumnKind]:
+    """Return what to ask a table for."""
+    if reader.is_wide:
+        return dict.fromkeys(reader.names, "number")
+    first: ColumnKind = "numbers" if reader.given.form == "list" else "nested"
+    return {reader.names[0]: first} | dict.fromkeys(reader.names[1:], "nested")
 
 
-def find_patterns(names: Collection[str], tree: LabelTree) -> list[str]:
+def read_chunk(reader: PredictionReader, chunk: Chunk) -> ReadRows:
+    """Read the predictions of some rows of a table."""
+
+    def column(name: str) -> Any:
+        if name not in chunk.arrays:
+            values = chunk.frame[name]
+            return as_numbers(values) if reader.is_wide else values
+        found = chunk.arrays[name]
+        return found.to_numpy(zero_copy_only=False) if reader.is_wide else found
+
+    return reader.read(column, len(chunk))
+
+
+def find_patterns(
+    names: Collection[str], tree: LabelTree, entries: Sequence[str] | None = None
+) -> list[str]:
     """Return the patterns by which columns are called like the leaves, simplest first.
+
+    `entries` are called like instead, where given.
 
     Examples
     --------
@@ -132,21 +71,29 @@ def find_patterns(names: Collection[str], tree: LabelTree) -> list[str]:
     ['p_{leaf}']
     """
     there, found = set(names), set()
-    first = max(tree.leaves, key=len)
+    wanted = tree.leaves if entries is None else entries
+    first = max(wanted, key=len)
     for name in names:
         for at in (match.start() for match in re.finditer(re.escape(first), name)):
             around = name[:at], name[at + len(first) :]
-            if all(f"{around[0]}{leaf}{around[1]}" in there for leaf in tree.leaves):
+            if all(f"{around[0]}{leaf}{around[1]}" in there for leaf in wanted):
                 found.add(around)
     ordered = sorted(found, key=lambda around: (len(around[0]) + len(around[1]), around))
     return [f"{before}{LEAF}{after}" for before, after in ordered]
 
 
 def rounding_of(kinds: Sequence[str], n_leaves: int) -> float:
-    """Return how far rows of columns of these types may miss 1 by rounding alone."""
-    short = {_SHORT.get(kind.partition("[")[0]) for kind in kinds}
+    """Return how far rows of columns of these types may miss 1 by rounding alone.
+
+    Examples
+    --------
+    >>> rounding_of(["MAP(VARCHAR, FLOAT)"], 10) > 0, rounding_of(["DOUBLE[]", "VARCHAR[]"], 10)
+    (True, 0.0)
+    """
+    numbers = [kind for kind in kinds if not _NAMES.fullmatch(kind)]
+    short = {next((f for word, f in _SHORT.items() if word in kind), None) for kind in numbers}
     found = [rounding_slack(np.dtype(kind), n_leaves) for kind in short if kind is not None]
-    return max(found) if len(found) == len(short) else 0.0
+    return max(found, default=0.0) if len(found) == len(short) else 0.0
 
 
 def explain_missing(
@@ -182,18 +129,6 @@ def explain_missing(
     return text
 
 
-def check_rows(matrix: NDArray[np.float64], sum_tolerance: float) -> NDArray[np.bool_]:
-    """Say which rows are distributions; those off by rounding are rescaled in place."""
-    with np.errstate(invalid="ignore"):
-        total = matrix.sum(axis=1)
-        off = np.abs(total - 1.0)
-        good = (matrix >= 0).all(axis=1) & (off <= max(sum_tolerance, SUM_TOLERANCE))
-    rescale = np.flatnonzero(good & (off > _LEFT_ALONE))
-    if len(rescale):
-        matrix[rescale] /= total[rescale, None]
-    return np.asarray(good)
-
-
 def add_design(
     kept: pd.DataFrame, frame: pd.DataFrame, given: Columns, *, with_labels: bool
 ) -> NDArray[Any]:
@@ -215,17 +150,6 @@ def add_design(
         problem[~((found > 0) & (found <= 1))] = BAD_LABEL_PROBABILITY
         kept["label probability"] = found
     return problem
-
-
-def why_bad(row: NDArray[np.float64], names: Sequence[str], length: int | None) -> str:
-    """Say in words why a row of probabilities is unusable."""
-    if length is not None and length != len(row):
-        found = "none" if length < 0 else f"{length}"
-        return f"{BAD_PROBABILITIES}: expected a list of {len(row)} numbers, got {found}"
-    for name, value in zip(names, row, strict=True):
-        if not np.isfinite(value) or value < 0:
-            return f"{BAD_PROBABILITIES}: {value:g} for {name!r}"
-    return f"{BAD_PROBABILITIES}: they sum to {row.sum():.6g}"
 
 
 @dataclass(slots=True, eq=False)

@@ -8,10 +8,18 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import pandas as pd
 
+from huc_monitor.audit.sparse_rows import join
 from huc_monitor.sources._labels import latest_labels
 from huc_monitor.sources._reading import Reading
 from huc_monitor.sources._repeats import hash_ids
-from huc_monitor.sources._table import Chunk, ColumnKind, Lookup, Table, TimeColumn
+from huc_monitor.sources._table import (
+    PREDICTIONS,
+    Chunk,
+    ColumnKind,
+    Lookup,
+    Table,
+    TimeColumn,
+)
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
@@ -19,6 +27,7 @@ if TYPE_CHECKING:
 
     from numpy.typing import NDArray
 
+    from huc_monitor.audit.sparse_rows import Rows
     from huc_monitor.sources._data import TimeRange
 
 
@@ -78,18 +87,18 @@ class SampledTable:
             return hash_ids(chunk.frame[self.id])
         moments = time.read(chunk.frame[time.name]).astype(np.int64)
         found = pd.util.hash_array(moments)
-        for name in [name for name, kind in columns.items() if kind in {"number", "numbers"}][:8]:
+        for name, kind in [pair for pair in columns.items() if pair[1] in PREDICTIONS][:8]:
             values = chunk.arrays[name] if name in chunk.arrays else chunk.frame[name]
-            found = pd.util.hash_array(found ^ pd.util.hash_array(_plain(values)))
+            found = pd.util.hash_array(found ^ pd.util.hash_array(_plain(values, kind)))
         return found
 
 
-def _plain(values: Any) -> NDArray[Any]:
-    if hasattr(values, "value_lengths"):  # an Arrow array of lists
-        return np.array([str(value) for value in values.to_pylist()], dtype=object)
+def _plain(values: Any, kind: ColumnKind) -> NDArray[Any]:
     if isinstance(values, pd.Series):
         return values.astype(str).to_numpy(dtype=object)
-    return np.asarray(values.to_numpy(zero_copy_only=False))
+    if kind == "number":
+        return np.asarray(values.to_numpy(zero_copy_only=False))
+    return np.array([str(value) for value in values.to_pylist()], dtype=object)
 
 
 class Streaming(Reading):
@@ -103,13 +112,13 @@ class Streaming(Reading):
 
     def pieces(
         self, repeated: NDArray[np.uint64]
-    ) -> Iterator[tuple[NDArray[np.float64], NDArray[np.int64], pd.DataFrame]]:
+    ) -> Iterator[tuple[Rows, NDArray[np.int64], pd.DataFrame]]:
         """Yield probabilities, leaf codes and features of usable rows.
 
         Rows whose id is among the `repeated` (hashes) are held back until all of them are there.
         """
         source = self.source
-        held: tuple[list[NDArray[np.float64]], list[pd.DataFrame]] = [], []
+        held: tuple[list[Rows], list[pd.DataFrame]] = [], []
         for chunk in self._chunks():
             if source.labels is not None:
                 ids = chunk.frame[str(source.columns.id)]
@@ -126,11 +135,11 @@ class Streaming(Reading):
         self.matrices, self.frames = held
         self.settle()
         if self.frames and len(self.frames[0]):
-            yield self._piece(np.concatenate(self.matrices), self.frames[0])
+            yield self._piece(join(self.matrices), self.frames[0])
 
     def _piece(
-        self, matrix: NDArray[np.float64], kept: pd.DataFrame
-    ) -> tuple[NDArray[np.float64], NDArray[np.int64], pd.DataFrame]:
+        self, matrix: Rows, kept: pd.DataFrame
+    ) -> tuple[Rows, NDArray[np.int64], pd.DataFrame]:
         features = {
             name: kept[f"feature {i}"].array for i, name in enumerate(self.source.columns.features)
         }

@@ -5,23 +5,27 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
+import numpy as np
 import pandas as pd
 
 from huc_monitor._common.times import to_utc
+from huc_monitor.audit.forms.reader import PredictionReader
+from huc_monitor.audit.forms.spec import LEAF
+from huc_monitor.audit.sparse_rows import SparseRows
 from huc_monitor.errors import InvalidInputError, UnknownNameError
 from huc_monitor.sources._data import PredictionData, RowCounts, TimeRange, WindowData
 from huc_monitor.sources._duck import DuckTable
 from huc_monitor.sources._labels import latest_labels
 from huc_monitor.sources._reading import Reading
 from huc_monitor.sources._rows import (
-    LEAF,
-    ProbabilityColumns,
+    column_kinds,
     explain_missing,
     find_patterns,
+    read_chunk,
     rounding_of,
 )
 from huc_monitor.sources._spec import ROW_CHECKS
-from huc_monitor.sources._table import ColumnKind, Table, TimeColumn, require_columns
+from huc_monitor.sources._table import ColumnKind, Needed, Table, TimeColumn, require_columns
 from huc_monitor.tree.labels import read_mapping
 
 if TYPE_CHECKING:
@@ -29,7 +33,10 @@ if TYPE_CHECKING:
     from datetime import datetime
     from pathlib import Path
 
+    from numpy.typing import NDArray
+
     from huc_monitor.audit.comparison import Comparison
+    from huc_monitor.audit.forms.spec import PredictionColumns
     from huc_monitor.audit.result import AuditResult
     from huc_monitor.sources._partition import ScanProfile
     from huc_monitor.sources._spec import Columns, LabelTable
@@ -55,6 +62,8 @@ class TableSource:
         What other spellings of labels mean, as in `Labels`.
     sum_tolerance : float, default 1e-6 (more for columns of float16 and float32, as in `audit`)
         Rows whose probabilities sum to 1 within this are rescaled: for logs with rounded numbers.
+    reference : tuple of datetime, optional
+        Start and end of the window whose predictions ``rest="reference"`` goes by.
 
     Notes
     -----
@@ -91,9 +100,11 @@ class TableSource:
     max_bad_share: float = field(default=ROW_CHECKS.max_bad_share, kw_only=True)
     sum_tolerance: float = field(default=ROW_CHECKS.sum_tolerance, kw_only=True)
     label_mapping: Mapping[str, str] | str | Path = field(default_factory=dict, kw_only=True)
-    probabilities: ProbabilityColumns = field(init=False)
+    reference: tuple[datetime, datetime] | None = field(default=None, kw_only=True)
+    probabilities: PredictionReader = field(init=False)
     time: TimeColumn = field(init=False)
     encoder: LabelEncoder = field(init=False)
+    _readers: dict[str, PredictionReader] = field(default_factory=dict, init=False)
 
     def __post_init__(self) -> None:
         given, labels = self.columns, self.labels
@@ -107,18 +118,14 @@ class TableSource:
         if labels is not None and given.id is None:
             msg = "`id` must name the log's column that labels are joined by; got None."
             raise InvalidInputError(msg)
-        probabilities = ProbabilityColumns.of(
-            self.tree,
-            template=self._template(),
-            list_column=given.list_column,
-            classes=given.classes,
-        )
+        columns = self._columns()
+        # The rule "reference" is worked out when rows are read.
+        uniform = np.ones(self.tree.n_leaves) if columns.rest == "reference" else None
+        probabilities = PredictionReader.of(self.tree, columns, uniform)
         own = {
             "probabilities": probabilities,
             "time": TimeColumn(given.time or "", given.time_zone, given.time_unit),
-            "encoder": self.tree.label_encoder(
-                given.classes if given.list_column else None, read_mapping(self.label_mapping)
-            ),
+            "encoder": self.tree.label_encoder(columns.classes, read_mapping(self.label_mapping)),
         }
         for name, value in own.items():
             object.__setattr__(self, name, value)
@@ -126,6 +133,13 @@ class TableSource:
         kinds = [self.log.columns()[name] for name in probabilities.names]
         slack = max(self.sum_tolerance, rounding_of(kinds, self.tree.n_leaves))
         object.__setattr__(self, "sum_tolerance", slack)
+        object.__setattr__(self, "probabilities", probabilities.allowing(slack))
+        if columns.rest == "reference" and self.reference is None:
+            msg = (
+                "`rest` must be 'uniform', a leaf or shares by leaf where there is no `reference` "
+                "window; got 'reference'."
+            )
+            raise InvalidInputError(msg)
 
     def time_range(self) -> TimeRange | None:
         """Return when the log begins and ends, or None if it has no rows."""
@@ -181,19 +195,44 @@ class TableSource:
         start, end, _ = _range(start, end, None)
         return self.log.profile(self.needed_columns(with_labels=True), self.time, start, end)
 
-    def _template(self) -> str | Mapping[str, str]:
-        """Return where the probabilities are; the default is found out."""
-        given, names = self.columns, list(self.log.columns())
-        if given.list_column or not isinstance(given.probabilities, str):
-            return given.probabilities
-        template = given.probabilities
-        if LEAF not in template or all(
-            template.replace(LEAF, leaf) in names for leaf in self.tree.leaves
-        ):
-            return template
+    def reader(self) -> PredictionReader:
+        """Return what reads the predictions; the rule "reference" is worked out once."""
+        plain = self.probabilities
+        if plain.given.rest != "reference":
+            return plain
+        if not self._readers:
+            found = PredictionReader.of(self.tree, plain.given, self._reference_shares())
+            self._readers["reference"] = found.allowing(self.sum_tolerance)
+        return self._readers["reference"]
+
+    def _reference_shares(self) -> NDArray[np.float64]:
+        """Add up what the log gave each leaf in the reference window."""
+        assert self.reference is not None  # noqa: S101 - checked when the source was opened
+        total = np.zeros(self.tree.n_leaves)
+        columns = column_kinds(self.probabilities)
+        for chunk in self.log.scan(columns, self.time, *self.reference):
+            read = read_chunk(self.probabilities, chunk)
+            rows = read.rows[read.good]
+            total += rows.logged() if isinstance(rows, SparseRows) else rows.sum(axis=0)
+        if not total.any():
+            msg = (
+                f"`rest: reference` needs predictions in the reference window; {self.log.name} has "
+                "no usable one there. Choose another window, or `rest: uniform`."
+            )
+            raise InvalidInputError(msg)
+        return total
+
+    def _columns(self) -> PredictionColumns:
+        """Return where the predictions are; the default pattern is found out."""
+        given, names = self.columns.predictions, list(self.log.columns())
+        template = given.pattern
+        if template is None or given.of != "leaves":
+            return given
+        if all(template.replace(LEAF, leaf) in names for leaf in self.tree.leaves):
+            return given
         found = find_patterns(names, self.tree)
         if template == LEAF and len(found) == 1:
-            return found[0]
+            return given.model_copy(update={"pattern": found[0]})
         why = explain_missing(self.log.columns(), self.tree, template, found)
         msg = f"{self.log.name} must have a column of probabilities for every leaf; {why}"
         raise UnknownNameError(msg)
@@ -210,13 +249,15 @@ class TableSource:
         )
         needed = {name: purpose for name, purpose in named if name is not None}
         needed |= dict.fromkeys(given.features, "a feature of the subgroups")
-        if self.probabilities.positions is None:
-            needed |= {
-                name: f"the probability of the leaf {leaf!r}"
-                for name, leaf in zip(self.probabilities.names, self.tree.leaves, strict=True)
-            }
+        reader = self.probabilities
+        if reader.is_wide:
+            pairs = zip(reader.names, reader.entries.names, strict=True)
+            kind = "leaf" if reader.given.of == "leaves" else "node"
+            needed |= {name: f"the probability of the {kind} {entry!r}" for name, entry in pairs}
         else:
-            needed[self.probabilities.names[0]] = "the list of probabilities"
+            what = {"list": "the list of probabilities", "pairs": "the pairs", "map": "the map"}
+            needed[reader.names[0]] = what[reader.given.form]
+            needed |= dict.fromkeys(reader.names[1:], "the classes of the list")
         require_columns(self.log, needed)
         if self.labels is not None:
             wanted = {self.labels.id: "the id", self.labels.label: "the label"}
@@ -240,7 +281,10 @@ class TableSource:
             needed.setdefault(given.label_probability, "any")
         if with_labels and given.label is not None:
             needed[given.label] = "label"
-        return needed | self.probabilities.kinds
+        reader = self.probabilities
+        listed = reader.given.form == "list" and not reader.given.is_sparse
+        width = len(reader.entries.names) if listed else 1
+        return Needed(needed | column_kinds(reader), width)
 
     def _ids(self, start: datetime, end: datetime) -> pd.Series[Any]:
         name = str(self.columns.id)

@@ -18,9 +18,10 @@ from huc_monitor._common.settings import (
     renamed,
 )
 from huc_monitor._common.times import TimeUnit  # noqa: TC001 - read by pydantic
+from huc_monitor.audit.forms.reader import SUM_TOLERANCE
+from huc_monitor.audit.forms.spec import LEAF, PredictionColumns, as_columns
 from huc_monitor.errors import InvalidInputError
 from huc_monitor.sources._partition import Partition  # noqa: TC001 - read by pydantic
-from huc_monitor.sources._rows import LEAF, SUM_TOLERANCE
 
 __all__ = [
     "FILES",
@@ -82,10 +83,11 @@ class Columns(LogColumns):
     time : str, optional
         When the prediction was made. Rows without a time belong to no window. Left out for a log
         that is read as a whole, by `TableSource.everything`.
-    probabilities : str or mapping of leaf to column, default "{leaf}"
+    probabilities : str, mapping of leaf to column, or PredictionColumns, default "{leaf}"
         A pattern for one column per leaf, such as "p_{leaf}", or the columns one by one. Their
         order in the log does not matter. Where no columns are called like the leaves, the default
-        takes what comes before and after all of them, if there is one such pattern.
+        takes what comes before and after all of them, if there is one such pattern. Every other
+        form of predictions is said by `PredictionColumns`.
     list_column : str, optional
         Instead: one column with a list of all probabilities.
     classes : sequence of str, optional
@@ -105,7 +107,7 @@ class Columns(LogColumns):
     """
 
     time: Name | None = None  # type: ignore[assignment] # a file has one, a log need not
-    probabilities: str | Mapping[str, str] = LEAF
+    probabilities: PredictionColumns | str | Mapping[str, str] = LEAF
     list_column: Name | None = None
     classes: Sequence[str] | None = None
     features: Annotated[Sequence[str], AfterValidator(tuple)] = ()
@@ -122,6 +124,15 @@ class Columns(LogColumns):
             msg = "must have a column `cluster` or blocks of time, not both"
             raise ValueError(msg)
         return self
+
+    @property
+    def predictions(self) -> PredictionColumns:
+        """Where the predictions are, in whatever words that was said."""
+        given = self.probabilities
+        if self.list_column is not None:
+            classes = None if self.classes is None else tuple(self.classes)
+            return PredictionColumns(list=self.list_column, classes=classes)
+        return as_columns(given)
 
 
 class LabelColumns(Section):

@@ -118,7 +118,7 @@ class SQLTable:
 
         selected = [self._column(name) for name in columns]
         query = sa.select(*selected).where(*self._between(time, start, end))
-        size = chunk_rows(len(columns))
+        size = chunk_rows(columns)
         with self._connect() as connection:
             streaming = connection.execution_options(stream_results=True, max_row_buffer=size)
             for rows in streaming.execute(query).partitions(size):
@@ -292,5 +292,5 @@ def _frame(rows: Any, columns: Mapping[str, ColumnKind]) -> pd.DataFrame:
     frame = {}
     for (name, kind), values in zip(columns.items(), data, strict=True):
         column = pd.Series(list(values), dtype=object)
-        frame[name] = column if kind in {"numbers", "label"} else column.infer_objects()
+        frame[name] = column if kind in {"numbers", "nested", "label"} else column.infer_objects()
     return pd.DataFrame(frame)

@@ -7,7 +7,7 @@ labels; what rows mean is decided once, in `TableSource`, for every kind of tabl
 from __future__ import annotations
 
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any, Literal, Protocol, TypeAlias, get_args
+from typing import TYPE_CHECKING, Any, Final, Literal, Protocol, TypeAlias, get_args
 
 import numpy as np
 import pandas as pd
@@ -24,8 +24,18 @@ if TYPE_CHECKING:
 
     from huc_monitor.sources._data import TimeRange
 
-# What a column is read as: "number" and "numbers" (a list of them) are probabilities.
-ColumnKind: TypeAlias = Literal["number", "numbers", "label", "any"]
+# What a column is read as. Predictions: "number", "numbers" (a list of them), or "nested", which
+# stays as it is: lists of classes, pairs, maps.
+ColumnKind: TypeAlias = Literal["number", "numbers", "nested", "label", "any"]
+PREDICTIONS: Final = ("number", "numbers", "nested")
+
+
+class Needed(dict[str, ColumnKind]):
+    """Columns to read, and how many numbers a row of them holds."""
+
+    def __init__(self, columns: Mapping[str, ColumnKind], width: int) -> None:
+        super().__init__(columns)
+        self.width = width
 
 
 @dataclass(frozen=True, slots=True)
@@ -145,53 +155,7 @@ def as_numbers(values: pd.Series[Any]) -> NDArray[np.float64]:
     return numbers.to_numpy(dtype=np.float64, na_value=np.nan)
 
 
-def as_matrix(values: Any, width: int) -> tuple[NDArray[np.float64], NDArray[np.int64]]:
-    """Return lists of numbers as rows of a matrix, and the length that each list had.
-
-    Rows of another length than `width` are NaN. A missing list has length -1. Lists may be Arrow
-    arrays, sequences, or JSON text as databases without arrays store them.
-    """
-    if hasattr(values, "value_lengths"):  # an Arrow array of lists
-        lengths = values.value_lengths().fill_null(-1).to_numpy(zero_copy_only=False)
-        flat = values.flatten().to_numpy(zero_copy_only=False).astype(np.float64, copy=False)
-        lengths = lengths.astype(np.int64)
-        return _unflatten(flat, lengths, width), lengths
-    rows = [_as_row(value) for value in values]
-    lengths = np.array([-1 if row is None else len(row) for row in rows], dtype=np.int64)
-    matrix = np.full((len(rows), width), np.nan)
-    for i, row in enumerate(rows):
-        if row is not None and len(row) == width:
-            matrix[i] = row
-    return matrix, lengths
-
-
-def _unflatten(
-    flat: NDArray[np.float64], lengths: NDArray[np.int64], width: int
-) -> NDArray[np.float64]:
-    if (lengths == width).all():
-        return flat.reshape(len(lengths), width)
-    matrix = np.full((len(lengths), width), np.nan)
-    fits = lengths == width
-    matrix[fits] = flat[np.repeat(fits, np.maximum(lengths, 0))].reshape(-1, width)
-    return matrix
-
-
-def _as_row(value: Any) -> NDArray[np.float64] | None:
-    import json
-
-    if isinstance(value, str):
-        try:
-            value = json.loads(value)
-        except ValueError:
-            return None
-    if value is None or np.ndim(value) != 1:
-        return None
-    try:
-        return np.asarray(value, dtype=np.float64)
-    except (TypeError, ValueError):
-        return np.full(len(value), np.nan)
-
-
-def chunk_rows(n_columns: int) -> int:
+def chunk_rows(columns: Mapping[str, ColumnKind]) -> int:
     """Rows to read at a time: some 16 MB of numbers."""
-    return max(1_000, 2_000_000 // max(1, n_columns))
+    width = columns.width if isinstance(columns, Needed) else 1
+    return max(1_000, 2_000_000 // max(1, len(columns), width))

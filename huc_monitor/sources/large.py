@@ -525,6 +525,7 @@ class LargeSource(TableSource):
             max_bad_share=self.max_bad_share,
             sum_tolerance=self.sum_tolerance,
             label_mapping=self.label_mapping,
+            reference=self.reference,
         )
 
     def _sampled_log(self, share: float) -> Table:

@@ -13,6 +13,7 @@ from evidently.tests import lte
 from huc_evidently._metrics import SUMMARIES, HUCMoment, HUCSummary
 from huc_evidently._widgets import draw, nothing_to_draw
 from huc_evidently._window import BOUNDS, Question, WindowAudit
+from huc_monitor.audit.forms.spec import as_columns
 from huc_monitor.audit.inputs import check_utilities
 from huc_monitor.audit.options import DEFAULTS
 from huc_monitor.errors import InvalidInputError
@@ -22,6 +23,7 @@ from huc_monitor.subgroups import Subgroups
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
+    from huc_monitor.audit.forms.spec import PredictionColumns
     from huc_monitor.audit.result import AuditResult
     from huc_monitor.tree import LabelTree
     from huc_monitor.utilities import Utility
@@ -45,8 +47,8 @@ class HUCPreset(MetricContainer):  # type: ignore[misc]
         A relative one needs reference data with labels.
     target : str, default "target"
         Column of the label.
-    probabilities : str or dict, default "{leaf}"
-        Columns of the probabilities: a pattern, or leaf to column.
+    probabilities : str, dict or PredictionColumns, default "{leaf}"
+        Columns of the probabilities: a pattern, leaf to column, or columns of any other form.
     bounds, confidence_level, n_draws, rng
         As in `huc_monitor.audit`; `bounds` must not be None.
     name : str, optional
@@ -79,7 +81,7 @@ class HUCPreset(MetricContainer):  # type: ignore[misc]
         subgroups: Subgroups | None = None,
         tolerance: Tolerance | float = Tolerance(),  # noqa: B008 - frozen
         target: str = "target",
-        probabilities: str | Mapping[str, str] = "{leaf}",
+        probabilities: PredictionColumns | str | Mapping[str, str] = "{leaf}",
         bounds: str | None = DEFAULTS.bounds,
         confidence_level: float = DEFAULTS.confidence_level,
         n_draws: int = DEFAULTS.n_draws,
@@ -100,7 +102,8 @@ class HUCPreset(MetricContainer):  # type: ignore[misc]
             "n_draws": n_draws,
             "rng": rng,
         }
-        self._question = Question(tree, chosen, groups, allowed, target, probabilities, options)
+        where = as_columns(probabilities)
+        self._question = Question(tree, chosen, groups, allowed, target, where, options)
         self._kept = WeakKeyDictionary()
         content = [
             tree.fingerprint,

@@ -8,6 +8,8 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from huc_monitor.audit import audit
+from huc_monitor.audit.forms.given import read_predictions
+from huc_monitor.audit.forms.reader import PredictionReader
 from huc_monitor.errors import InvalidInputError, UnknownNameError, did_you_mean
 from huc_monitor.monitor.tolerance import Tolerance, accepted
 
@@ -16,6 +18,7 @@ if TYPE_CHECKING:
 
     import pandas as pd
 
+    from huc_monitor.audit.forms.spec import PredictionColumns
     from huc_monitor.audit.result import AuditResult
     from huc_monitor.subgroups import Subgroups
     from huc_monitor.tree import LabelTree
@@ -33,19 +36,13 @@ class Question:
     subgroups: Subgroups
     tolerance: Tolerance
     target: str
-    probabilities: str | Mapping[str, str]
+    probabilities: PredictionColumns
     options: Mapping[str, Any]
-
-    def column(self, leaf: str) -> str:
-        """Name of the column with a leaf's probability."""
-        if isinstance(self.probabilities, str):
-            return self.probabilities.replace("{leaf}", leaf)
-        return self.probabilities[leaf]
 
     def columns(self) -> list[str]:
         """Name the columns a data set must have."""
-        probabilities = [self.column(leaf) for leaf in self.tree.leaves]
-        return [self.target, *probabilities, *self.subgroups.columns]
+        reader = PredictionReader.of(self.tree, self.probabilities)
+        return [self.target, *reader.names, *self.subgroups.columns]
 
     def has_answer(self, frame: pd.DataFrame) -> bool:
         """Whether a data set has all columns and at least one label: a reference may have none."""
@@ -65,10 +62,9 @@ class Question:
         rows = frame[frame[self.target].notna()].reset_index(drop=True)
         if rows.empty:
             return None
-        leaves = self.tree.leaves
-        probabilities = rows[[self.column(leaf) for leaf in leaves]].to_numpy(dtype=np.float64)
+        words = self.probabilities.to_dict()
         return audit(
-            probabilities,
+            read_predictions(rows, tree=self.tree, **words),
             rows[self.target],
             tree=self.tree,
             utilities=list(self.utilities),

@@ -25,6 +25,7 @@ import numpy as np
 
 from huc_mlflow._bases import describe, fetch
 from huc_mlflow._registry import BASE_TAG, ID_TAG, PREVIOUS_TAG
+from huc_monitor.audit.sparse_rows import as_dense
 from huc_monitor.errors import InvalidInputError
 from huc_monitor.recalibration.runtime.base import Base
 from huc_monitor.recalibration.runtime.stage import Stage, choose_engine
@@ -137,7 +138,7 @@ class RowReader:
 
         Leaves that the version's tree did not have are 0, before and after.
         """
-        p = np.ascontiguousarray(rows.probabilities, dtype=np.float64)
+        p = np.ascontiguousarray(as_dense(rows.probabilities), dtype=np.float64)
         for stage in self._stages_of(version):
             known = [self._config.tree.leaf_index(leaf) for leaf in stage.tree.leaves]
             out = np.zeros_like(p)

@@ -9,11 +9,13 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from huc_monitor.audit.forms.reader import PredictionReader
+from huc_monitor.audit.forms.spec import PredictionColumns, as_columns
 from huc_monitor.audit.options import DEFAULTS
 from huc_monitor.audit.runs.packing import Packing
 from huc_monitor.audit.runs.pieces import PieceAudit, RunSummary, merge_runs
 from huc_monitor.errors import InvalidInputError, UnknownNameError, did_you_mean
-from huc_monitor.sources._rows import ProbabilityColumns
+from huc_monitor.sources._rows import column_kinds, rounding_of
 from huc_spark import _worker
 from huc_spark._worker import Job
 
@@ -36,7 +38,7 @@ def audit(
     *,
     tree: LabelTree,
     utilities: Sequence[Utility] | Utility,
-    probabilities: str | Mapping[str, str] = "{leaf}",
+    probabilities: PredictionColumns | str | Mapping[str, str] = "{leaf}",
     labels: str = "label",
     classes: Sequence[str] | None = None,
     subgroups: Subgroups | None = None,
@@ -59,9 +61,9 @@ def audit(
         is expensive, or does not give the same rows again.
     tree, utilities, subgroups, bounds, confidence_level, n_draws, rng
         As in `huc_monitor.audit`. Subgroups read their columns from `df`.
-    probabilities : str or mapping, default "{leaf}"
-        A pattern for one column per leaf, such as "p_{leaf}"; a mapping of leaf to column; or the
-        name of one array column.
+    probabilities : str, mapping or PredictionColumns, default "{leaf}"
+        A pattern for one column per leaf, such as "p_{leaf}"; a mapping of leaf to column; the
+        name of one array column; or columns of any other form.
     labels : str, default "label"
         Column of leaf names or codes, without nulls.
     classes : sequence of str, optional
@@ -230,6 +232,18 @@ def merge_all(runs: DataFrame, n_runs: int) -> list[RunSummary]:
     return [merge_runs(found[k]) for k in sorted(found)]
 
 
+def reader_of(
+    tree: LabelTree,
+    probabilities: PredictionColumns | str | Mapping[str, str],
+    classes: Sequence[str] | None = None,
+) -> PredictionReader:
+    """Read what `probabilities` says; a text without {leaf} is an array column."""
+    if isinstance(probabilities, str) and "{leaf}" not in probabilities:
+        order = None if classes is None else tuple(classes)
+        probabilities = PredictionColumns(list=probabilities, classes=order)
+    return PredictionReader.of(tree, as_columns(probabilities))
+
+
 def _tasks_at_once(df: DataFrame) -> int:
     """Tasks that Spark runs at a time, where the session can tell."""
     from pyspark.errors import PySparkException
@@ -243,7 +257,7 @@ def _tasks_at_once(df: DataFrame) -> int:
 def _columns(
     df: DataFrame,
     check: PieceAudit,
-    probabilities: str | Mapping[str, str],
+    probabilities: PredictionColumns | str | Mapping[str, str],
     labels: str,
     *,
     classes: Sequence[str] | None,
@@ -252,11 +266,11 @@ def _columns(
 ) -> tuple[DataFrame, dict[str, Any]]:
     """Check that the columns are there; return only these, and what they are for."""
     types = dict(df.dtypes)
-    is_list = isinstance(probabilities, str) and "{leaf}" not in probabilities
+    where = reader_of(check.tree, probabilities, classes)
     columns: dict[str, Any] = {
-        "template": None if is_list else probabilities,
-        "list_column": probabilities if is_list else None,
-        "classes": None if classes is None else list(classes),
+        "predictions": where.given.to_dict(),
+        "shares": None,
+        "tolerance": 0.0,
         "labels": labels,
         "coded": False,
         "weights": weights,
@@ -268,12 +282,6 @@ def _columns(
             "by row; got None. Name one, or choose bounds='sharp'."
         )
         raise InvalidInputError(msg)
-    where = ProbabilityColumns.of(
-        check.tree,
-        template=columns["template"],
-        list_column=columns["list_column"],
-        classes=columns["classes"],
-    )
     needed = dict.fromkeys(where.names, "probabilities") | {labels: "labels"}
     needed |= dict.fromkeys(check.subgroups.columns, "subgroups")
     needed |= {weights: "weights"} if weights else {}
@@ -283,24 +291,27 @@ def _columns(
             hint = did_you_mean(name, list(types))
             msg = f"`{purpose}` must name columns of `df`; got {name!r}. {hint}"
             raise UnknownNameError(msg)
+    columns["tolerance"] = rounding_of([types[name] for name in where.names], check.tree.n_leaves)
     return _select(df, types, where, columns, list(needed)), columns
 
 
 def _select(
     df: DataFrame,
     types: dict[str, str],
-    where: ProbabilityColumns,
+    where: PredictionReader,
     columns: dict[str, Any],
     needed: list[str],
 ) -> DataFrame:
     from pyspark.sql import functions as f
 
-    numbers = "double" if where.positions is None else "array<double>"
+    casts = {"number": "double", "numbers": "array<double>"}
+    kinds = column_kinds(where)
     chosen = []
     for name in needed:
         column = f.col(_quote(name))
-        if name in where.names and types[name] != numbers:
-            column = column.cast(numbers)
+        wanted = casts.get(kinds.get(name, "any"), types[name])
+        if types[name] != wanted and types[name] != "string":
+            column = column.cast(wanted)
         if name == columns["row_id"] and types[name] not in _WHOLE:
             column = f.xxhash64(column)
         elif name == columns["row_id"]:

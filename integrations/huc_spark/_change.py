@@ -114,7 +114,7 @@ def _count(job: Job) -> Any:
             for table in _worker.tables(batches, _worker.ROWS_AT_A_TIME):
                 piece = worker.read(table)
                 facts += check.count(piece)
-                sample.add(np.asarray(piece.predictions.matrix, dtype=np.float64))
+                sample.add(piece.predictions)
         except HUCError as problem:
             error = str(problem)
         scores = b"" if error else sample.scores(check)

@@ -14,8 +14,8 @@ import pyarrow as pa
 from huc_monitor.audit import audit as audit_locally
 from huc_monitor.errors import InvalidInputError
 from huc_monitor.recalibration import HUCBoost
-from huc_monitor.sources._rows import ProbabilityColumns
-from huc_spark._audit import audit
+from huc_monitor.sources._rows import column_kinds, read_chunk
+from huc_spark._audit import audit, reader_of
 from huc_spark._table import SparkTable, as_chunk
 from huc_spark._worker import tables
 
@@ -111,14 +111,15 @@ def fit_on_sample(
     what |= {"subgroups": boost.subgroups, "bounds": "sharp"}
     before = audit(df, probabilities=probabilities, labels=labels, **what)
     table = SparkTable(df).sampled(rows / before.n, [row_id])
-    where = _where(boost, probabilities)
+    where = reader_of(boost.tree, probabilities)
     features = [] if boost.subgroups is None else list(boost.subgroups.columns)
-    kinds = {**where.kinds, labels: "any", **dict.fromkeys(features, "any")}
+    wanted = column_kinds(where)
+    kinds = {**wanted, labels: "any", **dict.fromkeys(features, "any")}
     found = table.df.select(*table.expressions(kinds)).toArrow().combine_chunks()  # type: ignore[arg-type]
     if not found.num_rows:
         msg = f"`rows` must leave rows in the sample; got none of {before.n:g}. Raise it."
         raise InvalidInputError(msg)
-    matrix, _ = where.read(as_chunk(found.to_batches()[0], where.kinds))
+    matrix = read_chunk(where, as_chunk(found.to_batches()[0], wanted)).rows
     y = found.column(labels).to_pandas().to_numpy()
     frame: pd.DataFrame | None = found.select(features).to_pandas() if features else None
     sample = audit_locally(matrix, y, features=frame, **what)
@@ -171,16 +172,6 @@ def predict_proba(
     )
 
 
-def _where(boost: HUCBoost, probabilities: str | Mapping[str, str]) -> ProbabilityColumns:
-    is_list = isinstance(probabilities, str) and "{leaf}" not in probabilities
-    return ProbabilityColumns.of(
-        boost.tree,
-        template=None if is_list else probabilities,
-        list_column=str(probabilities) if is_list else None,
-        classes=None,
-    )
-
-
 @lru_cache(maxsize=4)
 def _read(text: str) -> HUCBoost:
     return HUCBoost.from_dict(json.loads(text))
@@ -192,13 +183,14 @@ def _replay(
     def step(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         os.environ.setdefault("HUC_NUM_THREADS", "1")
         boost = _read(text)
-        where = _where(boost, probabilities)
+        where = reader_of(boost.tree, probabilities)
+        columns = column_kinds(where)
         features = [] if boost.subgroups is None else list(boost.subgroups.columns)
         for table in tables(batches, _ROWS_AT_A_TIME):
             batch = table.combine_chunks().to_batches()[0]
-            matrix, _ = where.read(as_chunk(batch.select(list(where.names)), where.kinds))
+            read = read_chunk(where, as_chunk(batch.select(list(where.names)), columns))
             frame = batch.select(features).to_pandas() if features else None
-            answer: Floats = boost.predict_proba(np.ascontiguousarray(matrix), features=frame)
+            answer: Floats = boost.predict_proba(read.rows, features=frame)
             ends = np.arange(len(answer) + 1, dtype=np.int32) * answer.shape[1]
             column = pa.ListArray.from_arrays(pa.array(ends), pa.array(answer.ravel()))
             arrays = [batch.column(i) for i in range(batch.num_columns)]

@@ -10,11 +10,14 @@ import numpy as np
 import pyarrow as pa
 
 from huc_monitor._common.times import from_column, to_utc
+from huc_monitor.audit.forms.reader import PredictionReader
+from huc_monitor.audit.forms.spec import PredictionColumns
 from huc_monitor.audit.runs.changes import PieceChange
+from huc_monitor.audit.sparse_rows import Rest, SparseRows
 from huc_monitor.errors import InvalidInputError
 from huc_monitor.sources import RowCounts, TableSource
 from huc_monitor.sources._labels import label_time
-from huc_monitor.sources._rows import check_rows
+from huc_monitor.sources._rows import column_kinds, read_chunk
 from huc_monitor.sources.large import LargeSource
 from huc_monitor.tree import LabelTree
 from huc_spark._audit import SparkAudit
@@ -33,19 +36,12 @@ if TYPE_CHECKING:
     from huc_monitor.audit.plan import AuditPlan
     from huc_monitor.audit.result import AuditResult
     from huc_monitor.audit.runs.pieces import PieceAudit
+    from huc_monitor.audit.sparse_rows import Rows
     from huc_monitor.sources._data import Known
     from huc_monitor.sources._table import ColumnKind
 
 _LABEL, _KNOWN, _ROW, _CONFLICT = "huc_label", "huc_label_time", "huc_row", "huc_conflict"
-_P, _Y, _SAMPLE = "huc_probabilities", "huc_code", "huc_sample"
-_COLUMNS = {
-    "template": None,
-    "list_column": _P,
-    "classes": None,
-    "labels": _Y,
-    "coded": True,
-    "weights": None,
-}
+_P, _C, _Y, _SAMPLE = "huc_probabilities", "huc_classes", "huc_code", "huc_sample"
 _ROWS_AT_A_TIME = 1 << 15
 
 
@@ -96,7 +92,7 @@ class SparkSource(LargeSource):
     def _audit(
         self, check: PieceAudit, start: datetime, end: datetime, as_of: datetime | None
     ) -> AuditResult:
-        columns = {**_COLUMNS, "row_id": _ROW if check.n_draws else None}
+        columns = {**self._job_columns(), "row_id": _ROW if check.n_draws else None}
         usable = self.usable(start, end, as_of=as_of).persist(_disk())
         try:
             return SparkAudit(usable, check, Job.of(check, columns), self.n_partitions).run()
@@ -111,7 +107,7 @@ class SparkSource(LargeSource):
         from pyspark.sql import functions as f
 
         check = PieceChange.from_plan(plan, len(ranges))
-        job = Job.of(check, {**_COLUMNS, "row_id": _ROW, "sample": _SAMPLE})
+        job = Job.of(check, {**self._job_columns(), "row_id": _ROW, "sample": _SAMPLE})
         parts = [
             self.usable(start, end, as_of=as_of).withColumn(_SAMPLE, f.lit(k).cast("bigint"))
             for k, (start, end, as_of) in enumerate(ranges)
@@ -138,12 +134,31 @@ class SparkSource(LargeSource):
         schema = t.StructType(
             [
                 t.StructField(_P, t.ArrayType(t.DoubleType())),
+                t.StructField(_C, t.ArrayType(t.StringType())),
                 t.StructField(_Y, t.LongType()),
                 t.StructField(_ROW, t.LongType()),
                 *(kinds[name] for name in _carried(self)),
             ]
         )
         return self._each_once(rows.mapInArrow(_keep_usable(self), schema))
+
+    def _job_columns(self) -> dict[str, Any]:
+        """Say where an audit finds what `usable` returns."""
+        reader = self.reader()
+        sparse = _is_sparse(reader)
+        kept = PredictionColumns(
+            list=_P,
+            class_column=_C if sparse else None,
+            rest=reader.given.rest if sparse else None,
+        )
+        return {
+            "predictions": kept.to_dict(),
+            "shares": None if reader.rest is None else reader.rest.shares.tolist(),
+            "tolerance": self.sum_tolerance,
+            "labels": _Y,
+            "coded": True,
+            "weights": None,
+        }
 
     def _each_once(self, rows: DataFrame) -> DataFrame:
         """Keep one row of every id, as `huc_monitor.sources._repeats` says."""
@@ -158,7 +173,7 @@ class SparkSource(LargeSource):
         alike = f.min(_Y).over(same) == f.max(_Y).over(same)
         judged = rows.withColumns({"huc_first": first == 1, "huc_alike": alike})
         kept = judged.where(f"{_quoted(name)} IS NULL OR (huc_first AND huc_alike)")
-        return kept.select(_P, _Y, _ROW, *map(_quoted, self.columns.features))
+        return kept.select(_P, _C, _Y, _ROW, *map(_quoted, self.columns.features))
 
     @property
     def _log(self) -> SparkTable:
@@ -242,29 +257,51 @@ def _keep_usable(
     source: SparkSource,
 ) -> Callable[[Iterable[pa.RecordBatch]], Iterator[pa.RecordBatch]]:
     """Read rows on executors as `TableSource` does, and leave out what cannot be used."""
-    tree, columns, where = source.tree.to_dict(), source.columns, source.probabilities
-    classes = tuple(columns.classes) if columns.list_column and columns.classes else None
-    carried, tolerance = _carried(source), source.sum_tolerance
-    mapping = dict(source.encoder.mapping)
+    tree, given, tolerance = source.tree.to_dict(), source.probabilities.given, source.sum_tolerance
+    # Rows are kept as they were logged: what is missing is spread where they are audited.
+    rest = None if given.rest is None else np.ones(source.tree.n_leaves)
+    carried, kinds = _carried(source), column_kinds(source.probabilities)
+    named, mapping = _is_sparse(source.probabilities), dict(source.encoder.mapping)
 
     def step(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         known = LabelTree.from_dict(tree)
-        encoder = known.label_encoder(classes, mapping)
+        encoder = known.label_encoder(given.classes, mapping)
+        where = PredictionReader.of(known, given, rest).allowing(tolerance)
         for table in tables(batches, _ROWS_AT_A_TIME):
             batch = table.combine_chunks().to_batches()[0]
-            matrix, _ = where.read(as_chunk(batch, where.kinds))
-            matrix = np.ascontiguousarray(matrix)
+            read = read_chunk(where, as_chunk(batch, kinds))
             codes = encoder.find(_labels(batch.column(_LABEL)))
-            usable = np.flatnonzero(check_rows(matrix, tolerance) & (codes >= 0))
-            flat = pa.array(matrix[usable].ravel())
-            ends = pa.array(np.arange(usable.size + 1, dtype=np.int32) * matrix.shape[1])
-            rest = [batch.column(name).take(usable) for name in (_ROW, *carried)]
+            usable = np.flatnonzero(read.good & (codes >= 0))
+            others = [batch.column(name).take(usable) for name in (_ROW, *carried)]
             yield pa.RecordBatch.from_arrays(
-                [pa.ListArray.from_arrays(ends, flat), pa.array(codes[usable]), *rest],
-                names=[_P, _Y, _ROW, *carried],
+                [*_lists(read.rows[usable], known.leaves, named), pa.array(codes[usable]), *others],
+                names=[_P, _C, _Y, _ROW, *carried],
             )
 
     return step
+
+
+def _is_sparse(reader: PredictionReader) -> bool:
+    return reader.given.is_sparse and not reader.needs_all
+
+
+def _lists(
+    rows: Rows,
+    leaves: Sequence[str],
+    named: bool,  # noqa: FBT001
+) -> tuple[pa.Array, pa.Array]:
+    """Write rows as lists of numbers, and of their leaves where these are not all of them."""
+    if not isinstance(rows, SparseRows):
+        if named:
+            return _lists(SparseRows.of_dense(rows, Rest.uniform(len(leaves))), leaves, named)
+        ends = pa.array(np.arange(len(rows) + 1, dtype=np.int32) * rows.shape[1])
+        numbers = pa.ListArray.from_arrays(ends, pa.array(np.ascontiguousarray(rows).ravel()))
+        return numbers, pa.nulls(len(rows), pa.list_(pa.string()))
+    ends = pa.array(rows.ptr.astype(np.int32))
+    names = pa.array(leaves).take(pa.array(rows.leaf))
+    return pa.ListArray.from_arrays(ends, pa.array(rows.score)), pa.ListArray.from_arrays(
+        ends, names
+    )
 
 
 def _labels(column: pa.Array) -> pd.Series[Any]:

@@ -11,7 +11,14 @@ import pandas as pd
 from huc_monitor._common.times import epoch_bound, from_column, wall_bound
 from huc_monitor.errors import InvalidInputError
 from huc_monitor.sources import TimeRange
-from huc_monitor.sources._table import Chunk, ColumnKind, Lookup, TimeColumn, chunk_rows
+from huc_monitor.sources._table import (
+    PREDICTIONS,
+    Chunk,
+    ColumnKind,
+    Lookup,
+    TimeColumn,
+    chunk_rows,
+)
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
@@ -79,7 +86,7 @@ class SparkTable:
     ) -> Iterator[Chunk]:
         """Bring columns of the rows in a range to the driver, some rows at a time."""
         rows = self.between(time, start, end).select(*self.expressions(columns))
-        for batch in rows.toArrow().to_batches(max_chunksize=chunk_rows(len(columns))):
+        for batch in rows.toArrow().to_batches(max_chunksize=chunk_rows(columns)):
             yield as_chunk(batch, columns)
 
     def lookup(self, wanted: Lookup) -> pd.DataFrame:
@@ -171,7 +178,7 @@ def as_chunk(batch: Any, columns: Mapping[str, ColumnKind]) -> Chunk:
     arrays = {
         name: batch.column(name)
         for name, kind in columns.items()
-        if kind in {"number", "numbers"} and not pa.types.is_string(batch.schema.field(name).type)
+        if kind in PREDICTIONS and not pa.types.is_string(batch.schema.field(name).type)
     }
     others = [name for name in batch.schema.names if name not in arrays]
     return Chunk(batch.select(others).to_pandas(integer_object_nulls=True), arrays)

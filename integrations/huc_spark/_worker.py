@@ -19,12 +19,15 @@ import numpy as np
 import pyarrow as pa
 
 from huc_monitor._common.arrays import arrays_from_bytes, arrays_to_bytes
+from huc_monitor.audit.forms.reader import PredictionReader
+from huc_monitor.audit.forms.spec import PredictionColumns
 from huc_monitor.audit.row_weights import WeightUnit
 from huc_monitor.audit.runs.changes import PieceChange
 from huc_monitor.audit.runs.packing import Packing
 from huc_monitor.audit.runs.pieces import Facts, PieceAudit, RunSummary, merge_runs
+from huc_monitor.audit.truncation import Truncation
 from huc_monitor.errors import HUCError, InvalidInputError
-from huc_monitor.sources._rows import ProbabilityColumns
+from huc_monitor.sources._rows import read_chunk
 from huc_monitor.sources._table import Chunk
 from huc_monitor.subgroups import Subgroups
 from huc_monitor.tree import LabelTree
@@ -34,6 +37,7 @@ from huc_monitor.utilities import CustomUtility, Utility
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Mapping
 
+    from huc_monitor.audit.inputs import Predictions
     from huc_monitor.audit.runs.pieces import Piece
     from huc_monitor.utilities.program import Floats, Ints
 
@@ -118,15 +122,11 @@ class Worker:
     columns: Mapping[str, Any]
 
     @functools.cached_property
-    def probabilities(self) -> ProbabilityColumns:
-        """Where the probabilities are."""
-        given = self.columns
-        return ProbabilityColumns.of(
-            self.audit.tree,
-            template=given["template"],
-            list_column=given["list_column"],
-            classes=given["classes"],
-        )
+    def probabilities(self) -> PredictionReader:
+        """Where the predictions are."""
+        given = PredictionColumns(**self.columns["predictions"])
+        reader = PredictionReader.of(self.audit.tree, given, self.columns["shares"])
+        return reader.allowing(self.columns["tolerance"])
 
     @functools.cached_property
     def packings(self) -> list[Packing]:
@@ -141,12 +141,12 @@ class Worker:
         """Check some rows, as the local audit checks a window."""
         given = self.columns
         arrays = {name: _one(table.column(name)) for name in self.probabilities.names}
-        matrix, lengths = self.probabilities.read(Chunk(_Length(table.num_rows), arrays))  # type: ignore[arg-type]
-        if lengths is not None and (lengths != matrix.shape[1]).any():
-            row = int(np.flatnonzero(lengths != matrix.shape[1])[0])
+        read = read_chunk(self.probabilities, Chunk(_Length(table.num_rows), arrays))  # type: ignore[arg-type]
+        if not read.good.all():
+            row = int(np.argmin(read.good))
             msg = (
-                f"`probabilities` must hold lists of {matrix.shape[1]} numbers, one per leaf; got "
-                f"{'none' if lengths[row] < 0 else lengths[row]} (row {row}). Repair the row."
+                f"`probabilities` must be usable in every row; got {read.why(row)} (row {row}). "
+                "Repair the row."
             )
             raise InvalidInputError(msg)
         features = None
@@ -165,7 +165,7 @@ class Worker:
             )
             raise InvalidInputError(msg)
         return self.audit.check(
-            matrix,
+            read.rows,
             LeafCodes(self._codes(labels)),
             features,
             weights if given["weights"] else None,
@@ -177,7 +177,7 @@ class Worker:
         if self.columns["coded"]:
             codes: Ints = labels.to_numpy()
             return codes
-        order = self.columns["classes"] if self.columns["list_column"] else None
+        order = self.columns["predictions"].get("classes")
         return self.audit.tree.label_encoder(order).encode(labels.to_pandas())
 
 
@@ -223,7 +223,7 @@ def find_facts(job: Job) -> Callable[[Iterable[pa.RecordBatch]], Iterator[pa.Rec
                 piece = worker.read(table)
                 if piece.labels.size:
                     facts += worker.audit.facts(piece)
-                    sample.add(np.asarray(piece.predictions.matrix, dtype=np.float64))
+                    sample.add(piece.predictions)
             stride = sample.stride
         except HUCError as problem:
             error = str(problem)
@@ -240,10 +240,11 @@ class ScoreSample:
         self.stride, self._skip = 1, 0
         self._kept: list[Floats] = []
 
-    def add(self, matrix: Floats) -> None:
-        chosen = matrix[self._skip :: self.stride]
-        self._skip = (self._skip - len(matrix)) % self.stride
-        self._kept += list(chosen)
+    def add(self, predictions: Predictions) -> None:
+        chosen = predictions.take(np.arange(self._skip, predictions.n, self.stride))
+        self._skip = (self._skip - predictions.n) % self.stride
+        # Few are kept in the end; a row of a large tree is not written down for nothing.
+        self._kept += [chosen.take([i]).dense()[0] for i in range(chosen.n)]
         while len(self._kept) > 2 * _SAMPLE:
             self._kept = self._kept[::2]
             self.stride *= 2
@@ -373,7 +374,9 @@ def make_batch(schema: str, *columns: list[Any]) -> pa.RecordBatch:
 def pack_facts(facts: Facts) -> bytes:
     """Write facts as bytes."""
     unit = facts.unit
+    lost = facts.lost
     known = [facts.n_rows, facts.total, unit.largest, unit.whole, facts.any_zero]
+    known += [lost.mass, lost.sure_k]
     head = np.array(known, dtype=np.float64)
     arrays = {name: getattr(facts, name) for name in ("shares", "multipliers", "depths")}
     return arrays_to_bytes({"head": head, **arrays})
@@ -383,7 +386,8 @@ def pack_facts(facts: Facts) -> bytes:
 def unpack_facts(data: bytes) -> Facts:
     """Read what `pack_facts` wrote, once per process."""
     found = arrays_from_bytes(data)
-    n, total, largest, whole, zero = found["head"]
+    n, total, largest, whole, zero, mass, sure_k = found["head"]
     unit = WeightUnit(float(largest), int(whole))
-    arrays = (found[name] for name in ("shares", "multipliers", "depths"))
-    return Facts(int(n), float(total), unit, bool(zero), *arrays)
+    lost = Truncation(float(mass), float(sure_k))
+    shares, multipliers, depths = (found[name] for name in ("shares", "multipliers", "depths"))
+    return Facts(int(n), float(total), unit, bool(zero), shares, multipliers, depths, lost)

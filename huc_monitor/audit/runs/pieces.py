@@ -32,6 +32,7 @@ from huc_monitor.audit.row_weights import WeightUnit
 from huc_monitor.audit.runs.draws import DrawSummary, add_multipliers
 from huc_monitor.audit.runs.summaries import ScanSummary, merge_summaries, sums_within
 from huc_monitor.audit.scan import Groups
+from huc_monitor.audit.truncation import Truncation
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
@@ -79,6 +80,7 @@ class Facts:
     shares: Floats
     multipliers: Floats
     depths: Floats
+    lost: Truncation = Truncation()  # noqa: RUF009 - frozen
 
     def __add__(self, other: Facts) -> Facts:
         """Facts of both sets of rows."""
@@ -90,6 +92,7 @@ class Facts:
             self.shares + other.shares,
             self.multipliers + other.multipliers,
             self.depths + other.depths,
+            self.lost + other.lost,
         )
 
     @property
@@ -202,6 +205,7 @@ class PieceAudit(AuditPlan):
                 self.seed, self.n_draws, piece.ids, np.sqrt(piece.repeats).astype("f4")
             ),
             count_labels(self.tree, piece.labels, piece.weights, piece.repeats),
+            Truncation.of(piece.predictions.matrix),
         )
 
     @property
@@ -285,7 +289,7 @@ class PieceAudit(AuditPlan):
         bound = self.bound(Sizes.plain(facts.total))
         for run, spreads in zip(merged, self.limits, strict=True):
             bound.visit_summary(run.scan.mean_squares(**sizes), run.draws.ranges, spreads)
-        return self.result(
+        result = self.result(
             scans,
             bound.radii(),
             total=facts.total,
@@ -294,6 +298,7 @@ class PieceAudit(AuditPlan):
             coverage=coverage,
             notes=notes_on(self.tree, facts.depths),
         )
+        return result.with_truncation(facts.lost, facts.n_rows)
 
 
 def _some(found: np.ndarray[Any, Any], rows: Ints) -> np.ndarray[Any, Any]:

@@ -1,0 +1,145 @@
+"""What the user says about where predictions are, in the file and in Python."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Annotated, Any, Final, Literal, Self, TypeAlias
+
+from pydantic import (
+    AfterValidator,
+    Field,
+    SerializerFunctionWrapHandler,
+    model_serializer,
+    model_validator,
+)
+
+from huc_monitor._common.settings import Name, Number, Section
+from huc_monitor.errors import InvalidInputError
+
+LEAF: Final = "{leaf}"
+FORMS: Final = ("pattern", "columns", "list", "pairs", "map")
+# Words that came later: left out of what is written where nobody used them, so that the identity of
+# older monitors stays.
+_LATER: Final = ("class_column", "pairs", "map", "scale", "of", "rest")
+
+
+class RestLeaf(Section):
+    """The leaf that gets the mass that was not logged."""
+
+    leaf: Name = Field(description="Its name.")
+
+
+Scale: TypeAlias = Literal["probabilities", "log_probabilities", "logits"]
+RestRule: TypeAlias = Literal["uniform", "reference"] | RestLeaf
+
+
+class PredictionColumns(Section):
+    """Where the predictions are: exactly one of pattern, columns, list, pairs, map.
+
+    Lists, pairs and maps may be columns of that type, or JSON text of it.
+
+    Examples
+    --------
+    >>> PredictionColumns(list="scores", class_column="classes", rest="uniform").form
+    'list'
+    """
+
+    pattern: Annotated[str, Field(pattern=r"\{leaf\}")] | None = Field(
+        default=None,
+        description="One column per leaf: their names, with {leaf} for the leaf.",
+        examples=["p_{leaf}"],
+    )
+    columns: Mapping[str, str] | None = Field(
+        default=None, description="Leaf to column, for every leaf."
+    )
+    list: Name | None = Field(default=None, description="One column that holds a list.")
+    classes: Annotated[tuple[str, ...], AfterValidator(tuple)] | None = Field(
+        default=None, description="The leaves in the order of the list; the tree's when left out."
+    )
+    class_column: Name | None = Field(
+        default=None,
+        description="With `list`: the column that holds the classes of each row's list, all of "
+        "them or the k best.",
+    )
+    pairs: Name | None = Field(
+        default=None,
+        description="One column that holds a list of pairs: {class, score} or [class, score].",
+    )
+    map: Name | None = Field(
+        default=None, description="One column that holds a map or struct from class to score."
+    )
+    scale: Scale = Field(
+        default="probabilities",
+        description="What the numbers are. Logits need every class in every row.",
+    )
+    of: Literal["leaves", "branches", "levels"] = Field(
+        default="leaves",
+        description="What has a number. `branches`: every node, given its parent. `levels`: every "
+        "node, in one distribution per level; a node's share among its siblings is what counts. "
+        "Both are multiplied down the tree.",
+    )
+    rest: RestRule | Mapping[str, Number] | None = Field(
+        default=None,
+        description="Where mass goes that was not logged: `uniform`, over the leaves that a row "
+        "did not log; `reference`, over them in proportion to what the log gave each leaf in the "
+        "reference window; `{leaf: NAME}`, to one leaf; or shares by leaf. Rows that do not log "
+        "all of their mass are unusable when left out.",
+    )
+
+    @property
+    def form(self) -> str:
+        """Which of the forms."""
+        return next(name for name in FORMS if getattr(self, name) is not None)
+
+    @property
+    def is_sparse(self) -> bool:
+        """Whether rows name their own classes."""
+        return self.form in {"pairs", "map"} or self.class_column is not None
+
+    @model_validator(mode="after")
+    def _one_form(self) -> Self:
+        given = [name for name in FORMS if getattr(self, name) is not None]
+        if len(given) != 1:
+            msg = f"must have exactly one of {', '.join(FORMS)}; got {', '.join(given) or None}"
+            raise ValueError(msg)
+        if self.classes is not None and given[0] in {"pattern", "columns"}:
+            msg = "must have `classes` only with `list`: columns have names"
+            raise ValueError(msg)
+        if self.class_column is not None and given != ["list"]:
+            msg = "must have `class_column` only with `list`"
+            raise ValueError(msg)
+        if self.rest is not None and not self.is_sparse:
+            msg = "must have `rest` only with `class_column`, `pairs` or `map`"
+            raise ValueError(msg)
+        if self.rest is not None and (self.scale == "logits" or self.of != "leaves"):
+            msg = (
+                "must not have `rest` with logits or scores of branches and levels: they need "
+                "every class, because what is missing changes what the others mean"
+            )
+            raise ValueError(msg)
+        return self
+
+    @model_serializer(mode="wrap")
+    def _without_later(self, handler: SerializerFunctionWrapHandler) -> dict[str, Any]:
+        plain: dict[str, Any] = handler(self)
+        defaults = type(self).model_fields
+        return {
+            name: value
+            for name, value in plain.items()
+            if name not in _LATER or value != defaults[name].default
+        }
+
+
+def as_columns(given: PredictionColumns | str | Mapping[str, str]) -> PredictionColumns:
+    """Read a pattern, a mapping of leaf to column, or columns that were said before."""
+    if isinstance(given, PredictionColumns):
+        return given
+    if isinstance(given, Mapping):
+        return PredictionColumns(columns=dict(given))
+    if not isinstance(given, str) or LEAF not in given:
+        msg = (
+            f"`probabilities` must be a pattern with {LEAF} in it, such as 'p_{LEAF}'; "
+            f"got {given!r}."
+        )
+        raise InvalidInputError(msg)
+    return PredictionColumns(pattern=given)
