@@ -17,9 +17,11 @@ if TYPE_CHECKING:
 # Import packages of hosts to the extra of huc-monitor that installs each.
 EXTRAS: Final = {
     "apprise": "notify",
+    "deltalake": "lake",
     "evidently": "evidently",
     "matplotlib": "png",
     "prometheus_client": "prometheus",
+    "pyiceberg": "lake",
     "pyspark": "spark",
 }
 

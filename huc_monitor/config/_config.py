@@ -250,8 +250,10 @@ class Config:
             raise self.document.error(path, "must have a `path`, `database` or `url` as well")
         if engine is not None and not given.is_catalogued and given.path is None:
             raise self.document.error(path, "must be a `path` or a `table` with `engine: spark`")
-        if engine is None and given.format in {"delta", "orc"}:
+        if engine is None and given.format == "orc":
             raise self.document.error(path, "can have this `format` with `engine: spark` only")
+        if engine is not None and (given.preset or given.format in {"jsonl", "iceberg"}):
+            raise self.document.error(path, "can have this with `engine: local` only")
         try:
             if engine is not None:
                 place = None if given.path is None else self._path(given.path)
@@ -265,6 +267,7 @@ class Config:
                 format=given.format,
                 partition=given.partition,
                 union_by_name=given.union_by_name,
+                preset=given.preset,
             )
         except HUCError as error:
             raise self.document.error(path, f"cannot be opened: {error}") from error

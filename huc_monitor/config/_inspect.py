@@ -88,7 +88,11 @@ def open_place(given: str, table: str | None, folder: Path, *, argument: str) ->
             msg = f"`{argument}` is a database: name the table to read, with --table."
             raise InvalidInputError(msg)
         return Place({"database": path, "table": table}, DuckTable.database(given, table))
-    return Place({"path": path}, DuckTable.files(given))
+    files = DuckTable.files(given)
+    preset = files.find_preset()
+    if preset is not None:
+        return Place({"path": path, "preset": preset}, DuckTable.files(given, preset=preset))
+    return Place({"path": path}, files)
 
 
 def _relative(given: str, folder: Path) -> str:

@@ -1,4 +1,4 @@
-"""Tables that DuckDB reads: Parquet and CSV files, folders of them, and DuckDB databases."""
+"""Tables that DuckDB reads: files and folders of them, Delta and Iceberg, and DuckDB databases."""
 
 from __future__ import annotations
 
@@ -17,7 +17,9 @@ from huc_monitor._common.times import (
 )
 from huc_monitor.errors import InvalidInputError
 from huc_monitor.sources._data import TimeRange
+from huc_monitor.sources._lake import is_delta, is_iceberg, lake_files
 from huc_monitor.sources._partition import Partition, ScanProfile, read_profile
+from huc_monitor.sources._presets import find_preset, unpacked
 from huc_monitor.sources._spec import FILES
 from huc_monitor.sources._table import (
     PREDICTIONS,
@@ -29,7 +31,7 @@ from huc_monitor.sources._table import (
 )
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping
+    from collections.abc import Callable, Iterator, Mapping
 
     import duckdb
     import numpy as np
@@ -39,6 +41,15 @@ if TYPE_CHECKING:
 
 _PARQUET: Final = (".parquet", ".pq")
 _CSV: Final = (".csv", ".csv.gz", ".tsv")
+_JSON: Final = (".jsonl", ".ndjson", ".jsonl.gz", ".ndjson.gz", ".json", ".json.gz")
+_READERS: Final = {
+    "csv": "read_csv(?{options})",
+    "jsonl": "read_json(?, format='newline_delimited', sample_size=-1{options})",
+    "parquet": "read_parquet(?{options})",
+    "delta": "read_parquet(?, hive_partitioning=true{options})",
+    "iceberg": "read_parquet(?{options})",
+}
+_FORMATS: Final = {"csv": "CSV", "jsonl": "JSON lines", "delta": "Delta", "iceberg": "Iceberg"}
 _ZONED: Final = ("TIMESTAMP WITH TIME ZONE", "TIMESTAMPTZ_NS")
 _WALL: Final = ("TIMESTAMP", "TIMESTAMP_S", "TIMESTAMP_MS", "TIMESTAMP_NS", "DATE")
 _WHOLE: Final = ("TINYINT", "SMALLINT", "INTEGER", "BIGINT", "UINTEGER", "UBIGINT", "HUGEINT")
@@ -58,6 +69,8 @@ class DuckTable:
     _parameters: tuple[Any, ...] = ()
     _csv: bool = False
     _partition: Partition | None = None
+    _list_files: Callable[[], list[str]] | None = None
+    preset: str | None = None
     _types: dict[str, str] = field(default_factory=dict, init=False)
 
     @classmethod
@@ -68,49 +81,54 @@ class DuckTable:
         format: str = FILES.format,  # noqa: A002 - the word people type
         partition: Partition | None = None,
         union_by_name: bool = FILES.union_by_name,
+        preset: str | None = FILES.preset,
         memory_limit: str = "512MB",
     ) -> DuckTable:
-        """Read Parquet or CSV files.
+        """Read Parquet, CSV or JSON lines files, or a Delta or Iceberg table on a disk.
 
         Parameters
         ----------
         path : str or Path
-            A file, a folder (all Parquet files below it), or a glob pattern such as
-            ``log/day=*/*.parquet``. Columns in folder names (``day=2024-01-01``) are read as well.
-        format : {"auto", "parquet", "csv"}
+            A file, a folder (all Parquet files below it; where there are none, all JSON lines), a
+            Delta or Iceberg table, or a glob pattern such as ``log/day=*/*.parquet``. Columns in
+            folder names (``day=2024-01-01``) are read as well.
+        format : {"auto", "parquet", "csv", "jsonl", "delta", "iceberg"}
         partition : Partition, optional
             Lets windows open only the files of their own folders.
         union_by_name : bool, default False
             Accept files with different columns. Every file's header is then read every time.
+        preset : {"sagemaker-capture", "databricks-inference"}, optional
+            Unpack request and response payloads, as `huc_monitor.sources._presets` says.
         memory_limit : str, default "512MB"
             What DuckDB may use before it spills to disk.
         """
-        place = str(path)
+        place, kind = str(path), format
         if Path(place).is_dir():
-            if (Path(place) / "_delta_log").is_dir():
-                msg = (
-                    f"`path` must hold files of which every row counts; got {place!r}, a Delta "
-                    "table, whose folder also keeps the files it has replaced. Read it with "
-                    "`engine: spark`, or copy its present version to Parquet files first."
-                )
-                raise InvalidInputError(msg)
-            format = "parquet" if format == "auto" else format  # noqa: A001
-            place = str(Path(place) / "**" / ("*.parquet" if format == "parquet" else "*.csv"))
-        kind = _format(place) if format == "auto" else format
-        name = f"the {'CSV' if kind == 'csv' else 'Parquet'} log {str(path)!r}"
+            kind = _format_of_folder(Path(place)) if format == "auto" else format
+            if kind not in {"delta", "iceberg"}:
+                place = str(Path(place) / "**" / f"*{_SUFFIX[kind]}")
+        kind = _format(place) if kind == "auto" else kind
         table = cls(
-            name,
+            f"the {_FORMATS.get(kind, 'Parquet')} log {str(path)!r}",
             _connect(memory_limit),
-            "read_csv(?{options})" if kind == "csv" else "read_parquet(?{options})",
+            _READERS[kind],
             (place,),
             _csv=kind == "csv",
             _partition=partition,
+            _list_files=lake_files(kind, Path(place)) if kind in {"delta", "iceberg"} else None,
+            preset=preset,
         )
         union = ", union_by_name=true" if union_by_name else ""
-        object.__setattr__(table, "_relation", table._relation.format(options=union + "{types}"))
-        if kind == "parquet":
-            object.__setattr__(table, "_relation", table._relation.format(types=""))
+        relation = table._relation.format(options=union + ("{types}" if kind == "csv" else ""))
+        if preset is not None:
+            with _explained(table.name):
+                relation = unpacked(table._connection, relation, table._values(), preset)
+        object.__setattr__(table, "_relation", relation)
         return table
+
+    def find_preset(self) -> str | None:
+        """Say which platform's log this is, by its columns; None where it is none of them."""
+        return None if self.preset else find_preset(dict(self.columns()))
 
     @classmethod
     def database(cls, path: str | Path, table: str, *, memory_limit: str = "512MB") -> DuckTable:
@@ -178,7 +196,7 @@ class DuckTable:
             f"ORDER BY {column} LIMIT 1 OFFSET {int(n_rows) - 1}"
         )
         query = f"SELECT min({column}) AS t FROM {source} WHERE {column} > ({nth})"
-        return _moment(self._table(query, (*self._parameters, bound)), "t", time)
+        return _moment(self._table(query, (*self._values(), bound)), "t", time)
 
     def scan(
         self, columns: Mapping[str, ColumnKind], time: TimeColumn, start: datetime, end: datetime
@@ -229,7 +247,7 @@ class DuckTable:
 
     def partition_columns(self) -> dict[str, str]:
         """Return the columns in folder names (``day=2024-01-01``), with a value of each."""
-        if self._csv or not self._parameters:
+        if self._csv or not self._parameters or self._list_files or self.preset:
             return {}
         with _explained(self.name):
             files = self._connection.sql(
@@ -273,8 +291,12 @@ class DuckTable:
         selected = ", ".join(self._expression(name, kind, time) for name, kind in columns.items())
         return f"SELECT {selected} FROM {self._from(columns)} WHERE {where}", values
 
+    def _values(self) -> list[Any]:
+        """Return what stands for ``?`` in the relation: a place, or a table's files of now."""
+        return list(self._parameters) if self._list_files is None else [self._list_files()]
+
     def _sql(self, query: str, values: Any = ()) -> Any:
-        return self._connection.sql(query, params=[*self._parameters, *values])
+        return self._connection.sql(query, params=[*self._values(), *values])
 
     def _table(self, query: str, values: Any = ()) -> pa.Table:
         with _explained(self.name):
@@ -364,11 +386,26 @@ def _format(place: str) -> str:
         return "parquet"
     if lower.endswith(_CSV):
         return "csv"
+    if lower.endswith(_JSON):
+        return "jsonl"
     msg = (
-        f"`path` must end in one of {', '.join((*_PARQUET, *_CSV))}, or be a folder; got "
-        f"{place!r}. Otherwise say which with `format`: 'parquet' or 'csv'."
+        f"`path` must end in one of {', '.join((*_PARQUET, *_CSV, *_JSON))}, or be a folder; got "
+        f"{place!r}. Otherwise say which with `format`: 'parquet', 'csv' or 'jsonl'."
     )
     raise InvalidInputError(msg)
+
+
+_SUFFIX: Final = {"parquet": ".parquet", "csv": ".csv", "jsonl": ".json*"}
+
+
+def _format_of_folder(folder: Path) -> str:
+    """Return the format of a folder: that of a table, else of the files that are in it."""
+    if is_delta(folder):
+        return "delta"
+    if is_iceberg(folder):
+        return "iceberg"
+    is_json = next(folder.rglob("*.parquet"), None) is None
+    return "jsonl" if is_json and next(folder.rglob("*.json*"), None) else "parquet"
 
 
 def _quote(name: str) -> str:

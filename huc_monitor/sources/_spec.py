@@ -184,8 +184,14 @@ class RowChecks(Section):
 class FileOptions(Section):
     """How files are read."""
 
-    format: Literal["auto", "parquet", "csv", "delta", "orc"] = Field(
-        default="auto", description="Of the files at `path`; Delta and ORC with `engine: spark`."
+    format: Literal["auto", "parquet", "csv", "jsonl", "delta", "iceberg", "orc"] = Field(
+        default="auto",
+        description="Of the files at `path`; Delta also with `engine: spark`, ORC only there.",
+    )
+    preset: Literal["sagemaker-capture", "databricks-inference"] | None = Field(
+        default=None,
+        description="Unpack the request and response payloads that this platform logs: into the "
+        "columns id, time, those of the response, and those of the request.",
     )
     partition: Partition | None = Field(
         default=None, description="Lets a window open only the files of its own folders."
