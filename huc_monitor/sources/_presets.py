@@ -92,7 +92,7 @@ def unpacked(
     if not connection.sql(
         "SELECT 1 FROM duckdb_functions() WHERE function_name = 'huc_unpack'"
     ).fetchall():
-        connection.create_function(
+        connection.create_function(  # type: ignore[call-overload] # its stub knows no words
             "huc_unpack", _unpack, ["VARCHAR", "VARCHAR"], "VARCHAR[]", null_handling="special"
         )
     words = _words(types)
