@@ -16,6 +16,7 @@ import pandas as pd
 
 from huc_monitor._common.times import to_column
 from huc_monitor.detection import EDetector, EDetectorStep
+from huc_monitor.monitor.tolerance import accepted
 
 if TYPE_CHECKING:
     from datetime import datetime
@@ -58,7 +59,7 @@ class Detecting:
         if tolerance.relative:
             if reference is None:
                 return
-            values = values + np.abs(reference.moments)
+            values = accepted(values, reference.moments)
         self._subgroups, self._tolerance = subgroups, values.tolist()
         wanted = (self._tolerance, options.average_run_length)
         for version, kept in state.detectors.items():

@@ -122,7 +122,7 @@ class Examination:
             found,
             result,
             frame,
-            tolerances=accepted(values, frame["moment"].to_numpy(), allowed),
+            tolerances=accepted(values, allowed),
             drift=drift,
             reference=reference,
             seconds=seconds,

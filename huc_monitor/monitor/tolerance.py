@@ -69,7 +69,7 @@ class Tolerance(Section):
         "reference" accepts what the frozen reference window showed: the change test then decides
         on alerts, and the tolerance is how far a moment must surely have moved from the
         reference's. Without the test (`change.enabled: false`) it is added to the size of the
-        reference's moment; one on the other side of zero has no such allowance.
+        reference's moment.
     overrides : sequence of ToleranceRule
 
     Examples
@@ -89,7 +89,8 @@ class Tolerance(Section):
     )
     relative_to: Literal["zero", "reference"] = Field(
         default="zero",
-        description="reference: how far a moment may move from the reference window's.",
+        description="reference: how far a moment may move from the reference window's; the change "
+        "test decides.",
     )
     overrides: Annotated[Sequence[ToleranceRule], AfterValidator(tuple)] = Field(
         default=(),
@@ -181,15 +182,15 @@ def ignored(values: Floats, candidates: Sequence[tuple[str, str, str]]) -> set[t
     return set().union(*named) - set().union(*heard)
 
 
-def accepted(values: Floats, moments: Floats, reference: Floats | None) -> Floats:
-    """Return what is accepted of each moment, given the reference's moments, if any.
+def accepted(values: Floats, reference: Floats | None) -> Floats:
+    """Return the size that is accepted of each moment, given the reference's moments, if any.
+
+    Of a model that is too low on one range and too high on another, chance picks the sign of the
+    largest moment, in the reference as in a window: the sign says nothing.
 
     Examples
     --------
-    >>> values, reference = np.array([0.02, 0.02]), np.array([-0.03, -0.03])
-    >>> accepted(values, np.array([-0.04, 0.04]), reference)
-    array([0.05, 0.02])
+    >>> accepted(np.array([0.02, 0.02]), np.array([-0.03, 0.01]))
+    array([0.05, 0.03])
     """
-    if reference is None:
-        return values
-    return np.where(moments * reference > 0, values + np.abs(reference), values)
+    return values if reference is None else values + np.abs(reference)

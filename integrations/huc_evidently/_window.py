@@ -97,7 +97,7 @@ class WindowAudit:
                 raise InvalidInputError(msg)
             allowed = reference.candidates.moment
         values = tolerance.values(result.tree, result.utilities, result.subgroups)
-        frame["tolerance"] = accepted(values, frame["moment"].to_numpy(), allowed)
+        frame["tolerance"] = accepted(values, allowed)
         frame["point"] = frame["moment"].abs()
         frame["level"] = np.select(
             [frame["lower"] > frame["tolerance"], frame["point"] > frame["tolerance"]],

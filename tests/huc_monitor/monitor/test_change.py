@@ -233,6 +233,32 @@ def test_a_tolerance_relative_to_the_reference_leaves_alerts_to_the_change_test(
     assert sum("is the change test: an alert" in text for text in texts) == 1
 
 
+def wrong_both_ways(days, rows=400, seed=5):
+    """More often right than it says where it doubts, less often where it is sure."""
+    rng = np.random.default_rng(seed)
+    n = days * rows
+    told = rng.uniform(0.5, 1.0, n)
+    right = rng.random(n) < told + 0.12 * np.sin(4 * np.pi * (told - 0.5))
+    frame = pd.DataFrame({"at": DAY + pd.to_timedelta(np.arange(n) * 86400.0 / rows, unit="s")})
+    frame["channel"], frame["y"] = "web", np.where(right, "refund", "login")
+    frame["refund"], frame["charge"] = told, 0.0
+    frame["login"], frame["spam"] = 1 - told, 0.0
+    return frame
+
+
+def test_a_stationary_model_that_is_wrong_both_ways_is_not_critical_relative_to_the_reference():
+    relative = {"value": 0.01, "relative_to": "reference"}
+    change = {"alerts": "tolerance"}  # as a file of an earlier version leaves it
+    monitor = watch(wrong_both_ways(16), policy={"tolerance": relative, "change": change})
+    result = monitor.check(day(16))
+    audits = [record.audit["candidates"] for record in result.records]
+    signs = {np.sign(candidates[0]["moment"]) for candidates in audits}
+    assert signs == {-1.0, 1.0}, "the same candidate is worst on either side"
+    assert {record.level for record in result.records} == {None}
+    assert result.message.text.count("is the change test: an alert") == 1
+    assert monitor.check(day(16)).message is None
+
+
 def test_alerts_follow_the_tolerance_unless_the_change_is_asked_for():
     log = make_stream(days=4)
     result = watch(log, policy={"change": {"alerts": "tolerance"}}).check(day(4))
