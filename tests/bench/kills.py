@@ -42,9 +42,10 @@ from huc_monitor.config import load_config
 from huc_monitor.config.opening import open_tracker
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Callable, Sequence
 
 _KILLS_PER_WORLD = 3
+_AFTER_THE_FIRST = 0.8  # of the kills wait for the first record
 # Names and numbers that differ from run to run by design.
 _VOLATILE = ("timings", "identity", "monitor", "model")
 
@@ -62,15 +63,36 @@ def make_world(story: Any, folder: Path, address: str, name: str, base: str) -> 
     return world
 
 
-def count_records(world: World) -> int:
-    """Return how many windows the server has a record of."""
-    return len(list(open_tracker(load_config(world.config))._search("window")))
+def count_records(world: World, database: str) -> int:
+    """Return how many windows the server has a complete record of."""
+    with psycopg.connect(plain(database)) as connection:
+        row = connection.execute(
+            "select count(*) from tags done join tags mine using (run_uuid) where done.key = "
+            "'huc.complete' and mine.key = 'huc.monitor' and mine.value = %s",
+            (world.name,),
+        ).fetchone()
+    return 0 if row is None else int(row[0])
+
+
+def plain(database: str) -> str:
+    return database.replace("postgresql+psycopg", "postgresql")
+
+
+def wait_and_kill(child: Any, wait_for_record: Callable[[], bool], seconds: float) -> bool:
+    """Kill a check some seconds after it wrote its first record; False if it was faster."""
+    while not wait_for_record() and child.exitcode is None:
+        child.join(0.2)
+    child.join(seconds)
+    if child.exitcode is None:
+        os.kill(child.pid, signal.SIGKILL)
+    child.join()
+    return bool(child.exitcode == -signal.SIGKILL)
 
 
 def points(database: str, runs: Sequence[str]) -> dict[str, dict[str, list[Any]]]:
     """Return every metric point of these runs, by run and key, straight from the database."""
     found: dict[str, dict[str, list[Any]]] = {run: {} for run in runs}
-    with psycopg.connect(database.replace("postgresql+psycopg", "postgresql")) as connection:
+    with psycopg.connect(plain(database)) as connection:
         rows = connection.execute(
             "select run_uuid, key, step, value, is_nan from metrics where run_uuid = any(%s) "
             "order by run_uuid, key, step, timestamp, value",
@@ -168,16 +190,17 @@ def run(
         kills = 0
         while kills < _KILLS_PER_WORLD:
             started, child = time.monotonic(), processes.start(*arguments(world))
-            # Most of the time goes into what follows the first record.
-            child.join(rng.uniform(0.1, 0.95) * seconds)
-            if child.exitcode is None:
-                os.kill(child.pid, signal.SIGKILL)
-            child.join()
-            if child.exitcode != -signal.SIGKILL:
+            after = rng.random() < _AFTER_THE_FIRST
+            killed = wait_and_kill(
+                child,
+                lambda: not after or count_records(world, database) > 0,  # noqa: B023
+                rng.uniform(0.0, 0.8) * seconds,
+            )
+            if not killed:
                 assert child.exitcode == 0
                 break
             kills += 1
-            records_when_killed.append(count_records(world))
+            records_when_killed.append(count_records(world, database))
         else:
             assert processes.run(*arguments(world)) == 0
         if not kills:
