@@ -51,8 +51,9 @@ def run(
 ) -> None:
     """Audit the windows whose labels have matured, and say what changed.
 
-    Without a terminal, as in cron, it prints only what there is to tell. Exit code 1: an alert is
-    open; 2: something is wrong with the configuration or with the data of a window.
+    Without a terminal, as in cron, it prints only what there is to tell. Exit code 1: a critical
+    alert is open; 2: something is wrong with the configuration or with the data of a window. What
+    was wrong in the reference already is a note and a warning, where change.alerts is change.
 
     Example: huc-monitor check --config huc.yaml --fail-on warning
     """

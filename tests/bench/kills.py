@@ -190,10 +190,10 @@ def run(
         kills = 0
         while kills < _KILLS_PER_WORLD:
             started, child = time.monotonic(), processes.start(*arguments(world))
-            after = rng.random() < _AFTER_THE_FIRST
+            late = rng.random() < _AFTER_THE_FIRST
             killed = wait_and_kill(
                 child,
-                lambda: not after or count_records(world, database) > 0,  # noqa: B023
+                lambda: not late or count_records(world, database) > 0,  # noqa: B023
                 rng.uniform(0.0, 0.8) * seconds,
             )
             if not killed:
@@ -209,7 +209,12 @@ def run(
         if place_of is not None:
             wrong.append(f"trial {n_worlds}, {kills} kills: {place_of}")
             print(wrong[-1], file=sys.stderr, flush=True)
-        print(name, kills, records_when_killed[-kills:], file=sys.stderr, flush=True)
+        print(
+            name,
+            records_when_killed[len(records_when_killed) - kills :],
+            file=sys.stderr,
+            flush=True,
+        )
     after = sum(n > 0 for n in records_when_killed)
     return {
         "kills": len(records_when_killed),

@@ -25,15 +25,24 @@ def run(
         Path | None,
         typer.Option(help="Configuration file to look at; huc.yaml if it is there."),
     ] = None,
+    warm: Annotated[
+        bool,
+        typer.Option("--warm", help="Compile and keep all kernels, for a container image."),
+    ] = False,
     as_json: options.Json = False,
 ) -> None:
     """Look at the installation, and at a configuration with its log; say what to fix.
 
     Audits nothing and records nothing. Exit code 2: a check would fail.
+    With --warm it compiles every kernel where NUMBA_CACHE_DIR says, so that no first command waits.
 
     Example: huc-monitor doctor --config huc.yaml
     """
     findings = list(look_at_installation())
+    if warm:
+        from huc_monitor.cli.doctor.warming import warm as warm_up
+
+        findings += warm_up()
     chosen = config or (Path("huc.yaml") if Path("huc.yaml").is_file() else None)
     if chosen is not None:
         findings += _project(chosen)
