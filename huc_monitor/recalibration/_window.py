@@ -253,7 +253,8 @@ class BoostWindow:
         """Return the current probabilities of the leaves."""
         from huc_monitor._kernels import boost
 
-        chosen = np.arange(self.n) if rows is None else rows
+        # In one order in memory: kernels are compiled once for each.
+        chosen = np.arange(self.n) if rows is None else np.ascontiguousarray(rows)
         out = np.empty((chosen.size, self.tree.tree.n_leaves))
         boost.leaf_rows(self.state, chosen, self.tree.tables, self.tree.branches, out)
         return out
