@@ -114,7 +114,7 @@ def _check() -> None:
     hm.Monitor(
         source=TableSource(FrameTable(log), tree=tree, columns=columns),
         windows=hm.TimeWindows(length="1d", min_labelled=1),
-        policy=hm.Policy(audit={"n_draws": 50}),
+        policy=hm.Policy(audit=hm.AuditOptions(n_draws=50)),
         **asked,
     ).check("2024-01-05T00:00Z")
 
