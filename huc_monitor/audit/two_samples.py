@@ -44,7 +44,15 @@ from huc_monitor.audit.bounds.bootstrap import BootstrapBound
 from huc_monitor.audit.comparison import Comparison, Difference
 from huc_monitor.audit.decomposition import UtilityRows, join_rows, sort_rows
 from huc_monitor.audit.label_depth import whole_rows
-from huc_monitor.audit.scan import AFTER, BEFORE, Groups, group_rows, row_counts, scan_utility
+from huc_monitor.audit.scan import (
+    AFTER,
+    BEFORE,
+    Groups,
+    group_rows,
+    row_counts,
+    scan_utility,
+    second_moments,
+)
 from huc_monitor.errors import InvalidInputError
 
 if TYPE_CHECKING:
@@ -101,8 +109,7 @@ def compare_samples(
     """
     check_sides(before, after, plan)
     groups = Groups.difference(after.groups, before.groups)
-    bound = change_bound(plan, groups)
-    scans, after_sums = [], []
+    scans, after_sums, sorted_rows = [], [], []
     (old, wider), (new, also) = (whole_rows(side.rows, side.groups) for side in (before, after))
     limits = [
         spreads * np.maximum(*factors)
@@ -111,10 +118,19 @@ def compare_samples(
     for *pair, spreads in zip(old, new, limits, strict=True):
         ordered = sort_rows(join_rows(pair), groups.scale)
         scans.append(scan_utility(ordered, groups))
-        bound.visit(ordered, groups, spreads)
         after_sums.append(AfterSums.of(ordered, groups, scans[-1].span[:, :-1]))
-    drawn = not screen or may_be_sure(scans, bound)
-    return make_comparison(plan, groups, scans, after_sums, bound.radii() if drawn else None)
+        sorted_rows.append((ordered, spreads))
+    least = change_bound(plan, groups)
+    if screen:
+        for ordered, spreads in sorted_rows:
+            least.visit_summary(second_moments(ordered, groups), np.empty(0, np.int64), spreads)
+    radii = None
+    if not screen or may_be_sure(scans, least):
+        bound = change_bound(plan, groups)
+        for ordered, spreads in sorted_rows:
+            bound.visit(ordered, groups, spreads)
+        radii = bound.radii()
+    return make_comparison(plan, groups, scans, after_sums, radii)
 
 
 @dataclass(frozen=True, slots=True, eq=False)
