@@ -100,9 +100,16 @@ def find_onset(
     if not windows:
         msg = "`windows` must hold at least one window; got none."
         raise InvalidInputError(msg)
-    found = [_mean(sample, plan, candidate) for sample in (reference, *windows)]
-    means, variances = np.array(found).T
+    means, variances = window_means([reference, *windows], plan, candidate)
     return onset_set(means, variances, confidence_level=confidence_level)
+
+
+def window_means(
+    samples: Sequence[Sample], plan: AuditPlan, candidate: Difference
+) -> tuple[Floats, Floats]:
+    """Moment of a candidate on its interval in every sample, and the variance of each."""
+    means, variances = np.array([_mean(sample, plan, candidate) for sample in samples]).T
+    return means, variances
 
 
 def _mean(sample: Sample, plan: AuditPlan, at: Difference) -> tuple[float, float]:

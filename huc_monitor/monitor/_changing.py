@@ -18,11 +18,13 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from huc_monitor.audit.two_samples import Sample
-from huc_monitor.detection import ChangeHistory, ChangeStep, ChangeTest, find_onset
+from huc_monitor.detection import ChangeHistory, ChangeStep, ChangeTest
 from huc_monitor.detection.change import candidate_terms
+from huc_monitor.detection.onset import onset_set, window_means
 from huc_monitor.monitor._rows import RowCache
 from huc_monitor.monitor._state import KeptWindow
 from huc_monitor.monitor.change import CandidateChange, WindowChange
+from huc_monitor.monitor.findings import find_leads
 from huc_monitor.sources import TooManyBadRowsError
 
 if TYPE_CHECKING:
@@ -236,6 +238,7 @@ class Changing:
         step = self._look(windows, samples)
         found = self._told(examined, step.changes, samples[-1])
         newest = step.pools[0][1]
+        frozen = examined.reference
         order = np.argsort(-np.abs(newest.difference), kind="stable")[:_LARGEST]
         return WindowChange(
             average_run_length=step.average_run_length,
@@ -244,6 +247,9 @@ class Changing:
             n_after=tuple(pool.n_after for _, pool in step.pools),
             changes=self._dated(examined, found, windows, samples),
             largest=tuple(_plain(newest[int(row)], 1) for row in order),
+            reference_start=None if frozen is None else frozen.start,
+            reference_end=None if frozen is None else frozen.end,
+            alerts=self.monitor.policy.change.alerts,
         )
 
     def _look(self, windows: Sequence[KeptWindow], samples: Sequence[Sample]) -> ChangeStep:
@@ -303,31 +309,50 @@ class Changing:
     ) -> tuple[CandidateChange, ...]:
         """Say since when, branch by branch: the most certain candidate of a branch dates it."""
         assert self._test is not None  # noqa: S101 - asked for with a test only
-        assert examined.reference is not None  # noqa: S101 - the test has one
-        sizes = np.abs([examined.frame["moment"].to_numpy(), examined.reference.moments])
-        smaller = dict(zip(examined.candidates, sizes[0] <= sizes[1], strict=True))
-        weights = zip(examined.subgroups.names, examined.found.weights, strict=True)
-        shares = {name: float(np.mean(weight)) for name, weight in weights}
-        onsets: dict[str, tuple[datetime, datetime]] = {}
+        plain = _measured(examined, changes)
+        leads, starts = find_leads(plain), [window.start for window in windows]
+        onsets: dict[str, tuple[datetime, ...]] = {}
         dated = []
-        for change in changes:
-            at = change.candidate
-            if at.node not in onsets and len(onsets) < _MOST_DATED:
-                found = find_onset(self._load_reference(), samples, self._test.plan, at)
-                onsets[at.node] = windows[found.first].start, windows[found.last].start
-            better = abs(at.after) < abs(at.before) and bool(smaller[_triple(at)])
-            first, last = onsets.get(at.node, (None, None))
-            plain = _plain(at, change.n_windows)
-            dated.append(
-                dataclasses.replace(
-                    plain,
-                    share=shares[at.subgroup],
-                    better=better,
-                    onset_first=first,
-                    onset_last=last,
-                )
-            )
+        for change, item in zip(changes, plain, strict=True):
+            first_of_branch = item.node not in onsets and len(onsets) < _MOST_DATED
+            track: tuple[tuple[datetime, float], ...] = ()
+            if first_of_branch or (item.node in onsets and item.candidate in leads):
+                together = [self._load_reference(), *samples]
+                means, variances = window_means(together, self._test.plan, change.candidate)
+                track = tuple(zip(starts, means[1:].tolist(), strict=True))
+            if first_of_branch:
+                found = onset_set(means, variances)
+                places = (found.first, found.last, found.likeliest)
+                onsets[item.node] = tuple(starts[place] for place in places)
+            first, last, onset = onsets.get(item.node, (None, None, None))
+            when = {"onset_first": first, "onset_last": last, "onset": onset}
+            dated.append(dataclasses.replace(item, **when, track=track))
         return tuple(dated)
+
+
+def _measured(examined: Examination, changes: Sequence[Change]) -> list[CandidateChange]:
+    """Say of every change how large its subgroup is, and whether it is one for the better."""
+    known = examined.reference
+    assert known is not None  # noqa: S101 - the test has one
+    sizes = np.abs([examined.frame["moment"].to_numpy(), known.moments])
+    smaller = dict(zip(examined.candidates, sizes[0] <= sizes[1], strict=True))
+    radii = np.full(sizes.shape[1], np.nan) if known.radii is None else known.radii
+    radius = dict(zip(examined.candidates, radii.tolist(), strict=True))
+    weights = zip(examined.subgroups.names, examined.found.weights, strict=True)
+    shares = {name: float(np.mean(weight)) for name, weight in weights}
+    found = []
+    for change in changes:
+        at, triple = change.candidate, _triple(change.candidate)
+        better = abs(at.after) < abs(at.before) and bool(smaller[triple])
+        found.append(
+            dataclasses.replace(
+                _plain(at, change.n_windows),
+                share=shares[at.subgroup],
+                better=better,
+                before_radius=radius[triple] if np.isfinite(radius[triple]) else None,
+            )
+        )
+    return found
 
 
 def _sample(found: Decomposed) -> Sample:

@@ -27,7 +27,7 @@ from huc_monitor.monitor._outbox import Outbox
 from huc_monitor.monitor._standards import Standards
 from huc_monitor.monitor._state import MonitorState, Visited
 from huc_monitor.monitor.drift import compare
-from huc_monitor.monitor.findings import find_standing, say_standing
+from huc_monitor.monitor.findings import say_standing
 from huc_monitor.monitor.forecasting import Forecasting
 from huc_monitor.monitor.messages import say_repeats, say_unknown
 from huc_monitor.monitor.records import DriftFinding, WindowRecord
@@ -42,7 +42,7 @@ from huc_monitor.monitor.windows import (
 from huc_monitor.sources import RowCounts, TooManyBadRowsError
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Sequence
     from datetime import datetime
 
     from huc_monitor.audit.decomposition import UtilityRows
@@ -51,7 +51,7 @@ if TYPE_CHECKING:
     from huc_monitor.monitor._monitor import Monitor
     from huc_monitor.monitor._rows import Decomposed
     from huc_monitor.monitor._samples import SampleFiles
-    from huc_monitor.monitor.alerts import Judgement
+    from huc_monitor.monitor.findings import Finding
     from huc_monitor.monitor.records import AlertTransition
     from huc_monitor.sources import PredictionData
 
@@ -226,15 +226,17 @@ class Check:
             return self._base(visited, status, reason=ready, step=step, **facts)
         return self._audited(visited, found, step, facts, {"read": waited}, as_of)
 
-    def _tell_standing(self, examined: Examination, judgements: list[Judgement]) -> None:
-        """Say once what is beyond tolerance and did not change; again after it had been better."""
-        if not any(item.standing for item in judgements):
-            return
+    def _tell_standing(self, examined: Examination, findings: Sequence[Finding]) -> None:
+        """Say once what is beyond tolerance and did not change; again after it had been better.
+
+        People hear of all of it at once, the first time; what joins it later is a warning in status
+        and report, and as little a change as the rest.
+        """
         change = examined.change
         better = {item.node for item in change.changes if item.better} if change else set()
         told = [node for node in self.state.standing if node not in better]
-        nodes, is_new = find_standing(judgements, told)
-        if is_new:
+        nodes = [finding.node for finding in findings if finding.kind == "standing"]
+        if nodes and not told:
             self.state.notes.append(say_standing(nodes))
         self.state.standing = [*told, *(node for node in nodes if node not in told)]
 
@@ -282,6 +284,7 @@ class Check:
         change = self._changing.look(visited, examined, as_of, newest=newest)
         examined.change = change
         judgements = examined.judgements(step, self._changing.decisive(change))
+        findings = examined.findings(judgements)
         notes: list[str] = []
         transitions: list[AlertTransition] = []
         if reference is None:
@@ -295,7 +298,8 @@ class Check:
             state.last_judged = window.ordinal
             state.alerts, transitions = examined.advance(state.alerts, judgements)
             state.transitions += transitions
-            self._tell_standing(examined, judgements)
+            if any(item.standing for item in judgements):
+                self._tell_standing(examined, findings)
         else:
             notes.append("A newer window was judged already: this revision changes no alert.")
         early = [DriftFinding.from_dict(x) for x in state.early_drift.pop(window.id, [])]
@@ -319,6 +323,7 @@ class Check:
             drift=examined.drift,
             change=change,
             forecasts=self._forecasting.judge(window.id, found),
+            findings=findings,
             curve=examined.curve(),
             frequencies=examined.frequencies(),
             notes=tuple(notes),

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import dataclasses
-from dataclasses import dataclass
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from datetime import datetime
 from time import perf_counter
 from typing import TYPE_CHECKING, Any
 
@@ -15,14 +17,21 @@ from huc_monitor.audit.curves import reliability_curve
 from huc_monitor.audit.result import Candidate
 from huc_monitor.audit.truncation import Truncation
 from huc_monitor.monitor.alerts import advance, judge
+from huc_monitor.monitor.confusion import (
+    count_pairs,
+    find_confusion,
+    keep_pairs,
+    kept_pairs,
+    n_pairs,
+)
 from huc_monitor.monitor.drift import DriftReference, children, compare, summarise
+from huc_monitor.monitor.findings import branches_above, find_changed, find_standing
 from huc_monitor.monitor.hints import (
     Cancellation,
     branch_frequencies,
     cancellation,
     child_hints,
     labels_under,
-    preferred_hints,
     rows_inside,
     shift_hints,
 )
@@ -31,7 +40,7 @@ from huc_monitor.monitor.tolerance import accepted
 from huc_monitor.utilities.program import Floats, Ints
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
+    from collections.abc import Sequence
 
     import pandas as pd
 
@@ -41,6 +50,7 @@ if TYPE_CHECKING:
     from huc_monitor.monitor._rows import Decomposed
     from huc_monitor.monitor.alerts import AlertStep, Judgement
     from huc_monitor.monitor.change import CandidateChange, WindowChange
+    from huc_monitor.monitor.findings import Finding
     from huc_monitor.monitor.records import AlertState, DriftFinding
     from huc_monitor.monitor.windows import Window
     from huc_monitor.subgroups import Subgroups
@@ -51,11 +61,32 @@ _MOST_HINTED = 20
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Reference(Form):
-    """The frozen window that others are compared with."""
+    """The frozen window that others are compared with.
+
+    Attributes
+    ----------
+    moments, radii : of every candidate
+    drift : DriftReference
+    start, end : datetime or None
+        When it was; older states do not say.
+    pairs : dict of subgroup to (cells, counts)
+        Which children were mistaken for each other (`huc_monitor.monitor.confusion`).
+    """
 
     moments: Floats
     drift: DriftReference
     radii: Floats | None = None
+    start: datetime | None = None
+    end: datetime | None = None
+    pairs: Mapping[str, tuple[Floats, Floats]] = field(default_factory=dict)
+
+    @property
+    def when(self) -> str:
+        """The days of the reference in brackets, after a space; empty if not known."""
+        if self.start is None or self.end is None:
+            return ""
+        first, last = (f"{time:%Y-%m-%d %H:%M}" for time in (self.start, self.end))
+        return f" ({first} to {last})".replace(" 00:00", "")
 
     def differs(self, row: int, moment: float, radius: float) -> bool | None:
         """Tell whether a moment's size is another one than here; None where nobody can.
@@ -141,7 +172,19 @@ class Examination:
         )
         radii = self.frame["radius"].to_numpy(dtype=np.float64)
         known = radii if np.isfinite(radii).all() else None
-        return Reference(self.frame["moment"].to_numpy(), summary, known)
+        return Reference(
+            self.frame["moment"].to_numpy(),
+            summary,
+            known,
+            self.window.start,
+            self.window.end,
+            pairs=keep_pairs(
+                self.monitor.tree,
+                data.probabilities,
+                data.labels,
+                dict(zip(self.subgroups.names, (w != 0 for w in self.found.weights), strict=True)),
+            ),
+        )
 
     @property
     def candidates(self) -> list[Triple]:
@@ -161,6 +204,28 @@ class Examination:
             step,
             changed,
             None if self.reference is None else self.reference.moments,
+        )
+
+    def findings(self, judgements: Sequence[Judgement]) -> tuple[Finding, ...]:
+        """Say branch by branch what changed since the reference, and what stands."""
+        found = () if self.change is None else self.change.changes
+        worse = [item for item in found if not item.better]
+        limits = dict(zip(self.candidates, self.tolerances.tolist(), strict=True))
+        changed = find_changed(worse, limits, branches_above(self.monitor.tree))
+        standing = find_standing(judgements)
+        parts = {node for one in changed for node in (one.node, *one.above, *one.below)}
+        rows = dict(zip(self.candidates, range(len(limits)), strict=True))
+        explained = [
+            dataclasses.replace(
+                one,
+                causes=tuple(self._explain(self.frame.iloc[rows[one.candidate]], one.change)[1]),
+            )
+            for one in changed[:_MOST_HINTED]
+        ]
+        return (
+            *explained,
+            *changed[_MOST_HINTED:],
+            *(one for one in standing if one.node not in parts),
         )
 
     def advance(
@@ -276,21 +341,41 @@ class Examination:
         counts = np.bincount(labels, minlength=tree.n_leaves)
         shares = branch_frequencies(tree, branch, probabilities.sum(axis=0), counts)
         hints = child_hints(row["node"], shares)
-        if change is not None and hints:
-            hints.insert(0, self._size(branch, counts))
-        hints = hints or preferred_hints(tree, branch, probabilities, labels)
+        if change is not None:
+            confused = self._confusion(branch, row["subgroup"], changed=True)
+            hints = [self._size(branch, counts), *(confused or hints)]
+        hints = hints or self._confusion(branch, row["subgroup"])
         if change is None and row["lower"] is not None and not row["lower"] > 0:
             # What may be chance needs no cause.
             return hidden, hints
+        known = self.reference
         hints += shift_hints(
             self.drift,
             tree=tree,
             labels=data.labels,
-            reference=None if self.reference is None else self.reference.drift,
+            reference=None if known is None else known.drift,
             policy=self.monitor.policy.drift,
             changed=self._changed(row) if change is None else True,
+            when="" if known is None else known.when,
         )
         return hidden, hints
+
+    def _confusion(self, branch: int, subgroup: str, *, changed: bool = False) -> list[str]:
+        """Say which children of a branch are mistaken for each other in a subgroup."""
+        tree, data, names = self.monitor.tree, self.found.data, self.subgroups.names
+        mine = np.flatnonzero(self.found.weights[names.index(subgroup)])
+        pairs = count_pairs(tree, branch, data.probabilities[mine], data.labels[mine])
+        kept = None if self.reference is None else self.reference.pairs.get(subgroup)
+        error = 1.0 - self.monitor.policy.audit.confidence_level
+        found = find_confusion(
+            tree,
+            branch,
+            pairs,
+            reference=kept_pairs(tree, branch, kept),
+            changed=changed,
+            least_p=error / max(1, n_pairs(tree, len(names))),
+        )
+        return [] if found is None else [str(found)]
 
     def _size(self, branch: int, counts: Ints) -> str:
         """Say how many rows the branch is about."""

@@ -80,6 +80,13 @@ class CandidateChange(Form):
         reference: no fault.
     onset_first, onset_last : datetime or None
         Starts of the first and the last window with which the change may have begun (90 %).
+    onset : datetime or None
+        Start of the likeliest of them.
+    before_radius : float or None
+        How far the reference's moment may be from the truth, by the reference's own bounds.
+    track : tuple of (datetime, float)
+        Start of every window that was kept, oldest first, and its moment on the same interval: of
+        the most certain candidate of every branch and of those that explain it best.
     """
 
     utility: str
@@ -97,6 +104,9 @@ class CandidateChange(Form):
     better: bool = False
     onset_first: datetime | None = None
     onset_last: datetime | None = None
+    onset: datetime | None = None
+    before_radius: float | None = None
+    track: tuple[tuple[datetime, float], ...] = ()
 
     @property
     def candidate(self) -> tuple[str, str, str]:
@@ -121,6 +131,10 @@ class WindowChange(Form):
         Those that changed for sure, the most certain first.
     largest : tuple of CandidateChange
         Where the newest window lies furthest from the reference, sure or not.
+    reference_start, reference_end : datetime or None
+        When the reference was.
+    alerts : {"tolerance", "change"}
+        What made alerts critical in this window.
     """
 
     average_run_length: float
@@ -129,3 +143,6 @@ class WindowChange(Form):
     n_after: tuple[float, ...]
     changes: tuple[CandidateChange, ...] = ()
     largest: tuple[CandidateChange, ...] = ()
+    reference_start: datetime | None = None
+    reference_end: datetime | None = None
+    alerts: Literal["tolerance", "change"] = "tolerance"

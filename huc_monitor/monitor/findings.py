@@ -4,133 +4,224 @@ A fault in one branch shows in several subgroups, utilities and, weaker, in bran
 are one finding, led by its most specific explanation: the smallest subgroup that holds the change.
 A change that everyone shares leaves a subgroup its share of it, one that is the subgroup's own all
 of it; a subgroup holds it from halfway between the two on.
+
+A fault everywhere shows most at the top. A branch below is part of that finding if it changed in
+the same direction, by less than half as much, for the same rows or more, and may have begun to
+change at the same time; a fault of its own, larger or of a smaller subgroup, stays its own finding.
 """
 
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Literal
+
+from huc_monitor._common.forms import Form
+from huc_monitor.monitor.change import CandidateChange
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Mapping, Sequence
 
     from huc_monitor.monitor.alerts import Judgement
-    from huc_monitor.monitor.records import AlertTransition
+    from huc_monitor.tree import LabelTree
 
-__all__ = ["Finding", "find_changed", "find_standing", "say_standing"]
+__all__ = [
+    "Finding",
+    "branches_above",
+    "find_changed",
+    "find_leads",
+    "find_standing",
+    "say_standing",
+]
+
+Triple = tuple[str, str, str]
+_PART = 0.5
 
 
-@dataclass(frozen=True, slots=True)
-class Finding:
-    """A branch that changed since the reference.
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Finding(Form):
+    """What is told about one branch.
 
     Attributes
     ----------
-    lead : AlertTransition
-        The candidate of its most specific explanation.
+    kind : {"standing", "changed", "both"}
+        Standing: beyond the tolerance, without a sure change. Both: it changed, and the reference
+        was beyond the tolerance already.
+    node : str
+        The branch.
     subgroups, utilities : tuple of str
-        All that say the same of the branch, those of the lead first.
-    above : tuple of str
-        Branches above it that changed less: they are part of it.
+        All that say the same of the branch, those of the most specific explanation first.
+    above, below : tuple of str
+        Branches above and below it that changed less: they are part of it.
+    tolerance : float
+        What is accepted of its first subgroup and utility.
+    change : CandidateChange or None
+        How that candidate changed; None of what stands.
+    causes : tuple of str
+        What probably lies behind it, in sentences.
     """
 
-    lead: AlertTransition
+    kind: Literal["standing", "changed", "both"]
+    node: str
     subgroups: tuple[str, ...]
     utilities: tuple[str, ...]
     above: tuple[str, ...] = ()
+    below: tuple[str, ...] = ()
+    tolerance: float = 0.0
+    change: CandidateChange | None = None
+    causes: tuple[str, ...] = ()
 
     @property
-    def node(self) -> str:
-        """The branch."""
-        return self.lead.node
-
-    @property
-    def kind(self) -> str:
-        """Say "both" where the reference was beyond the tolerance there already."""
-        change = self.lead.change
-        stood = change is not None and abs(change.before) > self.lead.tolerance
-        return "both" if stood else "changed"
-
-    def to_dict(self) -> dict[str, Any]:
-        """JSON-safe form."""
-        return {
-            "node": self.node,
-            "kind": self.kind,
-            "subgroups": list(self.subgroups),
-            "utilities": list(self.utilities),
-            "above": list(self.above),
-            "change": None if self.lead.change is None else self.lead.change.to_dict(),
-        }
+    def candidate(self) -> Triple:
+        """(utility, subgroup, node) of its most specific explanation."""
+        return self.utilities[0], self.subgroups[0], self.node
 
 
 def find_changed(
-    steps: Sequence[AlertTransition], above: Mapping[str, Collection[str]]
+    changes: Sequence[CandidateChange],
+    tolerances: Mapping[Triple, float],
+    above: Mapping[str, Collection[str]],
 ) -> list[Finding]:
     """Group changes by branch, the most certain first; `above` are the branches above each."""
-    by_node: dict[str, list[AlertTransition]] = {}
-    for step in sorted(steps, key=lambda step: -certainty(step)):
-        by_node.setdefault(step.node, []).append(step)
-    by_node = {node: _most_specific_first(found) for node, found in by_node.items()}
-    size = {node: max(map(_size, found)) for node, found in by_node.items()}
-    folded: dict[str, list[str]] = {}
-    for node in by_node:
-        guilty = [other for other in by_node if node in above.get(other, ())]
-        larger = [other for other in guilty if size[other] >= size[node]]
-        if larger:
-            folded.setdefault(larger[0], []).append(node)
-    parts = {node for nodes in folded.values() for node in nodes}
+    by_node = _by_node(changes)
+    up, down = _fold(by_node, above)
     return [
-        Finding(
-            found[0],
-            tuple(dict.fromkeys(step.subgroup for step in found)),
-            tuple(dict.fromkeys(step.utility for step in found)),
-            tuple(folded.get(node, ())),
-        )
+        _finding(found, tolerances, up.get(node, []), down.get(node, []))
         for node, found in by_node.items()
-        if node not in parts
+        if not any(node in nodes for part in (up, down) for nodes in part.values())
     ]
 
 
-def certainty(step: AlertTransition) -> float:
+def find_leads(changes: Sequence[CandidateChange]) -> set[Triple]:
+    """Return the most specific explanation of every branch that changed."""
+    return {found[0].candidate for found in _by_node(changes).values()}
+
+
+def _by_node(changes: Sequence[CandidateChange]) -> dict[str, list[CandidateChange]]:
+    """Group changes by branch, the most specific explanation first, then the most certain."""
+    by_node: dict[str, list[CandidateChange]] = {}
+    for change in sorted(changes, key=lambda change: -certainty(change)):
+        by_node.setdefault(change.node, []).append(change)
+    return {node: _most_specific_first(found) for node, found in by_node.items()}
+
+
+def _fold(
+    by_node: Mapping[str, Sequence[CandidateChange]], above: Mapping[str, Collection[str]]
+) -> tuple[dict[str, list[str]], dict[str, list[str]]]:
+    """Say which branches are part of another's finding: those above it, and those below it."""
+    size = {node: max(map(_size, found)) for node, found in by_node.items()}
+    up: dict[str, list[str]] = {}
+    for node, mine in size.items():
+        larger = [one for one in size if node in above.get(one, ()) and size[one] >= mine]
+        if larger:
+            up.setdefault(larger[0], []).append(node)
+    parts = {node for nodes in up.values() for node in nodes}
+    down: dict[str, list[str]] = {}
+    # From the top, so that what is everywhere is told of the highest branch.
+    for node in sorted(size, key=lambda node: len(above.get(node, ()))):
+        if node in parts:
+            continue
+        for one in [one for one in size if node in above.get(one, ()) and one not in up]:
+            if one not in parts and _is_part(by_node[one][0], by_node[node][0]):
+                down.setdefault(node, []).append(one)
+                parts.add(one)
+    return up, down
+
+
+def _is_part(below: CandidateChange, top: CandidateChange) -> bool:
+    """Whether a change below is the same event as the larger one above it."""
+    if below.subgroup not in {top.subgroup, "all"} or below.difference * top.difference <= 0:
+        return False
+    if abs(below.difference) >= _PART * abs(top.difference):
+        return False
+    ends = (below.onset_first, below.onset_last, top.onset_first, top.onset_last)
+    if None in ends:
+        return False
+    first, last, top_first, top_last = ends
+    return first <= top_last and top_first <= last  # type: ignore[operator] # none is None
+
+
+def _finding(
+    found: Sequence[CandidateChange],
+    tolerances: Mapping[Triple, float],
+    above: Sequence[str],
+    below: Sequence[str],
+) -> Finding:
+    lead = found[0]
+    tolerance = tolerances[lead.candidate]
+    return Finding(
+        kind="both" if abs(lead.before) > tolerance else "changed",
+        node=lead.node,
+        subgroups=tuple(dict.fromkeys(change.subgroup for change in found)),
+        utilities=tuple(dict.fromkeys(change.utility for change in found)),
+        above=tuple(above),
+        below=tuple(below),
+        tolerance=tolerance,
+        change=lead,
+    )
+
+
+def certainty(change: CandidateChange | None) -> float:
     """By how many radii a change differs from none; 0 where it was not measured."""
-    change = step.change
     if change is None or change.lower is None or change.upper is None:
         return 0.0
     return 2.0 * abs(change.difference) / (change.upper - change.lower)
 
 
-def _most_specific_first(steps: list[AlertTransition]) -> list[AlertTransition]:
+def _most_specific_first(changes: list[CandidateChange]) -> list[CandidateChange]:
     largest: dict[str, float] = {}
-    for step in steps:
-        largest[step.utility] = max(largest.get(step.utility, 0.0), _size(step))
+    for change in changes:
+        largest[change.utility] = max(largest.get(change.utility, 0.0), _size(change))
     held = [
-        step for step in steps if _size(step) >= (0.5 + 0.5 * _share(step)) * largest[step.utility]
+        change
+        for change in changes
+        if _size(change) >= (0.5 + 0.5 * change.share) * largest[change.utility]
     ]
-    lead = min(held, key=lambda step: (_share(step), -certainty(step)))
-    return [lead, *(step for step in steps if step is not lead)]
+    lead = min(held, key=lambda change: (change.share, -certainty(change)))
+    return [lead, *(change for change in changes if change is not lead)]
 
 
-def _size(step: AlertTransition) -> float:
-    return 0.0 if step.change is None else abs(step.change.difference)
+def _size(change: CandidateChange) -> float:
+    return abs(change.difference)
 
 
-def _share(step: AlertTransition) -> float:
-    return 1.0 if step.change is None else step.change.share
+def branches_above(tree: LabelTree | None) -> dict[str, frozenset[str]]:
+    """Return the branches above every branch."""
+    if tree is None:
+        return {}
+    parents = {child: node for node in tree.nodes for child in tree.children(node)}
+    found: dict[str, frozenset[str]] = {}
+    for node in tree.branches:
+        above, at = set(), parents.get(node)
+        while at is not None:
+            above.add(at)
+            at = parents.get(at)
+        found[node] = frozenset(above)
+    return found
 
 
-def find_standing(judgements: Sequence[Judgement], told: Collection[str]) -> tuple[list[str], bool]:
-    """Name the branches that stand beyond tolerance, the worst first, and say whether to tell.
-
-    People hear of all of them at once, the first time; one that joins them later is a warning in
-    status and report, and as little a change as they are. `told` are those people heard of.
-    """
-    excess: dict[str, float] = {}
+def find_standing(judgements: Sequence[Judgement]) -> list[Finding]:
+    """Name the branches that stand beyond tolerance, the worst first."""
+    by_node: dict[str, list[Judgement]] = {}
     for item in judgements:
-        if not item.standing or not item.stands:
-            continue
-        node = item.candidate[2]
-        excess[node] = max(excess.get(node, 0.0), abs(item.moment) - item.tolerance)
-    return sorted(excess, key=lambda node: -excess[node]), bool(excess) and not told
+        if item.standing and item.stands:
+            by_node.setdefault(item.candidate[2], []).append(item)
+    ranked = {
+        node: sorted(found, key=lambda item: -_excess(item)) for node, found in by_node.items()
+    }
+    return [
+        Finding(
+            kind="standing",
+            node=node,
+            subgroups=tuple(dict.fromkeys(item.candidate[1] for item in found)),
+            utilities=tuple(dict.fromkeys(item.candidate[0] for item in found)),
+            tolerance=found[0].tolerance,
+        )
+        for node, found in sorted(ranked.items(), key=lambda pair: -_excess(pair[1][0]))
+    ]
+
+
+def _excess(item: Judgement) -> float:
+    return abs(item.moment) - item.tolerance
 
 
 def say_standing(nodes: Sequence[str]) -> str:

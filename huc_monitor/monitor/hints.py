@@ -8,14 +8,12 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from huc_monitor._common.safe_text import chat
-from huc_monitor.audit.sparse_rows import column_sums
 from huc_monitor.monitor.drift import children, label_shift, leaf_shares
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
     from huc_monitor.audit.decomposition import UtilityRows
-    from huc_monitor.audit.sparse_rows import Rows
     from huc_monitor.monitor.drift import DriftPolicy, DriftReference
     from huc_monitor.monitor.records import DriftFinding
     from huc_monitor.tree import LabelTree
@@ -26,8 +24,8 @@ _HIDDEN = 0.5
 _SHOWN_CHILDREN = 2
 _LEAST_GAP = 0.01
 _NOTHING_MOVED = (
-    "Predictions, subgroups and the label mix are where they were in the reference: what follows "
-    "from them has changed."
+    "Predictions, subgroups and the label mix did not surely move since the reference{}: what "
+    "follows from them has changed."
 )
 _NOT_NEW = "The reference shows as much, within the bounds of both: this need not be new."
 
@@ -124,43 +122,6 @@ def child_hints(node: str, frequencies: Mapping[str, Mapping[str, float]]) -> li
     return [f"In this range, of the cases under *{chat(node)}*, {', '.join(told)}."]
 
 
-def preferred_hints(tree: LabelTree, branch: int, probabilities: Rows, labels: Ints) -> list[str]:
-    """Say which child is seen too rarely or too often where it is the likeliest one.
-
-    Children that are mistaken for each other have the right shares in sum; this tells them apart.
-
-    Examples
-    --------
-    >>> import huc_monitor as hm
-    >>> tree = hm.LabelTree.flat(["a", "b"])
-    >>> p = np.repeat([[0.9, 0.1], [0.1, 0.9]], 10, axis=0)
-    >>> print(*preferred_hints(tree, 0, p, np.arange(20) % 2))
-    Where *a* was the likeliest under *root*, it was predicted in 90.0% and seen in 50.0%.
-    """
-    names, slices = children(tree, branch)
-    mass = column_sums(probabilities, slices)
-    code = np.full(labels.size, -1)
-    start, stop = tree.label_slices(labels)
-    for j, one in enumerate(slices):
-        code[(start >= one.start) & (stop <= one.stop)] = j
-    mass, code = mass[code >= 0], code[code >= 0]
-    if not code.size:
-        return []
-    share, preferred = mass / mass.sum(axis=1, keepdims=True), mass.argmax(axis=1)
-    gaps = []
-    for j, name in enumerate(names):
-        mine = preferred == j
-        if mine.any():
-            predicted, observed = float(share[mine, j].mean()), float((code[mine] == j).mean())
-            gaps.append((abs(observed - predicted) * mine.mean(), name, predicted, observed))
-    size, name, predicted, observed = max(gaps, key=lambda gap: gap[0])
-    if size < _LEAST_GAP:
-        return []
-    node = tree.branches[branch]
-    told = f"it was predicted in {predicted:.1%} and seen in {observed:.1%}."
-    return [f"Where *{chat(name)}* was the likeliest under *{chat(node)}*, {told}"]
-
-
 def shift_hints(
     drift: Sequence[DriftFinding],
     *,
@@ -169,17 +130,18 @@ def shift_hints(
     reference: DriftReference | None,
     policy: DriftPolicy,
     changed: bool | None = None,
+    when: str = "",
 ) -> list[str]:
     """Say whether predictions, subgroups or labels moved since the reference as well.
 
-    `changed` is whether the moment differs from the reference's by more than both their bounds;
-    None where that is not known.
+    `changed` is whether the moment surely differs from the reference's; None where that is not
+    known. `when` names the reference. Only what was tested is said.
     """
     if reference is None:
         return []
     moved = [item for item in drift if item.drifted]
-    hints = [_moved(item) for item in moved if item.kind == "subgroup"][:1]
-    hints += [_moved(item) for item in moved if item.kind != "subgroup"][:1]
+    hints = [_moved(item, when) for item in moved if item.kind == "subgroup"][:1]
+    hints += [_moved(item, when) for item in moved if item.kind != "subgroup"][:1]
     leaves = label_shift(reference, labels, policy)
     if leaves.size and reference.label_share is not None:
         share = leaf_shares(labels, tree.n_leaves)
@@ -187,25 +149,26 @@ def shift_hints(
             f"*{chat(tree.leaves[leaf])}* from {before:.1%} to {share[leaf]:.1%}"
             for leaf, before in zip(leaves, reference.label_share[leaves], strict=True)
         ]
-        hints.append(f"The label mix moved since the reference: {', '.join(told)}.")
+        hints.append(f"The label mix moved since the reference{when}: {', '.join(told)}.")
     if changed is False:
         return [*hints, _NOT_NEW]
-    return hints or ([_NOTHING_MOVED] if changed else [])
+    tested = policy.enabled and reference.label_share is not None
+    return hints or ([_NOTHING_MOVED.format(when)] if changed and tested else [])
 
 
-def _moved(item: DriftFinding) -> str:
+def _moved(item: DriftFinding, when: str) -> str:
     if item.kind == "subgroup":
         return (
-            f"The inputs moved since the reference: subgroup {chat(item.name)} from "
+            f"The inputs moved since the reference{when}: subgroup {chat(item.name)} from "
             f"{item.before['share']:.1%} to {item.after['share']:.1%} of the rows."
         )
     if item.kind == "scores":
         return (
-            f"Predicted utility *{chat(item.name)}* moved since the reference: median from "
+            f"Predicted utility *{chat(item.name)}* moved since the reference{when}: median from "
             f"{item.before['median']:.3f} to {item.after['median']:.3f}."
         )
     name = next(iter(item.before))
     return (
-        f"Predictions moved since the reference: under *{chat(item.name)}*, *{chat(name)}* from "
-        f"{item.before[name]:.1%} to {item.after[name]:.1%} of the mass."
+        f"Predictions moved since the reference{when}: under *{chat(item.name)}*, *{chat(name)}* "
+        f"from {item.before[name]:.1%} to {item.after[name]:.1%} of the mass."
     )

@@ -6,7 +6,7 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 from huc_monitor._common.safe_text import chat, chat_line
-from huc_monitor.monitor.findings import certainty, find_changed
+from huc_monitor.monitor.findings import branches_above, certainty, find_changed
 from huc_monitor.monitor.ports.notifier import Message, message_key
 from huc_monitor.sources import REPEAT_REASONS
 
@@ -53,15 +53,18 @@ def describe(step: AlertTransition, alert: AlertState | None = None) -> str:
     return text + _because(step) + _newest(step, alert)
 
 
-def describe_change(finding: Finding) -> str:
-    """Say in a paragraph what changed since the reference, for whom, by how much, since when."""
-    step, change = finding.lead, finding.lead.change
+def describe_change(finding: Finding, step: AlertTransition) -> str:
+    """Say in a paragraph what changed since the reference, for whom, by how much, since when.
+
+    `step` is that of the finding's most specific explanation.
+    """
+    change = finding.change
     assert change is not None  # noqa: S101 - a finding of a change has one
     who = "everywhere" if step.subgroup == "all" else chat(step.subgroup)
     low, high = (_number((x or 0.0) * step.scale) for x in (change.lower, change.upper))
     ends = replace(step, interval_low=change.interval_low, interval_high=change.interval_high)
     text = (
-        f"*{chat(finding.node)}*, {who} (utility *{chat(step.utility)}*): changed since the "
+        f"*{chat(finding.node)}*, {who} ({_utilities(finding)}): changed since the "
         f"reference by {_signed(change.difference, step)} [{low}, {high}] per prediction, at "
         f"predicted utility {_interval(ends)}: {_signed(change.before, step)} then, "
         f"{_signed(change.after, step)} now"
@@ -70,17 +73,28 @@ def describe_change(finding: Finding) -> str:
     if change.onset_first is not None and change.onset_last is not None:
         first, last = _day(change.onset_first), _day(change.onset_last)
         when = f"with the window of {first}" if first == last else f"between {first} and {last}"
-        text += f" It began {when}."
+        text += f" It began {when} (90 % confidence)."
     if finding.kind == "both":
         text += " The reference was beyond the tolerance there already."
-    same = [f"*{chat(name)}*" for name in finding.utilities[1:]]
-    same += ["everyone" if name == "all" else chat(name) for name in finding.subgroups[1:]]
+    # What everyone shows, every subgroup does; what one shows, everyone does a little.
+    others = () if step.subgroup == "all" else finding.subgroups[1:]
+    same = [chat(name) for name in others if name != "all"]
     same += [f"*{chat(name)}* above it" for name in finding.above]
+    same += [f"*{chat(name)}* below it" for name in finding.below]
     if same:
         shown = ", ".join(same[:MOST_LISTED])
         more = f" and {len(same) - MOST_LISTED} more" if len(same) > MOST_LISTED else ""
-        text += f" The same shows in {shown}{more}."
+        text += f" It shows in {shown}{more} as well."
     return text
+
+
+def _utilities(finding: Finding) -> str:
+    names = [f"*{chat(name)}*" for name in finding.utilities[:MOST_LISTED]]
+    if len(finding.utilities) == 1:
+        return f"utility {names[0]}"
+    more = len(finding.utilities) - len(names)
+    listed = f"{', '.join(names[:-1])} and {names[-1]}" if not more else ", ".join(names)
+    return f"utilities {listed}{f' and {more} more' if more else ''}"
 
 
 def _newest(step: AlertTransition, alert: AlertState | None) -> str:
@@ -169,11 +183,15 @@ def compose(
         groups["resolved" if step.kind == "resolved" else step.level].append(step)
     if not latest and not drift and not notes:
         return None
-    changed = [step for step in latest.values() if step.change is not None]
-    findings = find_changed(changed, _above(tree))
+    changed = [step.change for step in latest.values() if step.change is not None]
+    limits = {step.candidate: step.tolerance for step in latest.values()}
+    findings = [
+        replace(finding, causes=latest[finding.candidate].hints)
+        for finding in find_changed(changed, limits, branches_above(tree))
+    ]
     groups = {kind: _by_branch(steps, findings) for kind, steps in groups.items()}
     standing = {alert.candidate: alert for alert in alerts}
-    told = {finding.lead.candidate: finding for finding in findings}
+    told = {finding.candidate: finding for finding in findings}
     blocks = [_block(kind, steps, standing, told) for kind, steps in groups.items() if steps]
     if drift:
         blocks.append(_drift_block(drift))
@@ -219,24 +237,9 @@ def say_unknown(data: WindowData) -> str | None:
     return f"Labels that are no node of the tree: {told}{more}. New leaf?"
 
 
-def _above(tree: LabelTree | None) -> dict[str, frozenset[str]]:
-    """Return the branches above every branch."""
-    if tree is None:
-        return {}
-    parents = {child: node for node in tree.nodes for child in tree.children(node)}
-    found: dict[str, frozenset[str]] = {}
-    for node in tree.branches:
-        above, at = set(), parents.get(node)
-        while at is not None:
-            above.add(at)
-            at = parents.get(at)
-        found[node] = frozenset(above)
-    return found
-
-
 def _by_branch(steps: list[AlertTransition], findings: list[Finding]) -> list[AlertTransition]:
     """Keep one step of every branch that changed, and all others."""
-    leads = {finding.lead.candidate for finding in findings}
+    leads = {finding.candidate for finding in findings}
     kept, over = [], set()
     for step in steps:
         if step.change is not None:
@@ -255,14 +258,16 @@ def _block(
     standing: Mapping[tuple[str, str, str], AlertState],
     findings: Mapping[tuple[str, str, str], Finding],
 ) -> str:
-    ranked = sorted(steps, key=lambda step: (-certainty(step), -abs(step.moment) + step.tolerance))
+    ranked = sorted(
+        steps, key=lambda step: (-certainty(step.change), -abs(step.moment) + step.tolerance)
+    )
     lines = [_HEADS[kind]]
     for step in ranked[:MOST_LISTED]:
         finding = findings.get(step.candidate)
         lines.append(
             describe(step, standing.get(step.candidate))
             if finding is None
-            else describe_change(finding)
+            else describe_change(finding, step)
         )
         lines += [f"  - {hint}" for hint in step.hints]
     if len(ranked) > MOST_LISTED:

@@ -18,6 +18,7 @@ from huc_monitor._common.forms import STORED_AS, Form, write_form
 from huc_monitor.audit.forecast import Forecast
 from huc_monitor.audit.result import AuditResult
 from huc_monitor.monitor.change import CandidateChange, WindowChange
+from huc_monitor.monitor.findings import Finding
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -276,6 +277,8 @@ class WindowRecord(Form):
     drift : tuple of DriftFinding
     change : WindowChange or None
         What the newest windows say about a change since the reference.
+    findings : tuple of Finding
+        Branch by branch: what changed, the most certain first, then what stands, the worst first.
     curve : dict or None
         `ReliabilityCurve.to_dict()` of the candidate that exceeds its tolerance most.
     frequencies : dict
@@ -318,6 +321,7 @@ class WindowRecord(Form):
     transitions: tuple[AlertTransition, ...] = ()
     drift: tuple[DriftFinding, ...] = ()
     change: WindowChange | None = None
+    findings: tuple[Finding, ...] = ()
     curve: Mapping[str, Any] | None = None
     frequencies: Mapping[str, Mapping[str, Mapping[str, float]]] = field(default_factory=dict)
     forecasts: tuple[Forecast, ...] = ()

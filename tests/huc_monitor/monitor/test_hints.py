@@ -14,7 +14,6 @@ from huc_monitor.monitor.hints import (
     cancellation,
     child_hints,
     interval_moments,
-    preferred_hints,
     rows_inside,
     shift_hints,
 )
@@ -94,7 +93,11 @@ def test_where_nothing_moved_the_model_is_what_changed():
     reference = summarise(p, [rows], whole.weights(None, 4000), subgroups=whole, labels=labels)
     settings = {"tree": TREE, "reference": reference, "policy": DriftPolicy()}
     (hint,) = shift_hints([], labels=labels, changed=True, **settings)
-    assert hint.startswith("Predictions, subgroups and the label mix are where they were")
+    assert hint.startswith("Predictions, subgroups and the label mix did not surely move since")
+    (dated,) = shift_hints([], labels=labels, changed=True, when=" (March)", **settings)
+    assert "since the reference (March): what follows from them has changed" in dated
+    untested = {**settings, "policy": DriftPolicy(enabled=False)}
+    assert shift_hints([], labels=labels, changed=True, **untested) == []
     (same,) = shift_hints([], labels=labels, changed=False, **settings)
     assert same.startswith("The reference shows as much")
     assert shift_hints([], labels=labels, changed=None, **settings) == []
@@ -115,26 +118,6 @@ def test_where_nothing_moved_the_model_is_what_changed():
 def test_without_a_reference_nothing_is_said_about_movement():
     shifted = shift_hints([], tree=TREE, labels=np.array([0]), reference=None, policy=DriftPolicy())
     assert shifted == []
-
-
-def test_children_mistaken_for_each_other_are_told_apart_though_their_shares_agree():
-    tree = hm.LabelTree.from_nested({"cat": ["lion", "lynx"], "dog": None})
-    p = np.repeat([[0.72, 0.08, 0.2], [0.08, 0.72, 0.2]], 500, axis=0)
-    labels = np.concatenate([np.arange(500) % 10 < 6, np.arange(500) % 10 >= 6]).astype(int)
-    shares = branch_frequencies(tree, 1, p.sum(axis=0), np.bincount(labels, minlength=3))
-    assert child_hints("cat", shares) == []
-    (hint,) = preferred_hints(tree, 1, p, labels)
-    assert hint == (
-        "Where *lion* was the likeliest under *cat*, it was predicted in 90.0% and seen in 40.0%."
-    )
-
-
-def test_nothing_is_said_where_the_likeliest_child_is_seen_as_predicted_or_nobody_came():
-    tree = hm.LabelTree.flat(["a", "b"])
-    p = np.full((10, 2), 0.5)
-    assert preferred_hints(tree, 0, p, np.arange(10) % 2) == []
-    nested = hm.LabelTree.from_nested({"cat": ["lion", "lynx"], "dog": None})
-    assert preferred_hints(nested, 1, np.full((4, 3), 1 / 3), np.full(4, 2)) == []
 
 
 @pytest.mark.parametrize("size", [1.0, 0.25])
@@ -174,23 +157,6 @@ def test_a_gap_of_one_in_a_hundred_is_told_and_a_smaller_one_is_not():
 
 def test_a_branch_without_predicted_mass_has_no_frequencies():
     assert branch_frequencies(TREE, 1, np.array([0.0, 0.0, 1.0, 1.0]), np.array([1, 1, 0, 0])) == {}
-
-
-def test_of_likeliest_children_the_gap_that_concerns_most_rows_is_told():
-    tree = hm.LabelTree.flat(["a", "b"])
-    p = np.repeat([[0.9, 0.1], [0.1, 0.9]], [10, 90], axis=0)
-    labels = np.concatenate([np.arange(10) % 2, np.arange(90) % 5 > 0]).astype(int)
-    (hint,) = preferred_hints(tree, 0, p, labels)
-    assert hint.startswith("Where *b* was the likeliest under *root*")
-    assert hint.endswith("it was predicted in 90.0% and seen in 80.0%.")
-
-
-def test_small_gaps_of_likeliest_children_are_not_told():
-    tree = hm.LabelTree.flat(["a", "b", "c"])
-    p = np.tile([1.0, 0.0, 0.0], (1000, 1))
-    for n_wrong, told in ((9, 0), (11, 1)):
-        labels = (np.arange(1000) < n_wrong).astype(int)
-        assert len(preferred_hints(tree, 0, p, labels)) == told
 
 
 def a_move(kind, name, before, after):
