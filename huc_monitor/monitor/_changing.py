@@ -325,8 +325,11 @@ class Changing:
                 places = (found.first, found.last, found.likeliest)
                 onsets[item.node] = tuple(starts[place] for place in places)
             first, last, onset = onsets.get(item.node, (None, None, None))
-            when = {"onset_first": first, "onset_last": last, "onset": onset}
-            dated.append(dataclasses.replace(item, **when, track=track))
+            dated.append(
+                dataclasses.replace(
+                    item, onset_first=first, onset_last=last, onset=onset, track=track
+                )
+            )
         return tuple(dated)
 
 

@@ -324,7 +324,7 @@ class Check:
             change=change,
             forecasts=self._forecasting.judge(window.id, found),
             findings=findings,
-            curve=examined.curve(),
+            curve=examined.curve(findings),
             frequencies=examined.frequencies(),
             notes=tuple(notes),
             timings={**timings, "audit": examined.seconds},

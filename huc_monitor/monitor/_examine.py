@@ -399,12 +399,15 @@ class Examination:
             for branch, node in enumerate(tree.branches)
         }
 
-    def curve(self) -> dict[str, Any] | None:
-        """Summarise the candidate that exceeds its tolerance most, for a picture."""
+    def curve(self, findings: Sequence[Finding] = ()) -> dict[str, Any] | None:
+        """Summarise what changed most surely, or else exceeds its tolerance most, for a picture."""
         if self.frame.empty:
             return None
         size = self.frame["moment"].abs().to_numpy()
-        row = self.frame.iloc[int(np.argmax(size / np.maximum(self.tolerances, 1e-12)))]
+        place = int(np.argmax(size / np.maximum(self.tolerances, 1e-12)))
+        if findings and findings[0].change is not None and self.monitor.policy.change.is_deciding:
+            place = self.candidates.index(findings[0].candidate)
+        row = self.frame.iloc[place]
         fields = Candidate.__slots__
         candidate = Candidate(**{name: row[name] for name in fields})
         curve = reliability_curve(

@@ -46,7 +46,10 @@ class Pairs:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Confusion:
-    """What happened instead of the likeliest child, where it is most frequent.
+    """What happened where a child was the likeliest: another one more often than it should.
+
+    Where the likeliest itself happened too often, and no other child did as much, ``instead`` is
+    that child too.
 
     Attributes
     ----------
@@ -81,9 +84,12 @@ class Confusion:
         if self.reference_seen is not None:
             new = ", surely fewer: this is new" if self.is_new else ""
             then = f"; in the reference {self.reference_seen:.1%}{new}"
+        head = f"Of {self.n:,} rows in which *{chat(self.likeliest)}* was the likeliest under "
+        head += f"*{chat(self.node)}*, it was "
+        if self.instead == self.likeliest:
+            return f"{head}seen in {self.seen:.1%} (predicted {self.predicted:.1%}{then})."
         return (
-            f"Of {self.n:,} rows in which *{chat(self.likeliest)}* was the likeliest under "
-            f"*{chat(self.node)}*, it was predicted in {self.predicted:.1%} and seen in "
+            f"{head}predicted in {self.predicted:.1%} and seen in "
             f"{self.seen:.1%}; *{chat(self.instead)}* happened in {self.instead_seen:.1%} "
             f"(predicted {self.instead_predicted:.1%}{then})."
         )
@@ -159,7 +165,6 @@ def find_confusion(
     then = np.zeros_like(seen) if reference is None else reference / np.maximum(known, 1.0)[:, None]
     usual = np.where(changed & (known >= _ENOUGH)[:, None], then, predicted)
     excess = n[:, None] * (seen - usual)
-    np.fill_diagonal(excess, -np.inf)
     j, k = np.unravel_index(int(np.argmax(excess)), excess.shape)
     if excess[j, k] < LEAST_SHARE * n.sum():
         return None

@@ -280,7 +280,8 @@ class WindowRecord(Form):
     findings : tuple of Finding
         Branch by branch: what changed, the most certain first, then what stands, the worst first.
     curve : dict or None
-        `ReliabilityCurve.to_dict()` of the candidate that exceeds its tolerance most.
+        `ReliabilityCurve.to_dict()` of the candidate that exceeds its tolerance most, or where
+        alerts follow what changed, of the one that changed most surely.
     frequencies : dict
         Per node and child, ``{"predicted": ..., "observed": ...}`` shares in the window.
     forecasts : tuple of Forecast

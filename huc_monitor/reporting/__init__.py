@@ -12,6 +12,7 @@ from huc_monitor.reporting._drawing import Picture, stack
 from huc_monitor.reporting._history import heat_map, timeline
 from huc_monitor.reporting._icicle import icicle
 from huc_monitor.reporting._reading import Source, read
+from huc_monitor.reporting._tracks import tracks
 
 if TYPE_CHECKING:
     import os
@@ -95,8 +96,8 @@ def draw_pictures(
 
     Keys are ``moments``; ``icicle`` when the tree is known; ``waterfall`` when a moment is not
     zero; ``reliability`` when there is a curve; ``heat_map`` and ``timeline`` when there are
-    several windows. `tree_width` is the least width of the icicle, in pixels; other parameters
-    are those of :func:`write_report`.
+    several windows; ``changes`` when branches changed since the reference. `tree_width` is the
+    least width of the icicle, in pixels; other parameters are those of :func:`write_report`.
     """
     _check_tolerance(tolerance)
     report = read(source, tree=tree, tolerance=tolerance, curve=curve)
@@ -116,6 +117,9 @@ def draw_pictures(
     if len(report.windows) > 1:
         pictures["heat_map"] = heat_map(report)
         pictures["timeline"] = timeline(report)
+    changed = tracks(report)
+    if changed is not None:
+        pictures["changes"] = changed
     return pictures
 
 

@@ -239,6 +239,18 @@ def fitted(text: object, width: float, look: str) -> str:
     return f"{plain[:head]}…{plain[tail:]}" if head else ""
 
 
+def label_step(labels: Sequence[str], width: float) -> int:
+    """Say every how many places a label fits, if each place is so wide.
+
+    Examples
+    --------
+    >>> label_step(["03-01", "03-02"], 40.0), label_step(["03-01"], 20.0)
+    (1, 2)
+    """
+    longest = max(map(len, labels), default=1)
+    return max(1, -(-int(longest * 7) // int(width)))
+
+
 def ticks(low: float, high: float, about: int = 5) -> list[float]:
     """Return round numbers that divide a range.
 

@@ -15,6 +15,7 @@ from huc_monitor.reporting._drawing import (
     Scale,
     Text,
     fitted,
+    label_step,
     points,
     scale,
     ticks,
@@ -45,7 +46,7 @@ def heat_map(report: Report, *, max_nodes: int = 40) -> Picture:
     rows = heat_map_rows(report, max_nodes)
     windows = report.windows
     cell = min(64.0, max(22.0, 760.0 / max(1, len(windows))))
-    step, high = _label_step(windows, cell), 24.0
+    step, high = label_step([window.tick for window in windows], cell), 24.0
     marks: list[Mark] = []
     for j, window in enumerate(windows):
         if j % step == 0:
@@ -79,11 +80,6 @@ def _cell(
     return Group(tuple(marks), title=f"{window.name}: {_words.one_line(found)}")
 
 
-def _label_step(windows: Sequence[WindowView], width: float) -> int:
-    longest = max((len(window.tick) for window in windows), default=1)
-    return max(1, -(-int(longest * 7) // int(width)))
-
-
 def timeline(report: Report, *, max_alerts: int = 12) -> Picture:
     """Draw HUC with its bounds and UC over windows, and below it the alerts that were open."""
     windows = report.windows
@@ -97,7 +93,7 @@ def timeline(report: Report, *, max_alerts: int = 12) -> Picture:
         marks.append(Line(left, y(limit), right, y(limit), "limit"))
         marks.append(Text(right, y(limit) - 5, f"tolerance {limit:g}", "note", "end"))
     marks += _tracks(windows, x, y)
-    step = _label_step(windows, max(1.0, x(1) - x(0)))
+    step = label_step([window.tick for window in windows], max(1.0, x(1) - x(0)))
     for j, window in enumerate(windows):
         if j % step == 0:
             marks.append(Text(x(j), bottom + 18, window.tick, "note", "middle"))

@@ -15,8 +15,13 @@ import numpy as np
 import pandas as pd
 
 if TYPE_CHECKING:
+    from collections.abc import Collection
+    from datetime import datetime
+
     from huc_monitor.audit.curves import ReliabilityCurve
     from huc_monitor.audit.result import AuditResult
+    from huc_monitor.monitor.change import WindowChange
+    from huc_monitor.monitor.findings import Finding as BranchFinding
     from huc_monitor.tree import LabelTree
 
 Status = Literal["sure", "possible", "within"]
@@ -44,7 +49,10 @@ _ENDLESS: Final = 1e6  # a moment against a tolerance of zero
 
 @dataclass(frozen=True, slots=True)
 class Finding:
-    """One candidate of one window next to its tolerance; ``tolerance`` is None if none was set."""
+    """One candidate of one window next to its tolerance; ``tolerance`` is None if none was set.
+
+    ``why`` says "changed" or "standing" where alerts follow what changed since the reference.
+    """
 
     node: str
     subgroup: str
@@ -60,6 +68,7 @@ class Finding:
     in_units: float | None
     units: str | None
     status: Status
+    why: str = ""
 
     @property
     def direction(self) -> str:
@@ -79,6 +88,7 @@ class WindowView:
     huc_upper: float | None
     uc: float | None
     tick: str = ""
+    start: datetime | None = None
     facts: Mapping[str, str] = field(default_factory=dict)
     curve: ReliabilityCurve | None = None
     frequencies: Mapping[str, Any] = field(default_factory=dict)
@@ -147,6 +157,23 @@ class Report:
     alerts: tuple[AlertView, ...] = ()
     notices: tuple[str, ...] = ()
     facts: Mapping[str, str] = field(default_factory=dict)
+    findings: tuple[BranchFinding, ...] = ()
+    change: WindowChange | None = None
+
+    @property
+    def changed(self) -> list[BranchFinding]:
+        """Branches that changed since the reference, the most certain first."""
+        return [found for found in self.findings if found.change is not None]
+
+    @property
+    def standing(self) -> list[BranchFinding]:
+        """Branches beyond the tolerance without a sure change, the worst first."""
+        return [found for found in self.findings if found.change is None]
+
+    @property
+    def by_change(self) -> bool:
+        """Whether alerts follow what changed, and not the tolerance alone."""
+        return bool(self.standing) or (self.change is not None and self.change.alerts == "change")
 
     @property
     def latest(self) -> WindowView | None:
@@ -168,12 +195,15 @@ def view(
     name: str = "this audit",
     tolerance: Tolerance = None,
     levels: Sequence[str | None] = (),
+    changed: Collection[tuple[str, str, str]] = (),
+    standing: Collection[str] = (),
     **more: Any,
 ) -> WindowView:
     """Bring an audit into the report's shape.
 
     `tolerance` is one number, or one for each row of the audit's candidates. `levels`, if there
-    are any, are what a monitor said of each candidate.
+    are any, are what a monitor said of each candidate; `changed` are the candidates that surely
+    changed, and `standing` the branches that stand beyond the tolerance.
     """
     columns = {name: getattr(result.candidates, name) for name in _COLUMNS}
     # Names as they are: pandas' own strings cannot hold all of them.
@@ -184,6 +214,14 @@ def view(
         }
     )
     _compare(frame, tolerance, result.huc / 4.5, levels)
+    triples = zip(frame["utility"], frame["subgroup"], frame["node"], strict=True)
+    moved = np.array([triple in changed for triple in triples], dtype=bool)
+    stands = frame["node"].isin(list(standing)).to_numpy()
+    frame["why"] = np.select(
+        [moved & (frame["status"] == "sure"), stands & (frame["status"] == "possible")],
+        ["changed", "standing"],
+        "",
+    )
     return WindowView(
         name=name,
         n=result.n,
@@ -253,6 +291,7 @@ def finding(row: Any) -> Finding:
         in_units=_number(row["moment_in_units"]) if named else None,
         units=units if named else None,
         status=row["status"],
+        why=row["why"],
     )
 
 

@@ -13,13 +13,14 @@ from typing import TYPE_CHECKING, Any
 from jinja2 import Environment, StrictUndefined, Template
 from markupsafe import Markup
 
-from huc_monitor.reporting import _charts, _history, _words
+from huc_monitor.reporting import _charts, _history, _tracks, _words
 from huc_monitor.reporting._drawing import escape
 from huc_monitor.reporting._icicle import icicle
 from huc_monitor.reporting._looks import DARK, LIGHT, SHADES, mark_rules, shade, variables
 from huc_monitor.reporting._payload import payload
 
 if TYPE_CHECKING:
+    from huc_monitor.monitor.findings import Finding as BranchFinding
     from huc_monitor.reporting._drawing import Picture
     from huc_monitor.reporting._model import Finding, Report, WindowView
 
@@ -56,6 +57,7 @@ def _template() -> Template:
         words=_words,
         charts=_charts,
         history=_history,
+        tracks=_tracks.tracks,
         icicle=icicle,
         count=lambda n: "" if math.isnan(n) else f"{n:,.0f}",
         span=_span,
@@ -83,11 +85,15 @@ def _content(report: Report) -> dict[str, Any]:
         "curve": None,
         "index": {name: i for i, name in enumerate(report.nodes)},
         "facts": {} if window is None else {**window.facts, **report.facts},
+        "units_of": lambda found: None if window is None else _in_units(window, found),
     }
     if report.tree is not None:
         found["facts"].setdefault("Tree fingerprint", report.tree.fingerprint)
     if window is None or (worst := window.worst) is None:
         return found | {"limited": False, "evidence": False, "ranked": lambda _: []}
+    if report.by_change and report.changed:
+        utility, subgroup, node = report.changed[0].candidate
+        worst = window.find(node, subgroup, utility) or worst
     curve, frame = window.curve, window.candidates
     if curve is not None and curve.predicted:
         shown = window.find(curve.node, curve.subgroup, curve.utility)
@@ -100,6 +106,16 @@ def _content(report: Report) -> dict[str, Any]:
         "sizes": dict(zip(frame["subgroup"], frame["n_in_subgroup"], strict=True)),
         "beside_worst": lambda: _beside(window, worst),
     }
+
+
+def _in_units(window: WindowView, found: BranchFinding) -> str | None:
+    """Return a change in the units of its utility, such as EUR."""
+    utility, subgroup, node = found.candidate
+    mine = window.find(node, subgroup, utility)
+    if mine is None or mine.in_units is None or not mine.moment or found.change is None:
+        return None
+    value = found.change.difference * mine.in_units / mine.moment
+    return f"{_words.signed(value, 2)} {mine.units}"
 
 
 def _span(window: WindowView) -> str:

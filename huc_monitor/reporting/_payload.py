@@ -10,6 +10,7 @@ import json
 from typing import TYPE_CHECKING, Any
 
 from huc_monitor._common.safe_text import visible
+from huc_monitor.reporting import _words
 from huc_monitor.reporting._model import finding
 
 if TYPE_CHECKING:
@@ -19,6 +20,7 @@ _STATUS = {"within": 0, "possible": 1, "sure": 2}
 _MAX_HISTORY = 40_000
 _MAX_LATEST = 24_000
 _MAX_CHILDREN = 24
+_MAX_FINDINGS = 200
 
 
 def payload(report: Report) -> str:
@@ -50,6 +52,11 @@ def _content(report: Report) -> dict[str, Any]:
         "latest": _latest(report, index, place),
         "frequencies": {
             index[name]: _shares(found) for name, found in frequencies.items() if name in index
+        },
+        "changes": {
+            index[found.node]: [visible(text) for text in _words.told(found)]
+            for found in report.findings[:_MAX_FINDINGS]
+            if found.node in index
         },
     }
 

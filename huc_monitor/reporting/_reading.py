@@ -24,6 +24,7 @@ if TYPE_CHECKING:
     from huc_monitor.tree import LabelTree
 
 _MOST_FORECASTS = 3
+Triple: TypeAlias = tuple[str, str, str]
 Source: TypeAlias = "AuditResult | Mapping[str, Any] | WindowRecord | Iterable[WindowRecord]"
 
 
@@ -70,14 +71,17 @@ def _of_records(
     if curve is not None and windows:
         windows[-1] = dataclasses.replace(windows[-1], curve=curve)
     last = shown[-1] if shown else None
+    audited = next((record for record in reversed(shown) if record.audit is not None), None)
     name = last.monitor if last else "monitor"
     return Report(
         title or f"Utility monitor: {name}",
         tuple(windows),
         tree,
-        alerts=tuple(_alerts(shown)),
+        alerts=tuple(_alerts(shown, audited)),
         notices=tuple(_notices(records, shown, len(kept) - len(shown))),
         facts={} if last is None else _facts(last),
+        findings=() if audited is None else audited.findings,
+        change=None if audited is None else audited.change,
     )
 
 
@@ -99,15 +103,21 @@ def _window(record: WindowRecord, tolerance: Tolerance, *, by_day: bool) -> Wind
     result = record.result
     if result is None:
         reason = record.reason or record.status
-        return WindowView(name, 0.0, _no_rows(), None, None, None, None, tick=tick, reason=reason)
+        return WindowView(
+            name, 0.0, _no_rows(), None, None, None, None, tick, record.start, reason=reason
+        )
     limits = tolerance if tolerance is not None else (record.tolerances or None)
     curve = record.curve
+    changes = () if record.change is None else record.change.changes
     return view(
         result,
         name=name,
         tolerance=limits,
         levels=record.levels if tolerance is None else (),
+        changed={item.candidate for item in changes if not item.better},
+        standing={found.node for found in record.findings if found.change is None},
         tick=tick,
+        start=record.start,
         curve=ReliabilityCurve.from_dict(curve) if curve else None,
         frequencies=_shares(record),
         notes=record.notes,
@@ -123,7 +133,17 @@ def _span(record: WindowRecord, *, by_day: bool) -> str:
 
 
 def _no_rows() -> pd.DataFrame:
-    columns = ["node", "subgroup", "utility", "moment", "tolerance", "status", "ratio", "rank"]
+    columns = [
+        "node",
+        "subgroup",
+        "utility",
+        "moment",
+        "tolerance",
+        "status",
+        "why",
+        "ratio",
+        "rank",
+    ]
     return pd.DataFrame(columns=columns)
 
 
@@ -142,16 +162,31 @@ def _shares(record: WindowRecord) -> dict[str, Any]:
     return shares
 
 
-def _alerts(records: Sequence[WindowRecord]) -> list[AlertView]:
-    """One lane per candidate that was ever alerted on: open ones first, then the newest."""
-    lanes: dict[tuple[str, str, str], list[str | None]] = {}
-    said: dict[tuple[str, str, str], AlertTransition] = {}
+def _alerts(records: Sequence[WindowRecord], newest: WindowRecord | None) -> list[AlertView]:
+    """Return lanes of what was ever alerted on: open ones first, then the newest.
+
+    One lane per candidate; where alerts follow what changed, one per branch, led by its finding.
+    """
+    findings = () if newest is None else newest.findings
+    by_branch = any(step.standing or step.change for r in records for step in r.transitions)
+    leads = {
+        node: found.candidate
+        for found in reversed(findings if by_branch else ())
+        for node in (found.node, *found.above, *found.below)
+    }
+    lanes: dict[Triple, list[str | None]] = {}
+    said: dict[Triple, AlertTransition] = {}
+
+    def lane_of(candidate: Triple) -> list[str | None]:
+        key = leads.setdefault(candidate[2], candidate) if by_branch else candidate
+        return lanes.setdefault(key, [None] * len(records))
+
     for j, record in enumerate(records):
         for alert in record.alerts:
-            lane = lanes.setdefault(alert.candidate, [None] * len(records))
-            lane[j] = alert.level
+            lane = lane_of(alert.candidate)
+            lane[j] = "critical" if "critical" in (lane[j], alert.level) else alert.level
         for step in record.transitions:
-            lanes.setdefault(step.candidate, [None] * len(records))
+            lane_of(step.candidate)
             said[step.candidate] = step
     views = [_alert(key, tuple(levels), said.get(key)) for key, levels in lanes.items()]
 
@@ -180,11 +215,18 @@ def _alert(
         since=f"{step.first_seen:%Y-%m-%d %H:%M}".removesuffix(" 00:00"),
         now=level or "resolved",
         words=(
-            f"{_words.signed(step.moment)}{limits}, tolerance {_words.plain(step.tolerance)}; "
+            f"{_since_reference(step)}{_words.signed(step.moment)}{limits}, tolerance "
+            f"{_words.plain(step.tolerance)}; "
             f"{step.n_windows} window{'s' * (step.n_windows != 1)}."
-            + "".join(f" {_words.quoted(hint)}" for hint in step.hints)
+            + "".join(f" {_words.quoted(hint)}" for hint in step.hints if step.change is None)
         ),
     )
+
+
+def _since_reference(step: AlertTransition) -> str:
+    if step.standing:
+        return "Stands, without a sure change; when first seen: "
+    return "" if step.change is None else f"{_words.change_line(step.change)} The window itself: "
 
 
 def _notices(

@@ -10,6 +10,8 @@ from huc_monitor.reporting._model import CONFIDENCE, GLYPH
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
+    from huc_monitor.monitor.change import CandidateChange
+    from huc_monitor.monitor.findings import Finding as BranchFinding
     from huc_monitor.reporting._model import Finding, Report, WindowView
 
 MINUS = "\u2212"
@@ -70,6 +72,11 @@ def status(found: Finding) -> str:
     """Say how a moment compares with its tolerance."""
     if found.tolerance is None:
         return "surely not zero" if found.status == "sure" else "may be zero"
+    if found.why:
+        return {
+            "changed": "changed since the reference",
+            "standing": "above tolerance, no sure change",
+        }[found.why]
     if by_evidence(found):
         sure = "surely off" if found.status == "sure" else "suspected"
         return f"{sure} by the evidence of all windows"
@@ -82,7 +89,7 @@ def status(found: Finding) -> str:
 
 def by_evidence(found: Finding) -> bool:
     """Whether the e-detector speaks against it, and the window's own bounds do not."""
-    if found.tolerance is None or found.status == "within":
+    if found.tolerance is None or found.status == "within" or found.why:
         return False
     size = found.lower if found.status == "sure" else abs(found.moment)
     return size is not None and size <= found.tolerance
@@ -127,6 +134,11 @@ def verdict(report: Report) -> str:
     worst = window.worst
     if worst is None:
         return "There is nothing to audit: no branch of this tree can change any of the utilities."
+    return _changed(report) if report.by_change else _exceeded(window, worst)
+
+
+def _exceeded(window: WindowView, worst: Finding) -> str:
+    """Say which branches exceed their tolerance, and how surely."""
     by_node = window.worst_by("node").values()
     told = [found for found in by_node if by_evidence(found)]
     sure = sum(found.status == "sure" for found in by_node if found not in told)
@@ -150,6 +162,79 @@ def verdict(report: Report) -> str:
     return "Every branch is surely within tolerance."
 
 
+def _changed(report: Report) -> str:
+    """Say what changed since the reference, or that nothing did, and what stands."""
+    changed, stands = report.changed, len(report.standing)
+    if changed:
+        first = f"{changed[0].node}, {for_whom(changed[0])}"
+        if len(changed) == 1:
+            return f"One branch changed since the reference: {first}."
+        return f"{len(changed)} branches changed since the reference, most surely {first}."
+    open_alerts = [alert.node for alert in report.alerts if alert.levels[-1] == "critical"]
+    if open_alerts:
+        return f"No sure change in the newest window; the alert on {open_alerts[0]} is still open."
+    if not stands:
+        return "Nothing surely changed since the reference."
+    those = f"{report.standing[0].node} stands" if stands == 1 else f"{stands} branches stand"
+    return f"Nothing surely changed since the reference; {those} above tolerance."
+
+
+def for_whom(found: BranchFinding) -> str:
+    """Say for whom a branch changed."""
+    subgroup = found.subgroups[0]
+    return "everywhere" if subgroup == "all" else f"for {subgroup}"
+
+
+def change_line(change: CandidateChange) -> str:
+    """Say how far a moment moved since the reference, and since when."""
+    low, high = signed(change.lower), signed(change.upper)
+    text = (
+        f"Changed by {signed(change.difference)} [{low}, {high}] per prediction since the "
+        f"reference: {signed(change.before)} then, {signed(change.after)} now"
+    )
+    text += f" ({change.n_windows} windows pooled)." if change.n_windows > 1 else "."
+    began = onset(change)
+    return f"{text} It began {began} (90 % confidence)." if began else text
+
+
+def onset(change: CandidateChange) -> str:
+    """Say with which windows a change may have begun; empty if it was not dated."""
+    if change.onset_first is None or change.onset_last is None:
+        return ""
+    ends = [f"{time:%Y-%m-%d %H:%M}" for time in (change.onset_first, change.onset_last)]
+    first, last = (text.removesuffix(" 00:00") for text in ends)
+    return f"with the window of {first}" if first == last else f"between {first} and {last}"
+
+
+def part_of_it(found: BranchFinding) -> str:
+    """Name the other subgroups, utilities and branches that say the same."""
+    names = [f"utility “{name}”" for name in found.utilities[1:]]
+    if found.subgroups[0] != "all":
+        names += [name for name in found.subgroups[1:] if name != "all"]
+    names += [f"“{name}” above it" for name in found.above]
+    names += [f"“{name}” below it" for name in found.below]
+    more = f" and {len(names) - 6} more" if len(names) > 6 else ""
+    return f"It shows in {', '.join(names[:6])}{more} as well." if names else ""
+
+
+def told(found: BranchFinding) -> list[str]:
+    """Say all that is known of one finding."""
+    if found.change is None:
+        return [stands([found])]
+    head = f"{for_whom(found).capitalize()}, utility “{found.utilities[0]}”."
+    both = "The reference was above the tolerance there already." if found.kind == "both" else ""
+    texts = [head, change_line(found.change), both, part_of_it(found)]
+    return [*filter(None, texts), *(quoted(cause) for cause in found.causes)]
+
+
+def stands(found: Sequence[BranchFinding]) -> str:
+    """Say what is above the tolerance as it was in the reference, in one line."""
+    names = ", ".join(f"“{one.node}”" for one in found[:6])
+    more = f" and {len(found) - 6} more" if len(found) > 6 else ""
+    verb = "are" if len(found) > 1 else "is"
+    return f"{names}{more} {verb} above the tolerance, without a sure change since the reference."
+
+
 def _told(found: Sequence[Finding]) -> str:
     """Say what the e-detector knows of branches whose bounds in this window do not tell."""
     sure = sum(one.status == "sure" for one in found)
@@ -165,7 +250,7 @@ def story(report: Report) -> list[str]:
     """Say where, for whom, how much and how surely, in a few sentences."""
     window = report.latest
     worst = None if window is None else window.worst
-    if window is None or worst is None:
+    if window is None or worst is None or report.by_change:
         return []
     if worst.moment == 0:
         return ["Every moment is exactly zero."]

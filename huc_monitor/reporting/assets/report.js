@@ -129,6 +129,7 @@
       const more = node.more ? ` and ${node.more} more` : "";
       body.append(make("p", { class: "lead" }, "Chooses among ", ...names, more, "."));
     }
+    for (const text of data.changes[index] || []) body.append(make("p", {}, text));
     const history = data.history[index];
     const latest = data.latest[index];
     if (!history && !latest) {

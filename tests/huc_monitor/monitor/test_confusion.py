@@ -51,12 +51,12 @@ def count_by_hand(branch, p, labels):
 
 
 def find_by_hand(counts, mass, reference):
-    """Try every pair of different children."""
+    """Try every pair of children."""
     best = None
     for j in range(len(counts)):
         n = counts[j].sum()
         for k in range(len(counts)):
-            if j == k or not n:
+            if not n:
                 continue
             usual = mass[j, k] / n
             if reference is not None and reference[j].sum() >= 10:
@@ -138,6 +138,16 @@ def test_children_swapped_for_each_other_are_told_apart_though_their_shares_agre
     figures = found.predicted, found.seen, found.instead_predicted, found.instead_seen
     assert figures == pytest.approx((0.9, 0.4, 0.1, 0.6))
     assert "reference" not in str(found)
+
+
+def test_a_child_that_happens_too_often_where_it_is_the_likeliest_is_told_by_itself():
+    tree = hm.LabelTree.flat(["a", "b"])
+    p = np.tile([0.6, 0.4], (50, 1))
+    found = find_confusion(tree, 0, count_pairs(tree, 0, p, np.zeros(50, int)))
+    assert str(found) == (
+        "Of 50 rows in which *a* was the likeliest under *root*, it was seen in 100.0% "
+        "(predicted 60.0%)."
+    )
 
 
 def test_what_was_as_frequent_in_the_reference_is_not_what_changed():

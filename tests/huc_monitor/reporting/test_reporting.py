@@ -11,6 +11,9 @@ import pandas as pd
 import pytest
 from hypothesis import given, reject, settings
 from hypothesis import strategies as st
+from support.intents import TREE as INTENTS
+from support.intents import day as intent_day
+from support.intents import make_intents, watch_intents
 from support.report_cases import (
     DAY,
     NASTY,
@@ -404,3 +407,72 @@ def test_report_refuses_other_files(tmp_path, capsys, content, message):
     assert code == 2
     assert message in err
     assert not (tmp_path / "page.html").exists()
+
+
+def visible_text(page):
+    return re.sub(r"\s+", " ", "".join(Page(page).text))
+
+
+@pytest.fixture(scope="module")
+def changed_page():
+    records = watch_intents(make_intents(fault="app", days=9)).check(intent_day(9)).records
+    return records, render_report(records, tree=INTENTS)
+
+
+def test_what_changed_comes_first_with_its_onset_and_the_confused_pair(changed_page):
+    _, page = changed_page
+    text = visible_text(page)
+    assert "One branch changed since the reference: billing, for channel=app." in text
+    assert "It began with the window of 2026-09-08 (90 % confidence)." in text
+    assert "was the likeliest under “billing”" in text
+    assert "surely fewer: this is new" in text
+    assert "Besides, “root” is above the tolerance, without a sure change" in text
+    assert "huc-monitor recalibrate" in text
+    assert "Change from reference" in text
+    assert "Worst branch for" not in text
+    assert "evidence of all windows" not in text
+
+
+def test_the_windows_by_branches_come_right_after_the_headline(changed_page):
+    _, page = changed_page
+    places = [page.index(f'id="h-{name}"') for name in ("heat", "windows", "tree", "subgroups")]
+    assert places == sorted(places)
+
+
+def test_what_changed_is_drawn_against_the_reference_with_its_onset(changed_page):
+    records, page = changed_page
+    pictures = draw_pictures(records, tree=INTENTS)
+    assert pictures["changes"].inline() in page
+    change = records[-1].findings[0].change
+    drawn = pictures["changes"].to_svg()
+    assert "billing, for channel=app, utility level2; reference" in drawn
+    assert "began with the window of 2026-09-08" in drawn
+    assert drawn.count('class="m-dot"') == len(change.track) == 6
+    assert drawn.count('class="m-quiet-band"') == 1
+    assert drawn.count('class="m-shaded"') == 1
+
+
+def test_alerts_of_one_branch_are_one_line_of_the_page(changed_page):
+    _, page = changed_page
+    body = page[page.index("<caption>Alerts</caption>") :]
+    body = body[: body.index("</table>")]
+    assert body.count("<tr>") == 3  # the head, what changed, what stands
+    assert "Stands, without a sure change" in body
+
+
+def test_where_nothing_changed_the_page_says_what_stands():
+    records = watch_intents(make_intents(days=5)).check(intent_day(5)).records
+    text = visible_text(render_report(records, tree=INTENTS))
+    assert "Nothing surely changed since the reference; root stands above tolerance." in text
+    assert "none is sure" in text
+    assert "changes" not in draw_pictures(records, tree=INTENTS)
+
+
+def test_records_of_alerts_by_tolerance_keep_their_words_and_show_what_changed():
+    log = make_intents(fault="app", days=8)
+    policy = {"change": {"alerts": "tolerance"}}
+    records = watch_intents(log, policy=policy).check(intent_day(8)).records
+    text = visible_text(render_report(records, tree=INTENTS))
+    assert "surely above tolerance." in text
+    assert "Worst branch" in text
+    assert "billing for channel=app, utility level2" in text

@@ -1,0 +1,144 @@
+"""Branches that changed, window by window, against what the reference showed."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from huc_monitor.reporting import _words
+from huc_monitor.reporting._drawing import (
+    Group,
+    Line,
+    Mark,
+    Path,
+    Picture,
+    Rect,
+    Scale,
+    Text,
+    fitted,
+    label_step,
+    points,
+    scale,
+    ticks,
+)
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from huc_monitor.monitor.change import CandidateChange
+    from huc_monitor.monitor.findings import Finding as BranchFinding
+    from huc_monitor.reporting._model import Report, WindowView
+
+_LEFT, _RIGHT, _HEAD, _PANEL, _GAP = 8.0, 900.0, 38.0, 160.0, 26.0
+Point = tuple[int, float, float | None]
+
+
+def tracks(report: Report, *, max_findings: int = 6) -> Picture | None:
+    """Draw every changed branch over windows; None where nothing changed or was kept.
+
+    Moments are those on the range of predicted utility that changed, with the bounds of every
+    window's own audit, which hold on all ranges at once.
+    """
+    found = [(one, one.change) for one in report.changed if one.change and one.change.track]
+    shown = found[:max_findings]
+    if not shown:
+        return None
+    windows = report.windows
+    x = scale(-0.5, len(windows) - 0.5, _LEFT, _RIGHT)
+    marks: list[Mark] = []
+    y = 4.0
+    for one, change in shown:
+        marks += _panel(one, change, windows, x, y)
+        y += _PANEL + _GAP
+    y -= _GAP - 18
+    step = label_step([window.tick for window in windows], max(1.0, x(1) - x(0)))
+    for j, window in enumerate(windows):
+        if j % step == 0:
+            marks.append(Text(x(j), y, window.tick, "note", "middle"))
+    return Picture(
+        960,
+        y + 12,
+        tuple(marks),
+        "Branches that changed, against the reference",
+        " ".join(
+            f"{one.node}, {_words.for_whom(one)}: {_words.change_line(c)}" for one, c in shown
+        ),
+    )
+
+
+def _panel(
+    one: BranchFinding, change: CandidateChange, windows: Sequence[WindowView], x: Scale, top: float
+) -> list[Mark]:
+    series = _series(change, windows)
+    bottom, radius = top + _PANEL, change.before_radius or 0.0
+    ends = [change.before - radius, change.before + radius, 0.0]
+    ends += [value + sign * (r or 0.0) for _, value, r in series for sign in (-1, 1)]
+    room = 0.06 * (max(ends) - min(ends)) or 0.01
+    y = scale(min(ends) - room, max(ends) + room, bottom, top + _HEAD)
+    band = f"; reference {_words.signed(change.before)} ± {_words.plain(radius)}" if radius else ""
+    name = f"{one.node}, {_words.for_whom(one)}, utility {change.utility}{band}"
+    began = _words.onset(change)
+    marks: list[Mark] = [
+        # At the right end, which a narrow page shows first.
+        Text(_RIGHT, top + 12, fitted(name, 640, "name"), "name", "end"),
+        Text(_RIGHT, top + 29, f"began {began}" if began else "", "alarm", "end"),
+        *_onset(change, windows, x, top + _HEAD, bottom),
+        Rect(
+            x.start, y(ends[1]), x.stop - x.start, max(y(ends[0]) - y(ends[1]), 1.5), "quiet-band"
+        ),
+    ]
+    for value in ticks(y.low, y.high, 3):
+        look = "zero" if value == 0 else "grid"
+        marks.append(Line(x.start, y(value), x.stop, y(value), look))
+        marks.append(Text(x.stop + 6, y(value) + 4, _words.signed(value, 2), "note"))
+    marks.append(Line(x.start, y(change.before), x.stop, y(change.before), "quiet"))
+    return [*marks, *_moments(series, windows, x, y)]
+
+
+def _series(change: CandidateChange, windows: Sequence[WindowView]) -> list[Point]:
+    """Place, moment and radius of every window on the page that was kept."""
+    place = {window.start: j for j, window in enumerate(windows)}
+    found = []
+    for start, value in change.track:
+        j = place.get(start)
+        if j is None:
+            continue
+        mine = windows[j].find(change.node, change.subgroup, change.utility)
+        known = mine is not None and mine.lower is not None and mine.upper is not None
+        found.append((j, value, 0.5 * (mine.upper - mine.lower) if known else None))  # type: ignore[union-attr,operator]
+    return found
+
+
+def _onset(
+    change: CandidateChange, windows: Sequence[WindowView], x: Scale, top: float, bottom: float
+) -> list[Mark]:
+    """Shade the windows with which the change may have begun, and mark the likeliest."""
+    first, last = change.onset_first, change.onset_last
+    if first is None or last is None:
+        return []
+    mine = [j for j, one in enumerate(windows) if one.start and first <= one.start <= last]
+    if not mine:
+        return []
+    left, right = x(mine[0] - 0.5), x(mine[-1] + 0.5)
+    marks: list[Mark] = [Rect(left, top, right - left, bottom - top, "shaded")]
+    at = [j for j in mine if windows[j].start == change.onset]
+    return [*marks, *(Line(x(j - 0.5), top, x(j - 0.5), bottom, "limit") for j in at)]
+
+
+def _moments(
+    series: Sequence[Point], windows: Sequence[WindowView], x: Scale, y: Scale
+) -> list[Mark]:
+    marks: list[Mark] = [
+        Line(x(j), y(value - radius), x(j), y(value + radius), "whisker")
+        for j, value, radius in series
+        if radius is not None
+    ]
+    if len(series) > 1:
+        line = points([x(j) for j, _, _ in series], [y(value) for _, value, _ in series])
+        marks.append(Path(line, "strong"))
+    return marks + [
+        Group(
+            (Rect(x(j) - 3.5, y(value) - 3.5, 7, 7, "dot", 3.5),),
+            title=f"{windows[j].name}: {_words.signed(value)}",
+        )
+        for j, value, _ in series
+    ]
