@@ -32,6 +32,12 @@ SUMMARIES = {
 }
 _WORDS = {"point": "moment", "lower": "lower bound of the moment", "upper": "upper bound"}
 
+_CHANGE_WORDS = {
+    "point": "change since the reference",
+    "lower": "lower bound of the change since the reference",
+    "upper": "upper bound of the change since the reference",
+}
+
 
 class HUCMoment(ByLabelMetric):  # type: ignore[misc]
     """Absolute moment of every node, or a bound on it, for one utility and subgroup.
@@ -81,6 +87,49 @@ class HUCMomentCalculation(ByLabelCalculation[HUCMoment]):  # type: ignore[misc]
         if self._config is None:
             self._config = _without_tests(super().to_metric_config())
         return self._config
+
+
+class HUCChange(ByLabelMetric):  # type: ignore[misc]
+    """How far every node's moment changed since the reference data, or a bound on it.
+
+    Made by `HUCPreset` where the reference data have labels.
+    """
+
+    utility: str
+    subgroup: str
+    bound: str
+    preset: Optional[str] = None  # noqa: UP045 - read by pydantic at run time
+    _audits: Any = None
+
+    def __init__(self, *, audits: Any = None, **fields: Any) -> None:
+        self._audits = audits
+        super().__init__(**fields)
+
+
+class HUCChangeCalculation(ByLabelCalculation[HUCChange]):  # type: ignore[misc]
+    """Reads one column of a comparison with the reference data."""
+
+    def calculate(self, context: Any, current_data: Any, reference_data: Any) -> Any:  # noqa: ARG002
+        """Return the changes of the current data; the reference has none from itself."""
+        metric = self.metric
+        current, _ = _audits_of(metric)
+        result = self.result(current.changes(metric.utility, metric.subgroup, metric.bound))
+        result.widget = []  # the preset draws all metrics together
+        return result, None
+
+    def display_name(self) -> str:
+        """Say whose change it is."""
+        metric = self.metric
+        return f"{_CHANGE_WORDS[metric.bound]} ({metric.utility}, {metric.subgroup})".capitalize()
+
+    def label_display_name(self, label: Any) -> str:
+        """Put the node first: it is what a failed test must name."""
+        metric = self.metric
+        return f"{label} ({metric.utility}, {metric.subgroup}): {_CHANGE_WORDS[metric.bound]}"
+
+    def to_metric_config(self) -> MetricConfig:
+        """Leave out the tests, as `HUCMoment` does."""
+        return _without_tests(super().to_metric_config())
 
 
 class HUCSummary(SingleValueMetric):  # type: ignore[misc]

@@ -10,18 +10,21 @@ from weakref import WeakKeyDictionary
 from evidently.core.container import MetricContainer
 from evidently.tests import lte
 
-from huc_evidently._metrics import SUMMARIES, HUCMoment, HUCSummary
+from huc_evidently._metrics import SUMMARIES, HUCChange, HUCMoment, HUCSummary
 from huc_evidently._widgets import draw, nothing_to_draw
 from huc_evidently._window import BOUNDS, Question, WindowAudit
 from huc_monitor.audit.forms.spec import as_columns
 from huc_monitor.audit.inputs import check_utilities
 from huc_monitor.audit.options import DEFAULTS
 from huc_monitor.errors import InvalidInputError
+from huc_monitor.monitor.change import ChangePolicy
 from huc_monitor.monitor.tolerance import Tolerance
 from huc_monitor.subgroups import Subgroups
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
+
+    import pandas as pd
 
     from huc_monitor.audit.forms.spec import PredictionColumns
     from huc_monitor.audit.result import AuditResult
@@ -37,6 +40,10 @@ class HUCPreset(MetricContainer):  # type: ignore[misc]
     all tests of a report together at the confidence level. Rows without a label are left out;
     nodes that cannot be tested are left out too.
 
+    Where the reference data have labels, every node is compared with them as well
+    (`huc_monitor.compare`, two samples): a test on the lower bound of the absolute change fails
+    when the moment surely changed, whatever it was before.
+
     Parameters
     ----------
     tree : LabelTree
@@ -45,6 +52,8 @@ class HUCPreset(MetricContainer):  # type: ignore[misc]
         The whole population when left out.
     tolerance : float or Tolerance, default 0.02
         A relative one needs reference data with labels.
+    min_change : float or None, default 0
+        Smaller changes since the reference data pass their tests; None: no comparison.
     target : str, default "target"
         Column of the label.
     probabilities : str, dict or PredictionColumns, default "{leaf}"
@@ -71,7 +80,9 @@ class HUCPreset(MetricContainer):  # type: ignore[misc]
     key: str
     name: Optional[str] = None  # noqa: UP045 - read by pydantic at run time
     _question: Any = None
+    _min_change: Any = None
     _kept: Any = None
+    _compared: Any = None
 
     def __init__(
         self,
@@ -80,6 +91,7 @@ class HUCPreset(MetricContainer):  # type: ignore[misc]
         utilities: Sequence[Utility] | Utility,
         subgroups: Subgroups | None = None,
         tolerance: Tolerance | float = Tolerance(),  # noqa: B008 - frozen
+        min_change: float | None = ChangePolicy().min_change,
         target: str = "target",
         probabilities: PredictionColumns | str | Mapping[str, str] = "{leaf}",
         bounds: str | None = DEFAULTS.bounds,
@@ -102,15 +114,21 @@ class HUCPreset(MetricContainer):  # type: ignore[misc]
             "n_draws": n_draws,
             "rng": rng,
         }
+        if min_change is not None and not min_change >= 0:
+            msg = f"`min_change` must be a number of at least 0, or None; got {min_change!r}."
+            raise InvalidInputError(msg)
+        self._min_change = min_change
         where = as_columns(probabilities)
         self._question = Question(tree, chosen, groups, allowed, target, where, options)
         self._kept = WeakKeyDictionary()
+        self._compared = WeakKeyDictionary()
         content = [
             tree.fingerprint,
             [utility.to_dict() for utility in chosen],
             groups.to_dict(),
             allowed.to_dict(),
             options,
+            *([] if min_change == ChangePolicy().min_change else [min_change]),
         ]
         plain = json.dumps(content, sort_keys=True, default=str)
         key = hashlib.sha256(plain.encode()).hexdigest()[:16]
@@ -141,7 +159,24 @@ class HUCPreset(MetricContainer):  # type: ignore[misc]
                     )
                     for bound in (BOUNDS if allowed else ())
                 ]
+                metrics += self._changes(audits, utility.name, subgroup)
         return metrics
+
+    def _changes(self, audits: Any, utility: str, subgroup: str) -> list[HUCChange]:
+        """Make the metrics of what changed since the reference data, if they have labels."""
+        found = audits[0].changes(utility, subgroup, "lower")
+        tests = {label: [lte(float(self._min_change))] for label in found}
+        return [
+            HUCChange(
+                utility=utility,
+                subgroup=subgroup,
+                bound=bound,
+                preset=self.name,
+                tests=tests if self.include_tests and bound == "lower" else {},
+                audits=audits,
+            )
+            for bound in (BOUNDS if found else ())
+        ]
 
     def render(self, context: Any, child_widgets: Any = None) -> list[Any]:  # noqa: ARG002
         """Draw all metrics together: the tree, the worst moments, and a table."""
@@ -158,8 +193,23 @@ class HUCPreset(MetricContainer):  # type: ignore[misc]
         after = self._audit(current)
         if after is None:
             return None
-        compared = None if before is None else WindowAudit.of(before, tolerance, before)
-        return WindowAudit.of(after, tolerance, before), compared
+        if before is None:
+            return WindowAudit.of(after, tolerance, None), None
+        change = self._change(reference, current)
+        return WindowAudit.of(after, tolerance, before, change), WindowAudit.of(
+            before, tolerance, before
+        )
+
+    def _change(self, reference: Any, current: Any) -> pd.DataFrame | None:
+        """Compare two data sets once, however many metrics ask."""
+        if self._min_change is None:
+            return None
+        kept = self._compared.setdefault(current, WeakKeyDictionary())
+        if reference not in kept:
+            frames = reference.as_dataframe(), current.as_dataframe()
+            kept[reference] = self._question.compare(*frames)
+        found: pd.DataFrame = kept[reference]
+        return found
 
     def _audit(self, data: Any) -> AuditResult | None:
         """Audit a data set once, however many metrics and reports ask."""

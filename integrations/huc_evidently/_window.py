@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from huc_monitor.audit import audit
+from huc_monitor.audit.compare import compare
 from huc_monitor.audit.forms.given import read_predictions
 from huc_monitor.audit.forms.reader import PredictionReader
 from huc_monitor.errors import InvalidInputError, UnknownNameError, did_you_mean
@@ -52,20 +53,11 @@ class Question:
 
     def ask(self, frame: pd.DataFrame) -> AuditResult | None:
         """Audit the labelled rows of a data set; None if it has no label."""
-        for name in self.columns():
-            if name not in frame.columns:
-                msg = (
-                    f"`current_data` must have the column {name!r}; it has none of that name. "
-                    f"{did_you_mean(name, [str(column) for column in frame.columns])}"
-                )
-                raise UnknownNameError(msg)
-        rows = frame[frame[self.target].notna()].reset_index(drop=True)
+        rows = self._labelled(frame)
         if rows.empty:
             return None
-        words = self.probabilities.to_dict()
         return audit(
-            read_predictions(rows, tree=self.tree, **words),
-            rows[self.target],
+            *self._side(rows),
             tree=self.tree,
             utilities=list(self.utilities),
             subgroups=self.subgroups,
@@ -73,17 +65,65 @@ class Question:
             **self.options,
         )
 
+    def compare(self, before: pd.DataFrame, after: pd.DataFrame) -> pd.DataFrame:
+        """Compare the labelled rows of two data sets: a row per candidate with its change.
+
+        Columns are ``point``, ``lower`` and ``upper`` of the absolute change.
+        """
+        old, new = self._labelled(before), self._labelled(after)
+        options = {name: self.options[name] for name in ("confidence_level", "n_draws", "rng")}
+        found = compare(
+            self._side(old),
+            self._side(new),
+            tree=self.tree,
+            utilities=list(self.utilities),
+            subgroups=self.subgroups,
+            features=(old, new),
+            **options,
+        ).to_frame()
+        radius = 0.5 * (found["upper"] - found["lower"])
+        found["point"] = found["difference"].abs()
+        found["lower"] = (found["point"] - radius).clip(lower=0.0)
+        found["upper"] = found["point"] + radius
+        labels = node_labels(self.tree.branches)
+        found["label"] = [labels[node] for node in found["node"]]
+        found["testable"] = np.isfinite(found[list(BOUNDS)].to_numpy(dtype=np.float64)).all(axis=1)
+        return found
+
+    def _labelled(self, frame: pd.DataFrame) -> pd.DataFrame:
+        for name in self.columns():
+            if name not in frame.columns:
+                msg = (
+                    f"`current_data` must have the column {name!r}; it has none of that name. "
+                    f"{did_you_mean(name, [str(column) for column in frame.columns])}"
+                )
+                raise UnknownNameError(msg)
+        return frame[frame[self.target].notna()].reset_index(drop=True)
+
+    def _side(self, rows: pd.DataFrame) -> tuple[Any, pd.Series[Any]]:
+        words = self.probabilities.to_dict()
+        return read_predictions(rows, tree=self.tree, **words), rows[self.target]
+
 
 @dataclass(frozen=True, slots=True, eq=False)
 class WindowAudit:
-    """An audit with a row per candidate: its names, bounds, tolerance, level and label."""
+    """An audit with a row per candidate: its names, bounds, tolerance, level and label.
+
+    ``change`` has a row per candidate too: how it changed since the reference data, if there are
+    any with labels.
+    """
 
     result: AuditResult
     frame: pd.DataFrame
+    change: pd.DataFrame | None = None
 
     @classmethod
     def of(
-        cls, result: AuditResult, tolerance: Tolerance, reference: AuditResult | None
+        cls,
+        result: AuditResult,
+        tolerance: Tolerance,
+        reference: AuditResult | None,
+        change: pd.DataFrame | None = None,
     ) -> WindowAudit:
         """Compare every candidate with its tolerance."""
         frame = result.to_frame()
@@ -110,12 +150,21 @@ class WindowAudit:
         # subgroup to be wronged.
         bounded = np.isfinite(frame[list(BOUNDS)].to_numpy(dtype=np.float64)).all(axis=1)
         frame["testable"] = bounded & (frame["n_in_subgroup"] > 0)
-        return cls(result, frame)
+        return cls(result, frame, change)
 
     def values(self, utility: str, subgroup: str, bound: str) -> dict[str, float]:
         """Return one number per node, by label."""
         chosen = self._of(utility, subgroup)
         return dict(zip(chosen["label"], chosen[bound].astype(float), strict=True))
+
+    def changes(self, utility: str, subgroup: str, bound: str) -> dict[str, float]:
+        """Return how far each node changed since the reference data, by label."""
+        found = self.change
+        if found is None:
+            return {}
+        mine = (found["utility"] == utility) & (found["subgroup"] == subgroup)
+        found = found[found["testable"] & mine]
+        return dict(zip(found["label"], found[bound].astype(float), strict=True))
 
     def tolerances(self, utility: str, subgroup: str) -> dict[str, float]:
         """Return what is accepted of each node, by label."""

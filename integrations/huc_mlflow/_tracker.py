@@ -48,6 +48,7 @@ RECALIBRATION = "retraining"  # the kind of its runs, as earlier versions wrote 
 _STATE_SLOTS = ("state/a.json", "state/b.json")
 _VERSION = "huc.model_version"
 _PAGE = 1_000
+_MOST_CHANGES = 10
 _IMPATIENT = 5.0
 
 
@@ -56,9 +57,11 @@ class MLflowTracker:
 
     The monitor run carries all node metrics, one step per window: ``huc/<utility>/<subgroup>/
     <node>`` is the moment, and ``huc_lower``, ``huc_upper`` and ``huc_ratio`` (absolute moment
-    over tolerance) go with it. Each window has a child run with its record, pictures, summary
-    metrics and the tags ``huc.status`` and ``huc.level``. The alert status is a tag of the model
-    version, written only when it changes, so that the registry's webhooks fire once.
+    over tolerance) go with it. Of the branches that surely changed since the reference, the ten
+    surest have ``change/<node>``, ``change_lower`` and ``change_upper``. Each window has a child
+    run with its record, pictures, summary metrics and the tags ``huc.status``, ``huc.level`` and
+    ``huc.changed`` (the branches that changed). The alert status is a tag of the model version,
+    written only when it changes, so that the registry's webhooks fire once.
 
     Parameters
     ----------
@@ -226,6 +229,7 @@ class MLflowTracker:
             "huc.window": record.window_id,
             "huc.status": "alert" if record.level else record.status,
             "huc.level": record.level or "none",
+            "huc.changed": _changed_nodes(record),
         }
         name = f"{record.start:%Y-%m-%d %H:%M} #{record.ordinal}"
         child = self.find_or_make("window", record.key, name, tags)
@@ -410,6 +414,7 @@ def node_metrics(record: WindowRecord) -> dict[str, float]:
     found |= {f"monitor/{name}": getattr(result, name) for name in figures}
     if record.detector is not None:
         found["monitor/e_detector"] = record.detector.get("value")
+    found |= _change_metrics(record)
     table = result.candidates
     lower, upper = table.lower, table.upper
     for row, tolerance in enumerate(record.tolerances):
@@ -427,6 +432,37 @@ def node_metrics(record: WindowRecord) -> dict[str, float]:
         if value is not None and math.isfinite(value)
     }
     return finite | {"monitor/undefined": float(len(found) - len(finite))}
+
+
+def _changed_nodes(record: WindowRecord) -> str:
+    """Name the branches that changed, the surest first; "none" if none did."""
+    nodes = [one.node for one in record.findings if one.change is not None]
+    return plain(", ".join(nodes[:_MOST_CHANGES]))[:500] or "none"
+
+
+def _change_metrics(record: WindowRecord) -> dict[str, float | None]:
+    """How many branches changed or stand, and how far the surest of them moved.
+
+    ``windows_since_onset`` counts the windows from the likeliest onset of the first on.
+    """
+    if record.change is None and not record.findings:
+        return {}
+    found: dict[str, float | None] = {
+        "monitor/n_changed": float(sum(one.change is not None for one in record.findings)),
+        "monitor/n_standing": float(sum(one.kind == "standing" for one in record.findings)),
+    }
+    changed = [one for one in record.findings if one.change is not None]
+    for rank, one in enumerate(changed[:_MOST_CHANGES]):
+        change: Any = one.change
+        figures = {"": change.difference, "_lower": change.lower, "_upper": change.upper}
+        for suffix, value in figures.items():
+            found[f"change{suffix}/{metric_key(one.node)}"] = value
+            if rank == 0:
+                found[f"monitor/change{suffix}"] = value
+        if rank == 0 and change.onset is not None:
+            since = [start for start, _ in change.track if start >= change.onset]
+            found["monitor/windows_since_onset"] = float(len(since))
+    return found
 
 
 def summary_metrics(record: WindowRecord) -> dict[str, float]:

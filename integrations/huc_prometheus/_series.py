@@ -24,6 +24,8 @@ if TYPE_CHECKING:
     from huc_monitor.monitor.ports.exporter import Standing
     from huc_monitor.monitor.records import WindowRecord
 
+KINDS = ("changed", "both", "standing")
+MOST_CHANGES = 10
 LEVELS = {None: 0, "ok": 0, "warning": 1, "failed": 1, "critical": 2}
 STATUSES = ("audited", "empty", "thin", "failed")
 DRIFT = ("branch", "scores", "subgroup")
@@ -50,6 +52,8 @@ WINDOW: dict[str, tuple[str, tuple[str, ...]]] = {
     "huc_largest_moment_lower": ("Lower confidence bound of HUC.", ()),
     "huc_largest_moment_upper": ("Upper confidence bound of HUC.", ()),
     "huc_summed_moment": ("UC: largest absolute moment after summing over branches.", ()),
+    "huc_findings": ("Branches that changed since the reference, or stand.", ("kind",)),
+    "huc_largest_change": ("Change since the reference that is surest.", ()),
     "huc_detector_evidence_ratio": ("Evidence of the e-detector; 1 is an alarm.", ()),
     "huc_candidates": ("Candidates (utility, subgroup, branch) of the newest audit.", ()),
     "huc_rest_candidates": ("Candidates without series of their own.", ()),
@@ -64,8 +68,15 @@ CANDIDATE: dict[str, tuple[str, tuple[str, ...]]] = {
     "huc_moment_tolerance": ("What is accepted of it.", _OF_CANDIDATE),
     "huc_moment_alert": ("Its alert: 0 none, 1 warning, 2 critical.", _OF_CANDIDATE),
 }
+# Of the branches that surely changed, the surest ones only.
+CHANGE: dict[str, tuple[str, tuple[str, ...]]] = {
+    "huc_change": ("Change of the moment since the reference.", _OF_CANDIDATE),
+    "huc_change_lower": ("Lower confidence bound of the change.", _OF_CANDIDATE),
+    "huc_change_upper": ("Upper confidence bound of the change.", _OF_CANDIDATE),
+    "huc_change_onset_timestamp_seconds": ("When it likeliest began.", _OF_CANDIDATE),
+}
 # How many series the others make, at most: one each, or one per value of a label.
-N_FIXED = len(CHECK) + 1 + len(WINDOW) + len(STATUSES) - 1 + len(DRIFT) - 1
+N_FIXED = len(CHECK) + 1 + len(WINDOW) + len(STATUSES) - 1 + len(DRIFT) - 1 + len(KINDS) - 1
 
 
 @dataclass(slots=True)
@@ -108,13 +119,14 @@ def window_families(
     newest = max(records, key=lambda record: (record.ordinal, record.revision))
     families = _Families(WINDOW, info.name)
     _add_window(families, info, newest)
-    candidates = _Families(CANDIDATE, info.name)
+    candidates, changes = _Families(CANDIDATE, info.name), _Families(CHANGE, info.name)
     audited = [record for record in records if record.audit is not None]
     if audited:
         record = max(audited, key=lambda record: (record.ordinal, record.revision))
-        room = (max_series - N_FIXED) // len(CANDIDATE)
-        _add_audit(families, candidates, record, standing, room)
-    return [*families.made, *candidates.made]
+        room = max_series - N_FIXED
+        room -= _add_findings(families, changes, record, room - len(CANDIDATE))
+        _add_audit(families, candidates, record, standing, room // len(CANDIDATE))
+    return [*families.made, *changes.made, *candidates.made]
 
 
 class _Families:
@@ -156,6 +168,25 @@ def _add_window(families: _Families, info: MonitorInfo, record: WindowRecord) ->
         # A value too large for a number is kept as none at all.
         ratio = math.inf if value is None else value / threshold
         families.add("huc_detector_evidence_ratio", ratio)
+
+
+def _add_findings(families: _Families, changes: _Families, record: WindowRecord, room: int) -> int:
+    """Add what changed and what stands; return how many series the changes took."""
+    for kind in KINDS:
+        families.add("huc_findings", sum(one.kind == kind for one in record.findings), kind)
+    found = [one for one in record.findings if one.change is not None]
+    shown = found[: min(MOST_CHANGES, max(0, room) // len(CHANGE))]
+    for one in found[:1]:
+        families.add("huc_largest_change", None if one.change is None else one.change.difference)
+    for one in shown:
+        change: Any = one.change
+        changes.add("huc_change", change.difference, *one.candidate)
+        changes.add("huc_change_lower", change.lower, *one.candidate)
+        changes.add("huc_change_upper", change.upper, *one.candidate)
+        if change.onset is not None:
+            name = "huc_change_onset_timestamp_seconds"
+            changes.add(name, change.onset.timestamp(), *one.candidate)
+    return len(shown) * len(CHANGE)
 
 
 def _add_audit(

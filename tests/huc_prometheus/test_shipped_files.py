@@ -11,11 +11,11 @@ from pathlib import Path
 import huc_prometheus
 import pytest
 import yaml
-from huc_prometheus._series import CANDIDATE, CHECK, WINDOW
+from huc_prometheus._series import CANDIDATE, CHANGE, CHECK, WINDOW
 
 PROMTOOL = shutil.which("promtool")
 needs_promtool = pytest.mark.skipif(PROMTOOL is None, reason="needs promtool on PATH")
-METRICS = {**CHECK, **WINDOW, **CANDIDATE}
+METRICS = {**CHECK, **WINDOW, **CHANGE, **CANDIDATE}
 
 
 def promtool(*arguments, folder=None):
@@ -37,7 +37,7 @@ def test_promtool_accepts_the_rules(tmp_path):
     (tmp_path / "rules.yaml").write_text(huc_prometheus.rules(), "utf-8")
     code, text = promtool("check", "rules", "--lint-fatal", "rules.yaml", folder=tmp_path)
     assert code == 0, text
-    assert "SUCCESS: 8 rules found" in text
+    assert "SUCCESS: 9 rules found" in text
 
 
 @needs_promtool
