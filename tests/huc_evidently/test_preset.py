@@ -80,12 +80,14 @@ def test_beside_the_drift_preset_the_failing_test_names_the_node(days, by_protoc
     run = report.run(days[2], days[0])
     failed = outcomes(run, "FAIL")
     assert failed == {("attack", "family", "all"), ("attack", "family", "protocol=udp")}
-    (text,) = [
+    of_moment, of_change = [
         test.description
         for test in run.tests_results
         if test.status.name == "FAIL" and "udp" in test.name
     ]
-    assert text.startswith("attack (family, protocol=udp): lower bound of the moment: Actual value")
+    start = "attack (family, protocol=udp): lower bound of the"
+    assert of_moment.startswith(f"{start} moment: Actual value")
+    assert of_change.startswith(f"{start} change since the reference: Actual value")
     assert "Dataset Drift" in json.dumps(plain(run)["widgets"])
     assert titles(run)[-3].startswith("Branches")
 
@@ -127,6 +129,71 @@ def test_the_numbers_are_those_of_an_audit(days, by_protocol):
             assert found.pop((utility, subgroup, node, bound)) == row[bound]
     assert found == {}
     assert len(run.metric_results) == 4 + len(UTILITIES) * len(by_protocol.names) * 3
+
+
+def changes_of(run):
+    """Values of the change since the reference: (utility, subgroup, node, bound) to number."""
+    found = {}
+    for result in run.metric_results.values():
+        params = result.metric_value_location.metric.params
+        if params["type"].endswith("HUCChange"):
+            for node, single in vars(result)["values"].items():
+                found[params["utility"], params["subgroup"], node, params["bound"]] = single.value
+    return found
+
+
+def sides(*frames):
+    columns = [f"p_{leaf}" for leaf in tree().leaves]
+    return [(frame[columns].to_numpy(), frame["label"].to_numpy()) for frame in frames]
+
+
+def test_changes_are_those_of_a_comparison_with_the_reference_data(days, by_protocol):
+    run = Report([preset(subgroups=by_protocol)]).run(days[2], days[0])
+    wanted = hm.compare(
+        *sides(days[0], days[2]),
+        tree=tree(),
+        utilities=UTILITIES,
+        subgroups=by_protocol,
+        features=(days[0], days[2]),
+        n_draws=200,
+    )
+    found = changes_of(run)
+    for row in range(len(wanted)):
+        item = wanted[row]
+        key = item.utility, item.subgroup, item.node
+        size, radius = abs(item.difference), 0.5 * (item.upper - item.lower)
+        assert found.pop((*key, "point")) == pytest.approx(size)
+        assert found.pop((*key, "lower")) == pytest.approx(max(0.0, size - radius))
+        assert found.pop((*key, "upper")) == pytest.approx(size + radius)
+    assert found == {}
+
+
+def test_what_stands_in_both_data_sets_fails_no_test_of_change(days):
+    wrong = [day.assign(label=np.roll(tree().leaves, 1)[0]) for day in days[:2]]
+    run = Report([preset()]).run(*wrong)
+    failed = [test.name for test in run.tests_results if test.status.name == "FAIL"]
+    assert failed
+    assert not any("change" in name for name in failed)
+
+
+def test_changes_smaller_than_asked_for_pass_and_can_be_left_out(days):
+    def failed(**settings):
+        run = Report([preset(tolerance=1.0, **settings)]).run(days[2], days[0])
+        return [test.name for test in run.tests_results if test.status.name == "FAIL"]
+
+    assert failed() == [
+        "attack (family, all): lower bound of the change since the reference: Less or Equal 0.000"
+    ]
+    assert failed(min_change=0.5) == failed(min_change=None) == []
+    run = Report([preset(min_change=None)]).run(days[2], days[0])
+    assert changes_of(run) == {}
+    with pytest.raises(InvalidInputError, match="`min_change` must be a number of at least 0"):
+        preset(min_change=-1.0)
+
+
+def test_without_labels_in_the_reference_nothing_is_said_of_change(days):
+    for reference in (None, days[0].drop(columns="label")):
+        assert changes_of(Report([preset()]).run(days[2], reference)) == {}
 
 
 def test_a_node_passes_or_fails_by_its_own_tolerance(days):
