@@ -132,8 +132,7 @@ class Changing:
 
     def decisive(self, change: WindowChange | None) -> dict[Triple, bool] | None:
         """Candidates that surely changed, and whether they are better; None: not for alerts."""
-        policy = self.monitor.policy
-        if policy.change.alerts == "tolerance" and not policy.tolerance.relative:
+        if not self.monitor.policy.by_change:
             return None
         frozen = self.state.reference
         if self._test is None or (frozen is not None and "start" not in frozen):
@@ -249,7 +248,7 @@ class Changing:
             largest=tuple(_plain(newest[int(row)], 1) for row in order),
             reference_start=None if frozen is None else frozen.start,
             reference_end=None if frozen is None else frozen.end,
-            alerts=self.monitor.policy.change.alerts,
+            alerts="change" if self.monitor.policy.by_change else "tolerance",
         )
 
     def _look(self, windows: Sequence[KeptWindow], samples: Sequence[Sample]) -> ChangeStep:

@@ -405,7 +405,7 @@ class Examination:
             return None
         size = self.frame["moment"].abs().to_numpy()
         place = int(np.argmax(size / np.maximum(self.tolerances, 1e-12)))
-        if findings and findings[0].change is not None and self.monitor.policy.change.is_deciding:
+        if findings and findings[0].change is not None and self.monitor.policy.by_change:
             place = self.candidates.index(findings[0].candidate)
         row = self.frame.iloc[place]
         fields = Candidate.__slots__

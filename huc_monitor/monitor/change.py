@@ -55,11 +55,6 @@ class ChangePolicy(Section):
         default=0.0, description="Smaller changes, in utility, are not told."
     )
 
-    @property
-    def is_deciding(self) -> bool:
-        """Whether alerts follow what changed."""
-        return self.enabled and self.alerts == "change"
-
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CandidateChange(Form):

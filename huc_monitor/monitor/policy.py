@@ -60,3 +60,8 @@ class Policy(Section):
     recalibration: RecalibrationPolicy = Field(
         default=RecalibrationPolicy(), validation_alias=renamed("recalibration", "retraining")
     )
+
+    @property
+    def by_change(self) -> bool:
+        """Whether alerts follow what changed since the reference."""
+        return self.change.enabled and (self.change.alerts == "change" or self.tolerance.relative)
