@@ -661,13 +661,16 @@ def make_log(n_days, per_day, *, broken_from=None, late_share=0.0, seed=0):
 # Fields that came after the version whose numbers are kept, by what holds them. They are left out
 # before anything is compared or hashed; any other new field is a difference.
 ADDED = {
-    "record": {"change", "findings", "n_repeated", "n_relabelled"},
+    "record": {"change", "findings", "forecasts", "n_repeated", "n_relabelled"},
     "alerts": {"opened_moment", "exceeded_tolerance"},
     "transitions": {"settings"},
     "drift": {"note"},
     "state": {
+        "changed_since",
         "compared",
         "detectors",
+        "forecast_scores",
+        "forecasts",
         "reference_rows",
         "reference_sampled",
         "remark",
@@ -677,6 +680,7 @@ ADDED = {
     "reference": {"pairs", "radii"},
     "check": {"failed"},
     "status": {"failed", "notes"},
+    "windows": {"forecasts"},
 }
 
 
