@@ -76,6 +76,8 @@ class Reading:
         self.n_predictions = self.n_labelled = self.n_repeated = 0
         self.matrices: list[Rows] = []
         self.frames: list[pd.DataFrame] = []
+        # Before rows are asked for: it may have to read the reference window first.
+        self._reader = source.reader()
         self._read()
 
     def _read(self) -> None:
@@ -118,7 +120,7 @@ class Reading:
             kept["label"] = label
             if when is not None:
                 kept["label time"] = when
-        self._keep(read_chunk(source.reader(), chunk), rows, kept)
+        self._keep(read_chunk(self._reader, chunk), rows, kept)
 
     def _label_columns(self, frame: pd.DataFrame) -> tuple[pd.Series[Any], Any]:
         given = self.source.columns
