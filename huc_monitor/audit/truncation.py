@@ -56,10 +56,7 @@ class Truncation:
         """Say what readers should know: how much is missing, and what is exact nevertheless."""
         if not self.mass:
             return ()
-        text = (
-            f"{100 * self.mass / max(1.0, n):.2g} % of the predicted mass was not logged; it is "
-            "spread as `rest` says."
-        )
+        text = say_unlogged(self.mass / max(1.0, n))
         exact = [item.name for item in utilities if self._keeps(item, tree)]
         if exact:
             text += f" Exact if the best classes were logged: UC of {', '.join(exact)}."
@@ -72,3 +69,14 @@ class Truncation:
         if isinstance(utility, LevelCorrectness) and self.sure_k >= 1:
             return bool(tree.level_codes(utility.level)[-1] == tree.n_leaves - 1)
         return False
+
+
+def say_unlogged(share: float) -> str:
+    """Say how much was not logged.
+
+    Examples
+    --------
+    >>> say_unlogged(0.104)
+    '10 % of the predicted mass was not logged; it is spread as `rest` says.'
+    """
+    return f"{100 * share:.2g} % of the predicted mass was not logged; it is spread as `rest` says."

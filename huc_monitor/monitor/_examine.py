@@ -15,7 +15,7 @@ from huc_monitor._common.forms import Form
 from huc_monitor.audit import audit_rows
 from huc_monitor.audit.curves import reliability_curve
 from huc_monitor.audit.result import Candidate
-from huc_monitor.audit.truncation import Truncation
+from huc_monitor.audit.truncation import Truncation, say_unlogged
 from huc_monitor.monitor.alerts import advance, judge
 from huc_monitor.monitor.confusion import (
     count_pairs,
@@ -272,6 +272,8 @@ class Examination:
         if "changed" in step.judgement.reasons and step.kind != "resolved":
             change = self._change_of(step.judgement.candidate)
         hidden, hints = self._explain(row, change) if explain else (Cancellation(), [])
+        if explain and self.result.unlogged:
+            hints = [*hints, say_unlogged(self.result.unlogged)]
         return AlertTransition(
             kind=step.kind,
             level=step.level,
