@@ -125,8 +125,8 @@ def _describe(reader: PredictionReader, rows: Rows, top: Ints, off: float) -> Fo
     rest = "reference" if unlogged > 0 else None
     if unlogged > 0:
         notes.append(
-            f"{100 * unlogged:.2g} % of the mass is not logged, so no form of it is exact; `rest` "
-            "spreads it as the reference window's predictions are spread"
+            f"{100 * unlogged:.2g} % of the mass is not logged; `rest` spreads it as the reference "
+            "window's predictions are spread"
         )
     columns = given.model_copy(update={"rest": rest})
     return FoundPredictions(columns, reader.names, top, off, unlogged, tuple(notes))
