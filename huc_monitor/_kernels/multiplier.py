@@ -80,21 +80,23 @@ def centre_multipliers(roots, repeats, sample, factors, out):
 
 @loop
 def _centre_multipliers(roots, repeats, sample, factors, total, sums, means, out):
+    # Lanes are counted by the array: of a constant number the compiler unrolls the loop, and the
+    # result is two and a half times slower.
     for i in range(out.shape[0]):
         s = np.uintp(sample[i]) if sample.shape[0] > 0 else np.uintp(0)
         total[s] += repeats[i] if repeats.shape[0] > 0 else 1.0
         root = roots[i] if roots.shape[0] > 0 else np.float32(1.0)
-        for b in range(LANES):
+        for b in range(out.shape[1]):
             out[i, b] *= root
             sums[s, b] += out[i, b]
     for s in range(factors.shape[0]):
-        for b in range(LANES):
+        for b in range(out.shape[1]):
             means[s, b] = sums[s, b] / total[s]
     for i in range(out.shape[0]):
         s = np.uintp(sample[i]) if sample.shape[0] > 0 else np.uintp(0)
         times = np.float32(repeats[i]) if repeats.shape[0] > 0 else np.float32(1.0)
         factor = np.float32(factors[s])
-        for b in range(LANES):
+        for b in range(out.shape[1]):
             out[i, b] = factor * (out[i, b] - times * means[s, b])
 
 
@@ -270,22 +272,9 @@ def _lane(number):
     return ir.Constant(_I32, number)
 
 
-def raise_to_ranges(ptr, rows, terms, closes, shrink, xi, worst):
-    """Raise worst[lane] to the largest absolute interval sum, times shrink, of any listed branch.
-
-    Over all intervals that is the highest prefix sum minus the lowest, the empty prefix included.
-    """
-    width = np.empty(LANES, dtype=np.int32)
-    _raise_to_ranges(ptr, rows, terms, closes, shrink, xi, worst, width)
-
-
-def write_ranges(ptr, rows, terms, closes, xi, out):
-    """Write what `raise_to_ranges` compares: out[j, lane], in whole numbers of 1 / UNIT."""
-    _write_ranges(ptr, rows, terms, closes, xi, np.empty(LANES, dtype=np.int32), out)
-
-
 @loop
-def _write_ranges(ptr, rows, terms, closes, xi, width, out):
+def write_ranges(ptr, rows, terms, closes, xi, width, out):
+    """Write what `raise_to_ranges` compares: out[j, lane], in whole numbers of 1 / UNIT."""
     for j in range(ptr.shape[0] - 1):
         _prefix_range(rows, terms, closes, xi, ptr[j], ptr[j + 1], width)
         for b in range(LANES):
@@ -293,7 +282,12 @@ def _write_ranges(ptr, rows, terms, closes, xi, width, out):
 
 
 @loop
-def _raise_to_ranges(ptr, rows, terms, closes, shrink, xi, worst, width):
+def raise_to_ranges(ptr, rows, terms, closes, shrink, xi, width, worst):
+    """Raise worst[lane] to the largest absolute interval sum, times shrink, of any listed branch.
+
+    Over all intervals that is the highest prefix sum minus the lowest, the empty prefix included.
+    ``width`` is room for LANES whole numbers.
+    """
     for j in range(ptr.shape[0] - 1):
         _prefix_range(rows, terms, closes, xi, ptr[j], ptr[j + 1], width)
         for b in range(LANES):

@@ -73,14 +73,18 @@ def _block_end(scores, at):
     return hi
 
 
+# Before the first block: an empty pending block just ahead of the rows.
+_BEFORE_ALL = np.zeros(STATE_WIDTH, dtype=np.int64)
+_BEFORE_ALL[[PENDING_AT, LOW_AT, HIGH_AT]] = -1
+
+
 def scan_rows(scores, labels, values, positions, paths, n_slots):
     """Scan one subgroup's rows; return what is left of every branch, one row of state each.
 
     Slot j < S is the j-th relevant branch; slot S is the sum over branches, the utility residual.
     """
-    state = np.zeros((n_slots, STATE_WIDTH), dtype=np.int64)
-    # Before the first block: an empty pending block just ahead of the rows.
-    state[:, [PENDING_AT, LOW_AT, HIGH_AT]] = -1
+    state = np.empty((n_slots, STATE_WIDTH), dtype=np.int64)
+    state[:] = _BEFORE_ALL
     _scan_rows(scores, labels, values, positions, paths, state)
     return state
 

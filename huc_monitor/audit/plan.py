@@ -72,10 +72,13 @@ class AuditPlan:
         )
 
     @cached_property
+    def _spreads(self) -> list[Floats]:
+        return [utility.spreads(self.tree) for utility in self.utilities]
+
+    @property
     def limits(self) -> list[Floats]:
         """Bound on the absolute contribution of every relevant branch, utility by utility."""
-        found = (utility.spreads(self.tree) for utility in self.utilities)
-        return [spreads[spreads > 0] for spreads in found]
+        return [spreads[spreads > 0] for spreads in self._spreads]
 
     @property
     def n_candidates(self) -> int:
@@ -88,8 +91,8 @@ class AuditPlan:
         branches, subgroups = self.tree.branches, self.subgroups.names
         return tuple(
             (utility.name, subgroup, branches[v])
-            for utility in self.utilities
-            for relevant in [utility.relevant_branches(self.tree).tolist()]
+            for utility, spreads in zip(self.utilities, self._spreads, strict=True)
+            for relevant in [np.flatnonzero(spreads > 0).tolist()]
             for subgroup in subgroups
             for v in relevant
         )

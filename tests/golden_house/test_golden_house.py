@@ -56,6 +56,8 @@ WHY = {
     # new rows of window 5 are 193 of version 1 and 317 of version 2; before, all were one batch of
     # version 2 (batch 5, value 0.376), now each version has its own (batch 6, value 0.481).
     "versions": r"\.(records\.[^.]+|state)\.detector\b.*",
+    # An audit has notes where there is something to say, here of weights that are no counts.
+    "notes": r"\$\.(theorem|sharp|bootstrap)\.notes",
     # `status` ends with 1 where an alert is open, as `check` does; before with 0.
     "exit code": r"(\$|\.status|\.before)\.code",
 }

@@ -189,16 +189,18 @@ class BootstrapBound(Bound):
 
             room = spare.pop() if spare else np.empty((2, n_rows, lanes), dtype=np.float32)
             xi, by_score = room
+            width = np.empty(lanes, dtype=np.int32)
             draw_multipliers(self.seed, block, groups, xi)
             drawn = slice(block * lanes, (block + 1) * lanes)
+            worst = self._worst[drawn]
             for order, parts in self._gathered:
                 # Clipping never happens; it spares numpy a second buffer.
                 np.take(xi, order, axis=0, out=by_score, mode="clip")
                 for terms, taker in parts:
                     if taker.ndim == 1:
-                        _kernels.raise_to_ranges(*terms, taker, by_score, self._worst[drawn])
+                        _kernels.raise_to_ranges(*terms, taker, by_score, width, worst)
                     else:
-                        _kernels.write_ranges(*terms, by_score, taker[:, drawn])
+                        _kernels.write_ranges(*terms, by_score, width, taker[:, drawn])
             spare.append(room)
 
         list(run_tasks(work, [(block,) for block in range(self._worst.size // lanes)]))
