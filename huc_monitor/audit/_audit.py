@@ -7,7 +7,12 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from huc_monitor.audit.class_order import look_at_order
-from huc_monitor.audit.clusters import check_clusters, check_design, check_label_probability
+from huc_monitor.audit.clusters import (
+    Design,
+    check_clusters,
+    check_design,
+    check_label_probability,
+)
 from huc_monitor.audit.decomposition import UtilityRows, iter_decomposed, sort_rows
 from huc_monitor.audit.inputs import check_labels, check_predictions, check_weights, note_weights
 from huc_monitor.audit.label_depth import check_method, coverage_of_rows
@@ -180,8 +185,8 @@ def _audit(
     plan: AuditPlan, decomposed: Iterable[UtilityRows], groups: Groups, *, interiorized: bool
 ) -> AuditResult:
     """Scan one utility at a time, so that memory holds the rows of one utility only."""
-    check_design(plan.method, groups)
-    groups = groups.simplified()
+    groups = groups.simplified().sized()
+    check_design(plan.method, groups.sizes(), chosen=groups.times.size > 0)
     bound = plan.bound(groups.sizes())
     scans: list[UtilityScan] = []
     coverage: Floats | None = None
@@ -201,9 +206,9 @@ def _audit(
         total=groups.total,
         shares=np.array([_mean_weight(weights, groups) for weights in groups.weights]),
         interiorized=interiorized,
-        design=groups.design(bound.n_effective),
         coverage=coverage,
         notes=notes,
+        design=Design.of(groups.sizes(), bound.n_effective, groups.least_probability),
     )
 
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 import pandas as pd
@@ -18,7 +18,8 @@ from huc_monitor._common.forms import Form
 from huc_monitor.errors import InvalidInputError
 
 if TYPE_CHECKING:
-    from huc_monitor.audit.scan import Groups
+    from collections.abc import Sequence
+
     from huc_monitor.utilities.program import Floats, Ints
 
 # With fewer clusters, or one that outweighs the others, a note says what the bounds rest on.
@@ -45,6 +46,16 @@ class Design(Form):
     n_clusters: int | None = None
     largest_share: float | None = None
     min_label_probability: float | None = None
+
+    @classmethod
+    def of(cls, sizes: Sizes, n_effective: float, least: float | None = None) -> Design | None:
+        """Say how rows were counted; None where they are independent and all labelled.
+
+        ``least`` is the smallest label probability.
+        """
+        if sizes.count:
+            return cls(n_effective, sizes.count, 1.0 / sizes.n_largest, least)
+        return None if least is None else cls(n_effective, None, None, least)
 
     @property
     def notes(self) -> tuple[str, ...]:
@@ -91,6 +102,10 @@ class ClusterSizes:
         found, codes = np.unique(keys, return_inverse=True)
         return cls(found, np.bincount(codes, amounts if amounts.size else None).astype(np.float64))
 
+    def __mul__(self, factor: float) -> ClusterSizes:
+        """Return the sizes where rows count so many times as much."""
+        return ClusterSizes(self.keys, self.amounts * factor)
+
     def __add__(self, other: ClusterSizes) -> ClusterSizes:
         """Sizes of both sets of rows."""
         keys = np.concatenate([self.keys, other.keys])
@@ -129,6 +144,8 @@ class Sizes:
         `ClusterSizes.n_effective`; 0 where rows are independent.
     n_largest : float
         Rows, if all clusters were as large as the largest.
+    count : int
+        Clusters, whatever their size.
     """
 
     n: float
@@ -137,11 +154,49 @@ class Sizes:
     n_apart: float
     n_clusters: float = 0.0
     n_largest: float = 0.0
+    count: int = 0
 
     @classmethod
-    def plain(cls, n: float) -> Sizes:
-        """Independent rows, counted once."""
-        return cls(n, n, n, n)
+    def of(
+        cls,
+        mass: float,
+        masses: Sequence[float],
+        apart: Sequence[float],
+        clusters: Sequence[ClusterSizes] = (),
+    ) -> Sizes:
+        """Count rows of one sample, or of two whose difference is measured.
+
+        Parameters
+        ----------
+        mass : of all, as in `Groups`
+        masses : of every sample
+        apart : of every sample, the sum over rows of amount**2 / rows it stands for
+        clusters : of every sample; none where rows are independent
+        """
+        factors = [mass / own for own in masses]
+        square = sum(f**2 * own for f, own in zip(factors, apart, strict=True))
+        n = n_apart = mass**2 / square
+        rare = sum((own / m**2) ** 2 for own, m in zip(apart, masses, strict=True))
+        if not clusters:
+            return cls(n, 1.0 / (n * rare), square, n_apart)
+        parts = [own * f for own, f in zip(clusters, factors, strict=True)]
+        found = parts[0] if len(parts) == 1 else parts[0] + parts[1]
+        n = mass**2 / found.square
+        return cls(
+            n,
+            1.0 / (n * rare),
+            found.square,
+            n_apart,
+            found.n_effective,
+            mass / float(found.amounts.max()),
+            found.keys.size,
+        )
+
+
+class ClusterKeys(NamedTuple):
+    """Keys that `check_clusters` made before."""
+
+    keys: Ints
 
 
 def check_clusters(clusters: Any, n: int, *, argument: str = "clusters") -> Ints | None:
@@ -157,6 +212,8 @@ def check_clusters(clusters: Any, n: int, *, argument: str = "clusters") -> Ints
     """
     if clusters is None:
         return None
+    if isinstance(clusters, ClusterKeys):
+        return clusters.keys
     values = np.asarray(clusters)
     if values.shape != (n,):
         msg = f"`{argument}` must be one value per row ({n}); got shape {values.shape}."
@@ -205,15 +262,15 @@ def check_label_probability(
     return array
 
 
-def check_design(method: str | None, groups: Groups) -> None:
-    """Refuse bounds that do not hold for the rows."""
-    if method not in {None, "bootstrap"} and groups.times.size:
+def check_design(method: str | None, sizes: Sizes, *, chosen: bool) -> None:
+    """Refuse bounds that do not hold for the rows; ``chosen`` says that labels were."""
+    if method not in {None, "bootstrap"} and chosen:
         msg = (
             f"`bounds` must be 'bootstrap' or None where labels were chosen with known "
             f"probability; got {method!r}."
         )
         raise InvalidInputError(msg)
-    if method is not None and groups.clusters.size and np.ptp(groups.clusters) == 0:
+    if method is not None and sizes.count == 1:
         msg = (
             "`clusters` must have at least two different values; all rows are in one, and nothing "
             "says how much it may vary. Take a longer window, or pass bounds=None."

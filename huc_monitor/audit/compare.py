@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from huc_monitor.audit.clusters import check_clusters, check_label_probability
 from huc_monitor.audit.comparison import Comparison, Difference
 from huc_monitor.audit.decomposition import iter_decomposed
 from huc_monitor.audit.inputs import (
@@ -42,6 +43,8 @@ def compare(
     subgroups: Subgroups | None = None,
     features: Any = None,
     weights: Any = None,
+    clusters: Any = None,
+    label_probability: Any = None,
     paired: bool = False,
     confidence_level: float = DEFAULTS.confidence_level,
     n_draws: int = DEFAULTS.n_draws,
@@ -71,7 +74,8 @@ def compare(
     tree, utilities, subgroups
         As in `audit`; not for two audits.
     features : (before, after), each as in `audit`; one of them if ``paired``
-    weights : (before, after), each as in `audit`; one of them if ``paired``
+    weights, clusters, label_probability : (before, after), each as in `audit`; one if ``paired``
+        A cluster with rows in both samples, such as a user, is one cluster.
     paired : bool, default False
         Both sides are the same rows, in the same order, with the same labels.
     confidence_level : float, default 0.95
@@ -85,8 +89,8 @@ def compare(
 
     Notes
     -----
-    Rows are taken as independent, within a sample and between the two. A small difference is not a
-    small error: two samples may be equally wrong.
+    Rows, or clusters of them, are taken as independent, within a sample and between the two. A
+    small difference is not a small error: two samples may be equally wrong.
 
     Examples
     --------
@@ -115,13 +119,18 @@ def compare(
     sides = [_check_side(*side, tree) for side in (("before", before), ("after", after))]
     if paired:
         _check_same_rows(sides)
+    given = {
+        "features": features,
+        "weights": weights,
+        "clusters": clusters,
+        "label_probability": label_probability,
+    }
     old, new = (
         make_sample(
             predictions,
             codes,
             plan,
-            features=features if paired else _side_of("features", features, k),
-            weights=weights if paired else _side_of("weights", weights, k),
+            **{name: v if paired else _side_of(name, v, k) for name, v in given.items()},
         )
         for k, (predictions, codes) in enumerate(sides)
     )
@@ -135,10 +144,17 @@ def make_sample(
     *,
     features: Any = None,
     weights: Any = None,
+    clusters: Any = None,
+    label_probability: Any = None,
 ) -> Sample:
     """Decompose checked rows and weigh them; rows of weight zero are left out."""
     repeats = check_weights(weights, predictions.n)
-    groups = Groups.of(plan.subgroups.weights(features, predictions.n), repeats)
+    groups = Groups.of(
+        plan.subgroups.weights(features, predictions.n),
+        repeats,
+        check_label_probability(label_probability, predictions.n),
+        check_clusters(clusters, predictions.n),
+    )
     if repeats is not None and not repeats.all():
         kept = np.flatnonzero(repeats)
         predictions, codes, groups = predictions.take(kept), codes[kept], groups.take(kept)

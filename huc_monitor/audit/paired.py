@@ -45,6 +45,7 @@ from huc_monitor.audit.bounds.bootstrap import (
     gather_terms,
 )
 from huc_monitor.audit.bounds.bound import log_share
+from huc_monitor.audit.bounds.clustered import design_effect, reach_of_rare, student
 from huc_monitor.audit.comparison import Comparison, Difference
 from huc_monitor.audit.decomposition import sort_rows
 from huc_monitor.audit.label_depth import whole_rows
@@ -58,7 +59,7 @@ if TYPE_CHECKING:
     from huc_monitor.audit.plan import AuditPlan
     from huc_monitor.audit.scan import Groups
     from huc_monitor.audit.two_samples import Sample
-    from huc_monitor.utilities.program import Floats
+    from huc_monitor.utilities.program import Floats, Ints
 
 TILT = 5.0
 
@@ -67,9 +68,11 @@ class _Side:
     """One predictor's moments of all candidates, and what its draws are made of."""
 
     def __init__(self, sample: Sample, limits: list[Floats]) -> None:
-        self.groups = sample.groups
-        whole, wider = whole_rows(sample.rows, sample.groups)
+        self.groups = sample.groups.sized()
+        whole, wider = whole_rows(sample.rows, self.groups)
         self._parts: list[tuple[Any, list[tuple[Terms, Terms]], Floats]] = []
+        # Variances of the errors on the worst intervals, if rows were independent.
+        self.alone: list[Floats] = []
         moments: list[Floats] = []
         for rows, spreads, factors in zip(whole, limits, wider, strict=True):
             self._add(rows, spreads * factors, moments)
@@ -79,13 +82,25 @@ class _Side:
     def _add(self, rows: UtilityRows, spreads: Floats, moments: list[Floats]) -> None:
         ordered = sort_rows(rows, self.groups.scale)
         scan = scan_utility(ordered, self.groups)
-        units = draw_units(spreads, self.groups.mass)
+        units = draw_units(spreads, self.groups.sizes().square)
+        back = 1.0 / (units * self.groups.mass)
         parts = []
         for c in range(len(self.groups.weights)):
             terms = gather_terms(ordered, self.groups, c, units)
-            parts.append((terms, _inside(terms, scan.span[c])))
-        self._parts.append((ordered.order, parts, 1.0 / (units * self.groups.mass)))
+            inside = _inside(terms, scan.span[c])
+            parts.append((terms, inside))
+            if self.groups.clusters.size:
+                self.alone.append(self._alone(inside, ordered.order) * back**2)
+        self._parts.append((ordered.order, parts, back))
         moments.append(scan.moment[:, :-1].ravel())
+
+    def _alone(self, inside: Terms, order: Ints) -> Floats:
+        groups, n = self.groups, order.size
+        counts = groups.repeats if groups.repeats.size else np.ones(n)
+        weights = (counts**2 / groups.copies(n))[order[inside.rows]]
+        squares = np.append(0.0, np.cumsum(weights * inside.values.astype(np.float64) ** 2))
+        found: Floats = np.diff(squares[inside.ptr])
+        return found
 
     def draw(self, xi: npt.NDArray[np.float32]) -> tuple[Floats, Floats]:
         """Return (size after enlarged errors, error on the worst interval), (candidates, 32).
@@ -97,7 +112,8 @@ class _Side:
         repeats = self.groups.repeats
         times = (repeats if repeats.size else np.ones(len(xi)))[:, None].astype(np.float32)
         # A row counted w times stands for w * unit rows: the errors are those of so many.
-        xi = xi / np.float32(math.sqrt(self.groups.unit))
+        known = self.groups.sizes()
+        xi = xi * np.float32(self.groups.mass / math.sqrt(known.square * known.n))
         tilted = times + np.float32(TILT) * xi
         sizes, errors = [], []
         for order, parts, back in self._parts:
@@ -139,12 +155,14 @@ def compare_predictors(before: Sample, after: Sample, plan: AuditPlan) -> Compar
     check_sides(before, after, plan)
     n = after.n
     bound = BootstrapBound(plan.n_draws, plan.seed)
-    bound.start(after.groups.sizes(), plan.n_candidates, plan.confidence_level)
     sides = [_Side(sample, plan.limits) for sample in (before, after)]
+    sizes = sides[1].groups.sizes()
+    bound.start(sizes, plan.n_candidates, plan.confidence_level)
     every = np.concatenate([np.tile(found, len(plan.subgroups)) for found in plan.limits])
-    above, below = _draws(sides, bound)
-    down, up = _reach(above[:-1], below[:-1], every / n, bound)
-    huc_down, huc_up = _reach(above[-1:], below[-1:], every.max(keepdims=True) / n, bound)
+    above, below, errors = _draws(sides, bound)
+    rare = every * (_reach_of_rare(sides, errors / every**2, every) / sizes.n_apart)
+    down, up = _reach(above[:-1], below[:-1], rare, bound)
+    huc_down, huc_up = _reach(above[-1:], below[-1:], rare.max(keepdims=True), bound)
     old, new = (side.sizes for side in sides)
     empty = np.full(every.size, np.nan)
     huc_old, huc_new = float(old.max()), float(new.max())
@@ -185,19 +203,35 @@ def _reach(
     """How far below and above the difference the bounds lie, from errors of shape (m, draws).
 
     ``rare`` is b / n: what an outcome of probability 1 / n could add. Each side may miss such
-    outcomes, hence the root of two.
+    outcomes, hence the root of two. Of dependent rows it is larger, and quantiles are Student's:
+    see `huc_monitor.audit.bounds.clustered`.
     """
     log = log_share(bound.n_candidates, bound.confidence_level)
     least = math.sqrt(2.0) * rare
     scales = [np.sqrt((d**2).mean(axis=1) + log * least**2) for d in (above, below)]
     pairs = zip((above, below), scales, strict=True)
     q = bound.quantile(np.maximum(*((d / s[:, None]).max(axis=0) for d, s in pairs)))
+    if bound.sizes.n_clusters:
+        q = student(q, bound.sizes.n_clusters - 1.0)
     down, up = (np.maximum(q * s, log * least) for s in scales)
     return down, up
 
 
-def _draws(sides: list[_Side], bound: BootstrapBound) -> tuple[Floats, Floats]:
-    """How far every draw puts the difference above and below the truth; HUC is the last row."""
+def _reach_of_rare(sides: list[_Side], variances: Floats, every: Floats) -> float:
+    """Rows that come together with an outcome never seen; 1 where rows are independent."""
+    sizes = sides[0].groups.sizes()
+    if not sizes.n_clusters:
+        return 1.0
+    alone = np.mean([np.concatenate(side.alone) for side in sides], axis=0)
+    effect = design_effect(variances * sizes.n, alone / every**2 * sizes.n_apart, sizes)
+    return reach_of_rare(effect, sizes)
+
+
+def _draws(sides: list[_Side], bound: BootstrapBound) -> tuple[Floats, Floats, Floats]:
+    """How far every draw puts the difference above and below the truth; HUC is the last row.
+
+    Then the mean squared error, over draws and sides, of every candidate on its worst interval.
+    """
     from huc_monitor._kernels import summary as kernel
 
     groups: Groups = sides[0].groups
@@ -205,18 +239,21 @@ def _draws(sides: list[_Side], bound: BootstrapBound) -> tuple[Floats, Floats]:
     tops = [int(np.argmax(side.sizes)) for side in sides]
     huc = [side.sizes.max(initial=0.0) for side in sides]
 
-    def work(block: int) -> tuple[Floats, Floats]:
+    def work(block: int) -> tuple[Floats, Floats, Floats]:
         xi = np.empty((n_rows, kernel.LANES), dtype=np.float32)
         draw_multipliers(bound.seed, block, groups, xi)
-        rises, errors = [], []
+        rises, errors, squares = [], [], []
         for side, top, largest in zip(sides, tops, huc, strict=True):
             size, error = side.draw(xi)
             whole = (size.max(axis=0) - largest) / TILT
             rises.append(np.vstack([(size - side.sizes[:, None]) / TILT, whole]))
             errors.append(np.vstack([error, error[top]]))
-        return rises[1] - errors[0], rises[0] - errors[1]
+            squares.append(error**2)
+        return rises[1] - errors[0], rises[0] - errors[1], np.mean(squares, axis=0)
 
     n_blocks = -(-bound.n_draws // kernel.LANES)
     parts = list(run_tasks(work, [(block,) for block in range(n_blocks)]))
-    above, below = (np.hstack(found)[:, : bound.n_draws] for found in zip(*parts, strict=True))
-    return above, below
+    above, below, squares = (
+        np.hstack(found)[:, : bound.n_draws] for found in zip(*parts, strict=True)
+    )
+    return above, below, squares.mean(axis=1)

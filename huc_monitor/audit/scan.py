@@ -13,7 +13,7 @@ import numpy.typing as npt
 import pandas as pd
 
 from huc_monitor._common.threads import run_tasks
-from huc_monitor.audit.clusters import ClusterSizes, Design, Sizes
+from huc_monitor.audit.clusters import ClusterSizes, Sizes
 from huc_monitor.audit.row_weights import WeightUnit
 
 if TYPE_CHECKING:
@@ -43,7 +43,8 @@ class Groups:
     Two samples of masses a and b are rows of one window too: with ``mass`` = m = ab / (a + b), a
     row of the first counts m / a times, one of the second -m / b times (`factors`), so that a
     sum over m is the difference of the samples' moments. ``sample`` says which sample a row is of
-    and ``masses`` are a and b; both are empty where there is one sample.
+    and ``masses`` are a and b; both are empty where there is one sample. ``known`` are the sizes of
+    all rows where these are a part of them.
     """
 
     weights: list[np.ndarray[Any, Any]]
@@ -54,6 +55,7 @@ class Groups:
     masses: tuple[float, ...] = ()
     times: Floats = field(default_factory=lambda: np.empty(0))
     clusters: Ints = field(default_factory=lambda: np.empty(0, dtype=np.int64))
+    known: Sizes | None = None
 
     @classmethod
     def of(
@@ -180,22 +182,24 @@ class Groups:
             square = float((off**2 / self.copies(terms.size)).sum())
         return mean, square / self.mass**2
 
-    def design(self, n_effective: float) -> Design | None:
-        """Say how rows were counted; None where they are independent and all labelled."""
-        if not self.times.size and not self.clusters.size:
-            return None
-        n_clusters = largest = smallest = None
-        if self.clusters.size:
-            found = ClusterSizes.of(self.clusters, self.copies(self.clusters.size))
-            n_clusters, largest = found.keys.size, float(found.amounts.max()) / self.total
-        if self.times.size:
-            smallest = float(self.label_probability(self.times.size).min())
-        return Design(n_effective, n_clusters, largest, smallest)
+    @property
+    def least_probability(self) -> float | None:
+        """Smallest label probability; None where all rows were labelled alike."""
+        n = self.times.size
+        return float(self.label_probability(n).min()) if n else None
 
     @property
     def total(self) -> float:
         """Sum of the row weights as they were given: how many rows these are."""
         return math.fsum(self.times.tolist()) if self.times.size else self.mass * self.unit
+
+    @property
+    def totals(self) -> list[float]:
+        """How many rows every sample has."""
+        if self.times.size:
+            found: list[float] = np.bincount(self.sample, self.times, minlength=2).tolist()
+            return found
+        return [mass * self.unit for mass in self.masses]
 
     @property
     def factors(self) -> Floats:
@@ -228,17 +232,7 @@ class Groups:
     @property
     def divisors(self) -> Floats:
         """What squared contributions, times how often they count, are divided by; empty: 1."""
-        return (
-            self.times * (self._apart(self.amounts) / self.mass)
-            if self.times.size
-            else self.repeats
-        )
-
-    def _apart(self, amounts: Floats) -> float:
-        """Sum of squared weights of the multipliers, if all rows were independent."""
-        if not self.times.size:
-            return self.mass / self.unit
-        return math.fsum((amounts**2 / self.times).tolist())
+        return self.times * (self.mass / self.sizes().n_apart) if self.times.size else self.repeats
 
     @property
     def n_rare(self) -> float:
@@ -252,36 +246,31 @@ class Groups:
 
     def sizes(self) -> Sizes:
         """Count what a bound may count on."""
+        if self.known is not None:
+            return self.known
         if not self.times.size and not self.clusters.size:
             n = self.mass * self.unit
             return Sizes(n, self.n_rare, self.mass, n)
-        amounts = np.abs(self.amounts) if self.amounts.size else np.ones(self.clusters.size)
-        square = self._apart(amounts)
-        apart = self.mass**2 / square
-        if not self.clusters.size:
-            return Sizes(apart, self._n_rare(apart, amounts), square, apart)
-        found = ClusterSizes.of(self.clusters, amounts)
-        n = self.mass**2 / found.square
-        return Sizes(
-            n,
-            self._n_rare(n, amounts),
-            found.square,
-            apart,
-            found.n_effective,
-            self.mass / float(found.amounts.max()),
-        )
+        masses = self.masses or (self.mass,)
+        parts = [np.arange(self.weights[0].size)]
+        if self.masses:
+            parts = [np.flatnonzero(self.sample == s) for s in range(len(masses))]
+        own = [
+            dataclasses.replace(self.take(part), mass=mass)
+            for part, mass in zip(parts, masses, strict=True)
+        ]
+        tables = [ClusterSizes.of(one.clusters, one.repeats) for one in own if one.clusters.size]
+        return Sizes.of(self.mass, masses, [one.squared() for one in own], tables)
 
-    def _n_rare(self, n: float, amounts: Floats) -> float:
-        """Return 1 / (n * sum over samples of 1 / size**2), sizes as if rows were independent."""
-        if not self.masses:
-            return self.mass**4 / self._apart(amounts) ** 2 / n
-        sizes = []
-        for s, mass in enumerate(self.masses):
-            mine = self.sample == s
-            count = self.repeats[mine] if self.repeats.size else np.ones(int(mine.sum()))
-            by = self.times[mine] if self.times.size else count * self.unit
-            sizes.append(mass**2 / math.fsum((count**2 / by).tolist()))
-        return 1.0 / (n * sum(size**-2 for size in sizes))
+    def sized(self) -> Groups:
+        """Return the same with sizes counted once."""
+        return dataclasses.replace(self, known=self.sizes())
+
+    def squared(self) -> float:
+        """Sum over the rows of one sample of how often they count, squared, over rows they are."""
+        if not self.times.size:
+            return self.mass / self.unit
+        return math.fsum((self.repeats**2 / self.times).tolist())
 
     @property
     def scale(self) -> float:

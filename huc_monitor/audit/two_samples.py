@@ -108,7 +108,7 @@ def compare_samples(
         Of kind "samples".
     """
     check_sides(before, after, plan)
-    groups = Groups.difference(after.groups, before.groups)
+    groups = Groups.difference(after.groups, before.groups).sized()
     scans, after_sums, sorted_rows = [], [], []
     (old, wider), (new, also) = (whole_rows(side.rows, side.groups) for side in (before, after))
     limits = [
@@ -192,7 +192,7 @@ def make_comparison(
     drawn = radii is not None
     radii = np.full(change.size, np.nan) if radii is None else radii
     nothing = float("nan")
-    sizes = [mass * groups.unit for mass in groups.masses]
+    sizes = groups.totals
     return Comparison(
         kind="samples",
         n_before=sizes[BEFORE],

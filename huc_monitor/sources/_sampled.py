@@ -110,10 +110,8 @@ class Streaming(Reading):
     def _read(self) -> None:
         """Wait for `pieces`."""
 
-    def pieces(
-        self, repeated: NDArray[np.uint64]
-    ) -> Iterator[tuple[Rows, NDArray[np.int64], pd.DataFrame]]:
-        """Yield probabilities, leaf codes and features of usable rows.
+    def pieces(self, repeated: NDArray[np.uint64]) -> Iterator[tuple[Any, ...]]:
+        """Yield probabilities, leaf codes, features, clusters and label probabilities.
 
         Rows whose id is among the `repeated` (hashes) are held back until all of them are there.
         """
@@ -137,11 +135,11 @@ class Streaming(Reading):
         if self.frames and len(self.frames[0]):
             yield self._piece(join(self.matrices), self.frames[0])
 
-    def _piece(
-        self, matrix: Rows, kept: pd.DataFrame
-    ) -> tuple[Rows, NDArray[np.int64], pd.DataFrame]:
+    def _piece(self, matrix: Rows, kept: pd.DataFrame) -> tuple[Any, ...]:
         features = {
             name: kept[f"feature {i}"].array for i, name in enumerate(self.source.columns.features)
         }
         codes = kept["code"].to_numpy(dtype=np.int64)
-        return matrix, codes, pd.DataFrame(features, index=range(len(kept)))
+        clusters = kept["cluster"].to_numpy() if "cluster" in kept else None
+        chosen = kept["label probability"].to_numpy() if "label probability" in kept else None
+        return matrix, codes, pd.DataFrame(features, index=range(len(kept))), clusters, chosen

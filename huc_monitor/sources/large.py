@@ -21,6 +21,7 @@ import numpy as np
 
 from huc_monitor._common.threads import n_threads
 from huc_monitor._common.times import to_utc
+from huc_monitor.audit.clusters import ClusterKeys
 from huc_monitor.audit.options import DEFAULTS, AuditOptions
 from huc_monitor.audit.runs.changes import PieceChange, compare_pools
 from huc_monitor.audit.runs.packing import Packing
@@ -69,6 +70,8 @@ class Rows:
     labels: Any
     features: Any = None
     weights: Any = None
+    clusters: Any = None
+    label_probability: Any = None
 
 
 def audit_pieces(
@@ -144,7 +147,7 @@ def _audit_pieces(
         raise InvalidInputError(msg)
     with _Store.open(audit, limit, folder) as store:
         for piece in _checked(audit, read):
-            store.add(audit.rows(piece, facts), weighted=bool(piece.repeats.size))
+            store.add(audit.rows(piece, facts))
         return _result(audit, facts, store)
 
 
@@ -202,7 +205,7 @@ def compare_pieces(
         for k, read in enumerate(samples):
             for piece in _checked(check, read, k, done):
                 engine.facts += check.count(piece)
-                store.add(check.scored(piece), weighted=bool(piece.repeats.size))
+                store.add(check.scored(piece))
             done = int(engine.facts.n_rows.sum())
         return compare_pools(check, engine, pools, screen=screen)
 
@@ -275,9 +278,12 @@ def _checked(
             continue
         ids = np.arange(len(rows.labels))
         given = (rows.probabilities, rows.labels, rows.features, rows.weights)
-        piece = audit.check(*given, ids, np.full(ids.size, sample))
-        # Rows of weight zero are not there, and are not counted either.
-        piece.ids[:] = np.arange(done, done + piece.ids.size)
+        piece = audit.check(
+            *given, ids, np.full(ids.size, sample), rows.clusters, rows.label_probability
+        )
+        if not piece.clusters.size:
+            # Rows of weight zero are not there, and are not counted either.
+            piece.ids[:] = np.arange(done, done + piece.ids.size)
         done += piece.labels.size
         if piece.labels.size:
             yield piece
@@ -304,13 +310,19 @@ class _Store:
             finally:
                 store._database.close()
 
-    def add(self, scored: Iterable[ScoredRows], *, weighted: bool) -> None:
+    def add(self, scored: Iterable[ScoredRows]) -> None:
         """Write a piece's rows, utility by utility."""
         import pyarrow as pa
 
         for u, rows in enumerate(scored):
             if len(self._packings) <= u:
-                packing = Packing.of(self._audit, u, weighted=weighted, sampled=self._sampled)
+                packing = Packing.of(
+                    self._audit,
+                    u,
+                    weighted=rows.repeats.size > 0,
+                    sampled=self._sampled,
+                    chosen=rows.times.size > 0,
+                )
                 self._packings.append(packing)
                 self._database.execute(f"CREATE TABLE rows_{u} (score DOUBLE, record BLOB)")
             records = self._packings[u].pack(rows)
@@ -470,12 +482,6 @@ class LargeSource(TableSource):
         options: AuditOptions,
     ) -> AuditResult:
         """Audit all usable labelled rows of a range, as a monitor does that can hold them."""
-        if self.columns.clustered or self.columns.label_probability is not None:
-            msg = (
-                "`columns` must not have clusters or label probabilities for windows larger than "
-                "`large.most_rows`. Raise that limit."
-            )
-            raise InvalidInputError(msg)
         check = PieceAudit.of(
             tree=self.tree,
             utilities=utilities,
@@ -510,8 +516,9 @@ class LargeSource(TableSource):
 
         def read() -> Iterator[Rows]:
             stream = Streaming(self, start, end, as_of, None, with_labels=True)
-            for probabilities, labels, features in stream.pieces(repeated):
-                yield Rows(probabilities, LeafCodes(labels), features)
+            for p, labels, features, clusters, chosen in stream.pieces(repeated):
+                keys = None if clusters is None else ClusterKeys(clusters)
+                yield Rows(p, LeafCodes(labels), features, None, keys, chosen)
 
         return read
 

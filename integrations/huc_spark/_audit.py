@@ -43,6 +43,8 @@ def audit(
     classes: Sequence[str] | None = None,
     subgroups: Subgroups | None = None,
     weights: str | None = None,
+    clusters: str | None = None,
+    label_probability: str | None = None,
     row_id: str | None = None,
     bounds: str | None = DEFAULTS.bounds,
     confidence_level: float = DEFAULTS.confidence_level,
@@ -70,6 +72,9 @@ def audit(
         The order of an array column; that of ``tree.leaves`` when left out.
     weights : str, optional
         Column of non-negative numbers: how often each row counts.
+    clusters, label_probability : str, optional
+        Columns of what `huc_monitor.audit` takes under these names. Clusters are counted on the
+        driver, 16 bytes each.
     row_id : str, optional
         Column that tells rows apart; the bootstrap needs it, because its multipliers are functions
         of (seed, row, draw). A whole number counts as it is, so that 0, 1, 2, ... in the order of
@@ -97,7 +102,15 @@ def audit(
         rng=rng,
     )
     prepared, columns = _columns(
-        df, check, probabilities, labels, classes=classes, weights=weights, row_id=row_id
+        df,
+        check,
+        probabilities,
+        labels,
+        classes=classes,
+        weights=weights,
+        row_id=row_id,
+        clusters=clusters,
+        label_probability=label_probability,
     )
     return SparkAudit(prepared, check, Job.of(check, columns), n_partitions).run()
 
@@ -263,6 +276,8 @@ def _columns(
     classes: Sequence[str] | None,
     weights: str | None,
     row_id: str | None,
+    clusters: str | None,
+    label_probability: str | None,
 ) -> tuple[DataFrame, dict[str, Any]]:
     """Check that the columns are there; return only these, and what they are for."""
     types = dict(df.dtypes)
@@ -274,9 +289,11 @@ def _columns(
         "labels": labels,
         "coded": False,
         "weights": weights,
+        "clusters": clusters,
+        "label_probability": label_probability,
         "row_id": row_id if check.n_draws else None,
     }
-    if check.n_draws and row_id is None:
+    if check.n_draws and row_id is None and clusters is None:
         msg = (
             "`row_id` must name a column that tells rows apart, because bounds='bootstrap' draws "
             "by row; got None. Name one, or choose bounds='sharp'."
@@ -284,7 +301,8 @@ def _columns(
         raise InvalidInputError(msg)
     needed = dict.fromkeys(where.names, "probabilities") | {labels: "labels"}
     needed |= dict.fromkeys(check.subgroups.columns, "subgroups")
-    needed |= {weights: "weights"} if weights else {}
+    for name in ("weights", "clusters", "label_probability"):
+        needed |= {columns[name]: name} if columns[name] else {}
     needed |= {columns["row_id"]: "row_id"} if columns["row_id"] else {}
     for name, purpose in needed.items():
         if name not in types:
@@ -316,7 +334,9 @@ def _select(
             column = f.xxhash64(column)
         elif name == columns["row_id"]:
             column = column.cast("bigint")
-        elif name == columns["weights"] and types[name].startswith("decimal"):
+        elif name in {columns["weights"], columns["label_probability"]} and types[name].startswith(
+            "decimal"
+        ):
             column = column.cast("double")
         chosen.append(column.alias(name))
     return df.select(*chosen)

@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any, cast
 import numpy as np
 
 from huc_monitor._common.arrays import arrays_from_bytes, arrays_to_bytes
+from huc_monitor.audit.clusters import ClusterSizes
 from huc_monitor.audit.row_weights import WeightUnit
 from huc_monitor.audit.runs.changes import PieceChange, SampleFacts, compare_pools
 from huc_monitor.audit.two_samples import AfterSums
@@ -206,14 +207,28 @@ def _unpacked(worker: Worker, u: int, column: Any) -> ScoredRows:
 
 def _pack(facts: SampleFacts) -> bytes:
     unit = np.array([facts.unit.largest, facts.unit.whole, facts.partial], dtype=np.float64)
-    return arrays_to_bytes({"n_rows": facts.n_rows, "totals": facts.totals, "unit": unit})
+    arrays = {"n_rows": facts.n_rows, "totals": facts.totals, "unit": unit, "apart": facts.apart}
+    for k, own in enumerate(facts.clusters):
+        arrays |= {f"keys{k}": own.keys, f"amounts{k}": own.amounts}
+    return arrays_to_bytes({**arrays, "chosen": facts.chosen})
 
 
 def _unpack(data: bytes) -> SampleFacts:
     found = arrays_from_bytes(data)
     largest, whole, partial = found["unit"].tolist()
     unit = WeightUnit(largest, int(whole))
-    return SampleFacts(found["n_rows"], found["totals"], unit, partial=bool(partial))
+    return SampleFacts(
+        found["n_rows"],
+        found["totals"],
+        unit,
+        bool(partial),
+        found["apart"],
+        tuple(
+            ClusterSizes(found[f"keys{k}"], found[f"amounts{k}"])
+            for k in range(found["n_rows"].size)
+        ),
+        bool(found["chosen"]),
+    )
 
 
 def _disk() -> Any:

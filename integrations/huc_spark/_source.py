@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, cast
 
 import numpy as np
+import pandas as pd
 import pyarrow as pa
 
 from huc_monitor._common.times import from_column, to_utc
@@ -17,7 +18,7 @@ from huc_monitor.audit.sparse_rows import Rest, SparseRows
 from huc_monitor.errors import InvalidInputError
 from huc_monitor.sources import RowCounts, TableSource
 from huc_monitor.sources._labels import label_time
-from huc_monitor.sources._rows import column_kinds, read_chunk
+from huc_monitor.sources._rows import add_design, column_kinds, read_chunk
 from huc_monitor.sources.large import LargeSource
 from huc_monitor.tree import LabelTree
 from huc_spark._audit import SparkAudit
@@ -29,7 +30,6 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Sequence
     from datetime import datetime
 
-    import pandas as pd
     from pyspark.sql import DataFrame
 
     from huc_monitor.audit.comparison import Comparison
@@ -42,6 +42,7 @@ if TYPE_CHECKING:
 
 _LABEL, _KNOWN, _ROW, _CONFLICT = "huc_label", "huc_label_time", "huc_row", "huc_conflict"
 _P, _C, _Y, _SAMPLE = "huc_probabilities", "huc_classes", "huc_code", "huc_sample"
+_CLUSTER, _CHOSEN = "huc_cluster", "huc_label_probability"
 _ROWS_AT_A_TIME = 1 << 15
 
 
@@ -128,6 +129,8 @@ class SparkSource(LargeSource):
 
         needed = self.needed_columns(with_labels=False)
         needed.pop(str(self.columns.model_version), None)
+        if self.columns.label_probability is not None:
+            needed.setdefault(self.columns.label_probability, "any")
         rows = self._joined(needed, start, end, as_of)
         rows = rows.where(f"{_LABEL} IS NOT NULL AND NOT {_CONFLICT}")
         kinds = {field.name: field for field in rows.schema.fields}
@@ -137,6 +140,7 @@ class SparkSource(LargeSource):
                 t.StructField(_C, t.ArrayType(t.StringType())),
                 t.StructField(_Y, t.LongType()),
                 t.StructField(_ROW, t.LongType()),
+                *(t.StructField(n, _kinds()[n]) for n in _design(self).values()),
                 *(kinds[name] for name in _carried(self)),
             ]
         )
@@ -158,6 +162,7 @@ class SparkSource(LargeSource):
             "labels": _Y,
             "coded": True,
             "weights": None,
+            **_design(self),
         }
 
     def _each_once(self, rows: DataFrame) -> DataFrame:
@@ -173,7 +178,9 @@ class SparkSource(LargeSource):
         alike = f.min(_Y).over(same) == f.max(_Y).over(same)
         judged = rows.withColumns({"huc_first": first == 1, "huc_alike": alike})
         kept = judged.where(f"{_quoted(name)} IS NULL OR (huc_first AND huc_alike)")
-        return kept.select(_P, _C, _Y, _ROW, *map(_quoted, self.columns.features))
+        return kept.select(
+            _P, _C, _Y, _ROW, *_design(self).values(), *map(_quoted, self.columns.features)
+        )
 
     @property
     def _log(self) -> SparkTable:
@@ -237,6 +244,18 @@ class SparkSource(LargeSource):
         return self._log.sampled(share, [self.columns.id] if self.columns.id else self._keys())
 
 
+def _design(source: SparkSource) -> dict[str, str]:
+    """Columns of usable rows that say which are dependent, and how labels were chosen."""
+    found = {"clusters": _CLUSTER} if source.columns.clustered else {}
+    return found | ({"label_probability": _CHOSEN} if source.columns.label_probability else {})
+
+
+def _kinds() -> dict[str, Any]:
+    from pyspark.sql import types as t
+
+    return {_CLUSTER: t.LongType(), _CHOSEN: t.DoubleType()}
+
+
 def _carried(source: SparkSource) -> list[str]:
     """Columns of the log that usable rows keep until each id is there once."""
     own = [source.columns.id, source.columns.time]
@@ -262,6 +281,9 @@ def _keep_usable(
     rest = None if given.rest is None else np.ones(source.tree.n_leaves)
     carried, kinds = _carried(source), column_kinds(source.probabilities)
     named, mapping = _is_sparse(source.probabilities), dict(source.encoder.mapping)
+    columns, time = source.columns, source.time
+    design = list(_design(source).values())
+    asked = (columns.cluster, columns.label_probability, columns.time)
 
     def step(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         known = LabelTree.from_dict(tree)
@@ -271,11 +293,20 @@ def _keep_usable(
             batch = table.combine_chunks().to_batches()[0]
             read = read_chunk(where, as_chunk(batch, kinds))
             codes = encoder.find(_labels(batch.column(_LABEL)))
-            usable = np.flatnonzero(read.good & (codes >= 0))
-            others = [batch.column(name).take(usable) for name in (_ROW, *carried)]
+            good = read.good & (codes >= 0)
+            kept = pd.DataFrame(index=range(len(codes)))
+            if design:
+                frame = batch.select([*dict.fromkeys(filter(None, asked))]).to_pandas()
+                kept["time"] = time.read(frame[time.name])
+                good &= add_design(kept, frame, columns, with_labels=True) == ""
+                kept = kept.rename(columns={"cluster": _CLUSTER, "label probability": _CHOSEN})
+            usable = np.flatnonzero(good)
+            others = [batch.column(_ROW).take(usable)]
+            others += [pa.array(kept[name].to_numpy()[usable]) for name in design]
+            others += [batch.column(name).take(usable) for name in carried]
             yield pa.RecordBatch.from_arrays(
                 [*_lists(read.rows[usable], known.leaves, named), pa.array(codes[usable]), *others],
-                names=[_P, _C, _Y, _ROW, *carried],
+                names=[_P, _C, _Y, _ROW, *design, *carried],
             )
 
     return step

@@ -19,6 +19,7 @@ import numpy as np
 import pyarrow as pa
 
 from huc_monitor._common.arrays import arrays_from_bytes, arrays_to_bytes
+from huc_monitor.audit.clusters import ClusterKeys, ClusterSizes
 from huc_monitor.audit.forms.reader import PredictionReader
 from huc_monitor.audit.forms.spec import PredictionColumns
 from huc_monitor.audit.row_weights import WeightUnit
@@ -131,9 +132,10 @@ class Worker:
     @functools.cached_property
     def packings(self) -> list[Packing]:
         """Layout of every utility's rows."""
-        weighted, sampled = (self.columns.get(name) is not None for name in ("weights", "sample"))
+        names = ("weights", "sample", "label_probability")
+        weighted, sampled, chosen = (self.columns.get(name) is not None for name in names)
         return [
-            Packing.of(self.audit, u, weighted=weighted, sampled=sampled)
+            Packing.of(self.audit, u, weighted=weighted, sampled=sampled, chosen=chosen)
             for u in range(len(self.audit.utilities))
         ]
 
@@ -171,7 +173,16 @@ class Worker:
             weights if given["weights"] else None,
             ids,
             () if samples is None else samples,
+            *self._design(table),
         )
+
+    def _design(self, table: pa.Table) -> tuple[Any, Any]:
+        """Clusters and label probabilities, where there are any."""
+        clusters, chosen = (self.columns.get(name) for name in ("clusters", "label_probability"))
+        found = None if clusters is None else table.column(clusters).to_pandas()
+        if found is not None and self.columns["coded"]:
+            found = ClusterKeys(found.to_numpy())
+        return found, None if chosen is None else table.column(chosen).to_pandas().to_numpy()
 
     def _codes(self, labels: pa.Array) -> Ints:
         if self.columns["coded"]:
@@ -376,18 +387,30 @@ def pack_facts(facts: Facts) -> bytes:
     unit = facts.unit
     lost = facts.lost
     known = [facts.n_rows, facts.total, unit.largest, unit.whole, facts.any_zero]
-    known += [lost.mass, lost.sure_k]
+    known += [facts.copies, facts.apart, facts.least, lost.mass, lost.sure_k]
     head = np.array(known, dtype=np.float64)
     arrays = {name: getattr(facts, name) for name in ("shares", "multipliers", "depths")}
-    return arrays_to_bytes({"head": head, **arrays})
+    clusters = {"keys": facts.clusters.keys, "amounts": facts.clusters.amounts}
+    return arrays_to_bytes({"head": head, **arrays, **clusters})
 
 
 @lru_cache(maxsize=8)
 def unpack_facts(data: bytes) -> Facts:
     """Read what `pack_facts` wrote, once per process."""
     found = arrays_from_bytes(data)
-    n, total, largest, whole, zero, mass, sure_k = found["head"]
-    unit = WeightUnit(float(largest), int(whole))
-    lost = Truncation(float(mass), float(sure_k))
-    shares, multipliers, depths = (found[name] for name in ("shares", "multipliers", "depths"))
-    return Facts(int(n), float(total), unit, bool(zero), shares, multipliers, depths, lost)
+    n, total, largest, whole, zero, *sums = found["head"].tolist()
+    copies, apart, least, mass, sure_k = sums
+    return Facts(
+        int(n),
+        total,
+        WeightUnit(largest, int(whole)),
+        bool(zero),
+        found["shares"],
+        found["multipliers"],
+        found["depths"],
+        Truncation(mass, sure_k),
+        copies,
+        apart,
+        least,
+        ClusterSizes(found["keys"], found["amounts"]),
+    )

@@ -22,6 +22,29 @@ def test_an_audit_on_spark_is_the_local_audit(spark, seed):
     assert_same(found, rows.local())
 
 
+def test_dependent_rows_and_chosen_labels_on_spark_are_counted_as_in_memory(spark):
+    rows = window(2, n=400)
+    p = rows.frame[[f"p_{leaf}" for leaf in TREE.leaves]].to_numpy()
+    rng = np.random.default_rng(0)
+    frame = rows.frame.assign(
+        user=[f"u{k}" for k in rng.integers(0, 40, 400)], chosen=rng.choice([0.25, 0.5, 1.0], 400)
+    )
+    what = {"tree": TREE, "utilities": UTILITIES, "n_draws": 64}
+    local = hm.audit(
+        p, frame["label"], clusters=frame["user"], label_probability=frame["chosen"], **what
+    )
+    found = huc_spark.audit(
+        spark.createDataFrame(frame).repartition(3),
+        probabilities="p_{leaf}",
+        clusters="user",
+        label_probability="chosen",
+        n_partitions=4,
+        **what,
+    )
+    assert_same(found, local)
+    assert found.design == local.design
+
+
 @pytest.mark.slow
 def test_two_hundred_windows_come_out_as_in_memory(spark):
     assert n_same(spark) == N_WINDOWS

@@ -10,12 +10,16 @@ only for pools in which some change is large enough for draws to make it sure.
 
 from __future__ import annotations
 
+import dataclasses
+import functools
+import operator
 from dataclasses import dataclass, fields
 from typing import TYPE_CHECKING, Any, Protocol, Self
 
 import numpy as np
 
 from huc_monitor.audit.bounds.bootstrap import draw_units
+from huc_monitor.audit.clusters import ClusterSizes, Sizes
 from huc_monitor.audit.decomposition import SortedRows, iter_decomposed, relevant_paths
 from huc_monitor.audit.plan import AuditPlan
 from huc_monitor.audit.row_weights import WeightUnit
@@ -53,24 +57,53 @@ class SampleFacts:
     totals: Floats
     unit: WeightUnit
     partial: bool
+    apart: Floats
+    clusters: tuple[ClusterSizes, ...]
+    chosen: bool = False
 
     def __add__(self, other: SampleFacts) -> SampleFacts:
         """Facts of both sets of rows."""
+        pairs = zip(self.clusters, other.clusters, strict=True)
         return SampleFacts(
             self.n_rows + other.n_rows,
             self.totals + other.totals,
             self.unit.merge(other.unit),
             self.partial or other.partial,
+            self.apart + other.apart,
+            tuple(a + b if b.keys.size else a for a, b in pairs),
+            self.chosen or other.chosen,
         )
+
+    @property
+    def clustered(self) -> bool:
+        """Whether rows depend on each other."""
+        return any(own.keys.size for own in self.clusters)
 
     def groups(self, pool: int, rows: ScoredRows | None = None) -> Groups:
         """Bundle rows of the reference and of the newest ``pool`` windows; none by default."""
         sizes = float(self.totals[1 : pool + 1].sum()), float(self.totals[0])
         if rows is None:
-            return Groups.apart([], np.empty(0), self.unit.size, np.empty(0, np.uint8), sizes)
+            none = Groups.apart([], np.empty(0), self.unit.size, np.empty(0, np.uint8), sizes)
+            return self._sized(none, pool)
         repeats = self.unit.count(rows.repeats) if rows.repeats.size else rows.repeats
         sample = np.where(rows.samples == 0, BEFORE, AFTER).astype(np.uint8)
-        return Groups.apart(rows.weights, repeats, self.unit.size, sample, sizes)
+        groups = Groups.apart(rows.weights, repeats, self.unit.size, sample, sizes)
+        clusters = rows.ids if self.clustered else np.empty(0, dtype=np.int64)
+        groups = dataclasses.replace(groups, times=rows.times, clusters=clusters)
+        return self._sized(groups, pool)
+
+    def _sized(self, groups: Groups, pool: int) -> Groups:
+        """Give rows the sizes of all rows, where they are dependent or their labels chosen."""
+        if not self.clustered and not self.chosen:
+            return groups
+        unit, after = self.unit.size, slice(1, pool + 1)
+        apart = [float(self.apart[after].sum()) / unit**2, float(self.apart[0]) / unit**2]
+        tables = []
+        if self.clustered:
+            newest = functools.reduce(operator.add, self.clusters[after])
+            tables = [newest * (1.0 / unit), self.clusters[0] * (1.0 / unit)]
+        known = Sizes.of(groups.mass, groups.masses, apart, tables)
+        return dataclasses.replace(groups, known=known)
 
 
 class ChangeEngine(Protocol):
@@ -116,14 +149,24 @@ class PieceChange(PieceAudit):
             np.bincount(piece.samples, **sizes),
             np.bincount(piece.samples, weights, **sizes).astype(np.float64),
             WeightUnit(1.0) if weights is None else WeightUnit.of(weights),
-            partial=bool((piece.labels >= self.tree.n_leaves).any()),
+            bool((piece.labels >= self.tree.n_leaves).any()),
+            np.bincount(piece.samples, piece.apart, **sizes).astype(np.float64),
+            tuple(_clusters(piece, k) for k in range(self.n_samples)),
+            piece.times.size > 0,
         )
 
     @property
     def no_count(self) -> SampleFacts:
         """Facts of no rows."""
         none = np.zeros(self.n_samples)
-        return SampleFacts(none.astype(np.int64), none, WeightUnit(), partial=False)
+        return SampleFacts(
+            none.astype(np.int64),
+            none,
+            WeightUnit(),
+            partial=False,
+            apart=none,
+            clusters=(ClusterSizes(),) * self.n_samples,
+        )
 
     def scored(self, piece: Piece) -> Iterator[ScoredRows]:
         """Yield every utility's scores, and contributions in 32 bits, as past windows are kept."""
@@ -138,6 +181,7 @@ class PieceChange(PieceAudit):
                 piece.repeats,
                 piece.ids,
                 piece.samples,
+                piece.times,
             )
 
     def add_multipliers(self, rows: ScoredRows, facts: SampleFacts) -> Floats:
@@ -145,8 +189,7 @@ class PieceChange(PieceAudit):
         found = []
         for k in range(self.n_samples):
             mine = rows.take(np.flatnonzero(rows.samples == k))
-            repeats = facts.unit.count(mine.repeats) if mine.repeats.size else mine.repeats
-            roots = np.sqrt(repeats).astype(np.float32)
+            roots = facts.groups(1, mine).roots
             found.append(add_multipliers(self.seed, self.n_draws, mine.ids, roots))
         return np.stack(found)
 
@@ -168,7 +211,7 @@ class PieceChange(PieceAudit):
         if sums is not None:
             both = np.stack([sums[1 : pool + 1].sum(axis=0), sums[0]])
             means = (both / np.array(groups.masses)[:, None]).astype(np.float32)
-        units = draw_units(self.limits[utility], groups.mass)
+        units = draw_units(self.limits[utility], groups.sizes().square)
         draws = DrawSummary.of(ordered, groups, ids, units, seed=self.seed, means=means)
         return RunSummary(ScanSummary.of(ordered, groups), draws)
 
@@ -232,6 +275,15 @@ def compare_pools(
     after = engine.after(pools, intervals)
     parts = zip(groups, scans, after, radii, strict=True)
     return [make_comparison(check, *part) for part in parts]
+
+
+def _clusters(piece: Piece, sample: int) -> ClusterSizes:
+    mine = piece.samples == sample
+    if not piece.clusters.size or not mine.any():
+        return ClusterSizes()
+    return ClusterSizes.of(
+        piece.clusters[mine], piece.repeats[mine] if piece.repeats.size else piece.repeats
+    )
 
 
 def _scans(runs: Sequence[RunSummary], groups: Groups) -> list[UtilityScan]:

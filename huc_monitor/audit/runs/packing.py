@@ -32,9 +32,18 @@ class Packing:
 
     @classmethod
     def of(
-        cls, audit: PieceAudit, utility: int, *, weighted: bool, sampled: bool = False
+        cls,
+        audit: PieceAudit,
+        utility: int,
+        *,
+        weighted: bool,
+        sampled: bool = False,
+        chosen: bool = False,
     ) -> Packing:
-        """Lay out rows; they may have weights of their own, and be of several samples."""
+        """Lay out rows; they may have weights of their own, and be of several samples.
+
+        ``chosen`` says that labels were chosen with known probability.
+        """
         real = audit.real
         _, paths = relevant_paths(audit.tree, audit.utilities[utility])
         width = int(np.diff(paths.ptr).max(initial=0))
@@ -45,8 +54,9 @@ class Packing:
         number = "<f4" if sampled else "<i8"
         fields: list[Any] = [("score", "<f8"), ("label", label), ("values", number, (width,))]
         fields += [("bits", "u1", (n_bytes,)), ("real", "<f8", (n_real,))]
-        fields += [("repeats", "<f8")] * weighted + [("id", "<i8")] * (audit.n_draws > 0)
-        fields += [("sample", "<u2")] * sampled
+        fields += [("repeats", "<f8")] * (weighted or chosen)
+        fields += [("id", "<i8")] * (audit.n_draws > 0)
+        fields += [("sample", "<u2")] * sampled + [("times", "<f8")] * chosen
         return cls(np.dtype(fields), real)
 
     @property
@@ -69,7 +79,7 @@ class Packing:
         if weights:
             records["real"] = np.stack(weights, axis=1)
         more = (("repeats", rows.repeats), ("id", rows.ids), ("sample", rows.samples))
-        for name, values in more:
+        for name, values in (*more, ("times", rows.times)):
             if name in (self.dtype.names or ()):
                 records[name] = values
         return records
@@ -82,6 +92,7 @@ class Packing:
         real = iter(np.ascontiguousarray(records["real"].T))
         names = self.dtype.names or ()
         more: Any = (("repeats", np.float64), ("id", np.int64), ("sample", np.int64))
+        more = (*more, ("times", np.float64))
         return ScoredRows(
             np.ascontiguousarray(records["score"]),
             records["label"].astype(np.int64),

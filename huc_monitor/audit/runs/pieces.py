@@ -16,9 +16,17 @@ from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
+import numpy.typing as npt
 
 from huc_monitor.audit.bounds.bootstrap import draw_units
-from huc_monitor.audit.clusters import Sizes
+from huc_monitor.audit.clusters import (
+    ClusterSizes,
+    Design,
+    Sizes,
+    check_clusters,
+    check_design,
+    check_label_probability,
+)
 from huc_monitor.audit.decomposition import SortedRows, iter_decomposed, relevant_paths
 from huc_monitor.audit.inputs import (
     Predictions,
@@ -45,8 +53,9 @@ if TYPE_CHECKING:
 class Piece:
     """Checked rows: probabilities, leaf codes, subgroup weights, repeats, and what rows are called.
 
-    ``repeats`` is empty where every row counts once, ``ids`` where no bootstrap asks for them,
-    ``samples`` where there is one sample only.
+    ``repeats`` and ``times`` are as in `Groups`, in the units they were given in. ``ids`` is empty
+    where no bootstrap asks for them; rows of a cluster are called alike. ``samples`` is empty
+    where there is one sample only, ``clusters`` where rows are independent.
     """
 
     predictions: Predictions
@@ -55,6 +64,21 @@ class Piece:
     repeats: Floats
     ids: Ints
     samples: Ints = field(default_factory=lambda: np.empty(0, dtype=np.int64))
+    times: Floats = field(default_factory=lambda: np.empty(0))
+    clusters: Ints = field(default_factory=lambda: np.empty(0, dtype=np.int64))
+
+    @property
+    def apart(self) -> Floats:
+        """How often every row counts, squared, over the rows it stands for."""
+        if self.times.size:
+            return self.repeats**2 / self.times
+        return self.repeats if self.repeats.size else np.ones(self.labels.size)
+
+    @property
+    def roots(self) -> npt.NDArray[np.float32]:
+        """Those of `Groups`, in the units that weights were given in."""
+        groups = Groups([], self.repeats, 1.0, times=self.times, clusters=self.clusters)
+        return groups.roots
 
     def take(self, rows: Ints) -> Piece:
         """Return some of the rows."""
@@ -62,7 +86,11 @@ class Piece:
             self.predictions.take(rows),
             self.labels[rows],
             [weights[rows] for weights in self.weights],
-            *(_some(found, rows) for found in (self.repeats, self.ids, self.samples)),
+            _some(self.repeats, rows),
+            _some(self.ids, rows),
+            _some(self.samples, rows),
+            _some(self.times, rows),
+            _some(self.clusters, rows),
         )
 
 
@@ -71,6 +99,9 @@ class Facts:
     """What must be known of all rows before any is scanned; facts of pieces add up.
 
     ``multipliers`` has every draw's sum over the rows, ``depths`` the counts of `count_labels`.
+    ``copies`` is the sum of `Piece.times`, 0
+    where there are none, ``apart`` that of `Piece.apart`, and ``least`` the smallest label
+    probability.
     """
 
     n_rows: int
@@ -81,6 +112,10 @@ class Facts:
     multipliers: Floats
     depths: Floats
     lost: Truncation = Truncation()  # noqa: RUF009 - frozen
+    copies: float = 0.0
+    apart: float = 0.0
+    least: float = 1.0
+    clusters: ClusterSizes = field(default_factory=ClusterSizes)
 
     def __add__(self, other: Facts) -> Facts:
         """Facts of both sets of rows."""
@@ -93,7 +128,24 @@ class Facts:
             self.multipliers + other.multipliers,
             self.depths + other.depths,
             self.lost + other.lost,
+            self.copies + other.copies,
+            self.apart + other.apart,
+            min(self.least, other.least),
+            self.clusters + other.clusters if other.clusters.keys.size else self.clusters,
         )
+
+    @property
+    def design_alone(self) -> bool:
+        """Whether rows are independent, or clusters of one row each, and all labelled."""
+        single = self.clusters.keys.size == self.n_rows and self.total == self.n_rows
+        return not self.copies and (single or not self.clusters.keys.size)
+
+    def sizes(self) -> Sizes:
+        """Count what a bound may count on."""
+        if self.design_alone:
+            return Sizes(self.total, self.total, self.mass, self.total)
+        tables = [self.clusters * (1.0 / self.unit.size)] if self.clusters.keys.size else []
+        return Sizes.of(self.mass, [self.mass], [self.apart / self.unit.size**2], tables)
 
     @property
     def scale(self) -> float:
@@ -121,6 +173,7 @@ class ScoredRows:
     repeats: Floats
     ids: Ints
     samples: Ints = field(default_factory=lambda: np.empty(0, dtype=np.int64))
+    times: Floats = field(default_factory=lambda: np.empty(0))
 
     def take(self, rows: Ints) -> ScoredRows:
         """Return some of the rows."""
@@ -129,7 +182,10 @@ class ScoredRows:
             self.labels[rows],
             np.ascontiguousarray(self.values[rows]),
             [weights[rows] for weights in self.weights],
-            *(_some(found, rows) for found in (self.repeats, self.ids, self.samples)),
+            _some(self.repeats, rows),
+            _some(self.ids, rows),
+            _some(self.samples, rows),
+            _some(self.times, rows),
         )
 
 
@@ -177,16 +233,24 @@ class PieceAudit(AuditPlan):
         weights: Any = None,
         ids: Any = None,
         samples: Any = (),
+        clusters: Any = None,
+        label_probability: Any = None,
     ) -> Piece:
         """Check rows as `audit` checks a window; those of weight zero are left out."""
         predictions = check_predictions(probabilities, tree=self.tree)
         n = predictions.n
         codes = check_labels(labels, n, tree=self.tree)
-        repeats = _row_weights(weights, n)
-        called = np.asarray(ids, dtype=np.int64) if self.n_draws else np.empty(0, dtype=np.int64)
+        repeats, times = _row_weights(weights, n), np.empty(0)
+        probability = check_label_probability(label_probability, n)
+        if probability is not None:
+            times = repeats if repeats.size else np.ones(n)
+            repeats = times / probability
+        keys, none = check_clusters(clusters, n), np.empty(0, dtype=np.int64)
+        called = np.asarray(ids if keys is None else keys, dtype=np.int64) if self.n_draws else none
         among = np.asarray(samples, dtype=np.int64)
         groups = list(self.subgroups.weights(features, n))
-        piece = Piece(predictions, codes, groups, repeats, called, among)
+        more = (repeats, called, among, times, none if keys is None else keys)
+        piece = Piece(predictions, codes, groups, *more)
         if repeats.size and not repeats.all():
             piece = piece.take(np.flatnonzero(repeats))
         return piece
@@ -201,11 +265,13 @@ class PieceAudit(AuditPlan):
             WeightUnit.of(piece.repeats) if piece.repeats.size else WeightUnit(1.0),
             piece.predictions.any_zero,
             np.array([float(np.sum(np.abs(w) * times)) for w in piece.weights]),
-            add_multipliers(
-                self.seed, self.n_draws, piece.ids, np.sqrt(piece.repeats).astype("f4")
-            ),
+            add_multipliers(self.seed, self.n_draws, piece.ids, piece.roots),
             count_labels(self.tree, piece.labels, piece.weights, piece.repeats),
             Truncation.of(piece.predictions.matrix),
+            float(piece.times.sum()),
+            float(piece.apart.sum()),
+            float((piece.times / piece.repeats).min()) if piece.times.size else 1.0,
+            ClusterSizes.of(piece.clusters, piece.repeats),
         )
 
     @property
@@ -224,13 +290,13 @@ class PieceAudit(AuditPlan):
             self.utilities, piece.predictions, piece.labels, tree=self.tree
         ):
             values = np.rint(rows.contributions * facts.scale).astype(np.int64)
-            more = (piece.weights, repeats, piece.ids, piece.samples)
+            more = (piece.weights, repeats, piece.ids, piece.samples, piece.times)
             yield ScoredRows(rows.scores, piece.labels, values, *more)
 
     # All rows between two scores.
 
     def sorted(
-        self, utility: int, rows: ScoredRows, scale: float
+        self, utility: int, rows: ScoredRows, facts: Facts
     ) -> tuple[SortedRows, Groups, Ints]:
         """Bring rows into order of score."""
         relevant, paths = relevant_paths(self.tree, self.utilities[utility])
@@ -243,15 +309,25 @@ class PieceAudit(AuditPlan):
             mine.values,
             mine.labels,
             paths,
-            scale,
+            facts.scale,
         )
-        return ordered, Groups.counted(mine.weights, mine.repeats), mine.ids
+        clusters = mine.ids if facts.clusters.keys.size else np.empty(0, dtype=np.int64)
+        groups = Groups(
+            mine.weights,
+            mine.repeats,
+            facts.mass,
+            times=mine.times,
+            clusters=clusters,
+            known=facts.sizes(),
+        )
+        return ordered, groups, mine.ids
 
     def summarise(self, utility: int, rows: ScoredRows, facts: Facts) -> RunSummary:
         """Summarise all rows between two scores."""
-        ordered, groups, ids = self.sorted(utility, rows, facts.scale)
-        units = draw_units(self.limits[utility], facts.mass)
-        means = (facts.multipliers / math.sqrt(facts.unit.size) / facts.mass).astype(np.float32)
+        ordered, groups, ids = self.sorted(utility, rows, facts)
+        units = draw_units(self.limits[utility], facts.sizes().square)
+        unit = math.sqrt(facts.unit.size) if facts.design_alone else facts.unit.size
+        means = (facts.multipliers / unit / facts.mass).astype(np.float32)
         draws = DrawSummary.of(ordered, groups, ids, units, seed=self.seed, means=means[None])
         return RunSummary(ScanSummary.of(ordered, groups), draws)
 
@@ -277,26 +353,31 @@ class PieceAudit(AuditPlan):
     ) -> AuditResult:
         """Make the result from one merged summary per utility."""
         # The first subgroup is everyone: its size is the sum of all weights as they were counted.
-        mass = float(merged[0].scan.size[0])
+        mass = facts.mass if facts.copies else float(merged[0].scan.size[0])
         sizes = {"scale": facts.scale, "total": mass}
+        unit = 1.0 if facts.copies else facts.total / mass
         scans = [
-            run.scan.scan(sums, **sizes, unit=facts.total / mass)
+            run.scan.scan(sums, **sizes, unit=unit)
             for run, sums in zip(merged, within, strict=True)
         ]
         coverage = coverage_of(self.tree, facts.depths)
         if coverage is not None:
             check_method(self)
-        bound = self.bound(Sizes.plain(facts.total))
+        known, chosen = facts.sizes(), facts.copies > 0
+        check_design(self.method, known, chosen=chosen)
+        bound = self.bound(known)
         for run, spreads in zip(merged, self.limits, strict=True):
             bound.visit_summary(run.scan.mean_squares(**sizes), run.draws.ranges, spreads)
+        radii = bound.radii()
         result = self.result(
             scans,
-            bound.radii(),
-            total=facts.total,
+            radii,
+            total=facts.copies or facts.total,
             shares=facts.shares / facts.total,
             interiorized=facts.any_zero,
             coverage=coverage,
             notes=notes_on(self.tree, facts.depths),
+            design=Design.of(known, bound.n_effective, facts.least if chosen else None),
         )
         return result.with_truncation(facts.lost, facts.n_rows)
 

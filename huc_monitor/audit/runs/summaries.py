@@ -205,7 +205,8 @@ def _summarise(
     following = np.where(end < scores.size, scores[np.minimum(end, scores.size - 1)], np.nan)
     before = np.arange(mine.positions.size + 1, dtype=np.float64)
     if groups.repeats.size:
-        before = np.append(0.0, np.cumsum(groups.repeats[rows.order[mine.positions]]))
+        counts = groups.times if groups.times.size else groups.repeats
+        before = np.append(0.0, np.cumsum(counts[rows.order[mine.positions]]))
     count = before[np.searchsorted(mine.positions, end)]
     places[:, _LOW_AT : _LOW_N + 1] = np.stack([reached, following, count], axis=-1)[:, 0]
     places[:, _HIGH_AT : _HIGH_N + 1] = np.stack([reached, following, count], axis=-1)[:, 1]
