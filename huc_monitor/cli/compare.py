@@ -33,6 +33,12 @@ def run(
     subgroup: options.Groups = None,
     confidence: options.Confidence,
     top: options.Top = 10,
+    out: Annotated[
+        Path | None,
+        typer.Option(
+            help="Draw the differences, by branch and subgroup, into a .svg or .png file."
+        ),
+    ] = None,
     as_json: options.Json = False,
 ) -> None:
     """Compare two logs: two windows, or two models on the same rows.
@@ -48,8 +54,10 @@ def run(
     import huc_monitor as hm
     from huc_monitor.cli.showing import print_json, show_comparison
     from huc_monitor.cli.specs import parse_subgroups, parse_utilities
+    from huc_monitor.reporting import check_picture_path, save_picture, stack
     from huc_monitor.tree.labels import LeafCodes
 
+    picture = None if out is None else check_picture_path(out)
     label_tree = hm.LabelTree.from_file(tree)
     rules = parse_subgroups(subgroup or [])
     where = {"label": label, "prefix": prefix, "lists": lists, "classes": classes}
@@ -71,6 +79,8 @@ def run(
         paired=paired,
         confidence_level=confidence,
     )
+    if picture is not None and len(result):
+        save_picture(stack(list(hm.draw_pictures(result).values())), picture)
     alert = result.huc.lower > 0 if paired else bool(result.sure)
     if as_json:
         print_json({"status": "alert" if alert else "ok", "comparison": result.to_dict()})

@@ -6,8 +6,10 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from huc_monitor._common.private_files import private_opener
+from huc_monitor.audit.comparison import Comparison
 from huc_monitor.errors import InvalidInputError
 from huc_monitor.reporting._charts import moment_bars, reliability, waterfall
+from huc_monitor.reporting._compared import difference_grid, differences
 from huc_monitor.reporting._drawing import Picture, stack
 from huc_monitor.reporting._history import heat_map, timeline
 from huc_monitor.reporting._icicle import icicle
@@ -85,7 +87,7 @@ def write_report(
 
 
 def draw_pictures(
-    source: Source,
+    source: Source | Comparison,
     *,
     tree: LabelTree | None = None,
     tolerance: float | None = None,
@@ -96,9 +98,25 @@ def draw_pictures(
 
     Keys are ``moments``; ``icicle`` when the tree is known; ``waterfall`` when a moment is not
     zero; ``reliability`` when there is a curve; ``heat_map`` and ``timeline`` when there are
-    several windows; ``changes`` when branches changed since the reference. `tree_width` is the
+    several windows; ``changes`` when branches changed since the reference. Of a
+    :class:`~huc_monitor.Comparison`: ``differences`` and ``by_subgroup``. `tree_width` is the
     least width of the icicle, in pixels; other parameters are those of :func:`write_report`.
+
+    Examples
+    --------
+    >>> import huc_monitor as hm
+    >>> tree = hm.LabelTree.from_nested({"left": ["a", "b"], "right": ["c", "d"]})
+    >>> even, pay = [[0.25] * 4] * 400, hm.Payoff("pay", {"a": 1, "c": 1})
+    >>> sides = (even, list("abcd") * 100), (even, list("aaaabcdcdc") * 40)
+    >>> found = hm.compare(*sides, tree=tree, utilities=pay)
+    >>> picture = draw_pictures(found)["differences"]
+    >>> picture.description
+    'left, everyone, pay +0.150; right, everyone, pay +0.050; root, everyone, pay 0.000.'
     """
+    if isinstance(source, Comparison):
+        if not len(source):
+            return {}
+        return {"differences": differences(source), "by_subgroup": difference_grid(source)}
     _check_tolerance(tolerance)
     report = read(source, tree=tree, tolerance=tolerance, curve=curve)
     pictures: dict[str, Picture] = {}
@@ -125,17 +143,22 @@ def draw_pictures(
 
 def save_picture(picture: Picture, path: str | os.PathLike[str]) -> Path:
     """Write a picture as ``.svg``, or as ``.png`` (which needs matplotlib)."""
-    target = Path(path)
-    match target.suffix.lower():
-        case ".svg":
-            target.write_text(picture.to_svg(), "utf-8", newline="\n")
-        case ".png":
-            from huc_monitor.reporting._png import to_png
+    target = check_picture_path(path)
+    if target.suffix.lower() == ".svg":
+        target.write_text(picture.to_svg(), "utf-8", newline="\n")
+    else:
+        from huc_monitor.reporting._png import to_png
 
-            target.write_bytes(to_png(picture))
-        case other:
-            msg = f"`path` must end in .svg or .png; got {other!r}."
-            raise InvalidInputError(msg)
+        target.write_bytes(to_png(picture))
+    return target
+
+
+def check_picture_path(path: str | os.PathLike[str]) -> Path:
+    """Refuse a file that a picture cannot be written to by its name, before anything is drawn."""
+    target = Path(path)
+    if target.suffix.lower() not in {".svg", ".png"}:
+        msg = f"`path` must end in .svg or .png; got {target.suffix.lower()!r}."
+        raise InvalidInputError(msg)
     return target
 
 

@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import dataclasses
 import math
 import re
 from datetime import UTC, datetime, timedelta
@@ -10,6 +11,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import huc_monitor as hm
+from huc_monitor.monitor.change import CandidateChange
+from huc_monitor.monitor.findings import Finding
 from huc_monitor.monitor.ports import MonitorInfo, Tracker, make_plugin
 from huc_monitor.monitor.records import AlertState, WindowRecord
 
@@ -88,6 +91,53 @@ def test_a_window_is_a_step_of_the_monitor_run_and_a_child_run(store):
     assert child.inputs.dataset_inputs[0].dataset.name == "triage"
     names = {file.path for file in mine._client.list_artifacts(child.info.run_id)}
     assert {"record.json", "report.html", "moments.svg"} <= names
+
+
+def a_change(node, k=0):
+    change = CandidateChange(
+        utility="top1",
+        subgroup="all",
+        node=node,
+        before=0.0,
+        after=-0.05 - k / 100,
+        difference=-0.05 - k / 100,
+        lower=-0.09,
+        upper=-0.01,
+        interval_low=0.1,
+        interval_high=0.9,
+        n_windows=1,
+        onset=DAY + timedelta(days=1),
+        track=tuple((DAY + timedelta(days=day), 0.0) for day in range(4)),
+    )
+    return Finding(
+        kind="changed", node=node, subgroups=("all",), utilities=("top1",), change=change
+    )
+
+
+def test_what_changed_is_logged_by_branch_and_what_stands_is_counted(store):
+    mine = tracker(store)
+    stands = Finding(kind="standing", node="root", subgroups=("all",), utilities=("top1",))
+    record = dataclasses.replace(a_record(4), findings=(a_change("sick"), stands))
+    mine.record(record)
+    assert [point[2] for point in history(mine, "change/sick")] == [-0.05]
+    assert [point[2] for point in history(mine, "change_lower/sick")] == [-0.09]
+    assert [point[2] for point in history(mine, "change_upper/sick")] == [-0.01]
+    (child,) = mine._client.search_runs([mine._experiment], "tags.`huc.changed` = 'sick'")
+    figures = {name: child.data.metrics[name] for name in ("n_changed", "n_standing", "change")}
+    assert figures == {"n_changed": 1, "n_standing": 1, "change": -0.05}
+    assert child.data.metrics["windows_since_onset"] == 3
+
+
+def test_of_many_branches_that_changed_ten_have_metrics_of_their_own():
+    from huc_mlflow._tracker import node_metrics, summary_metrics
+
+    many = tuple(a_change(f"b{k}", k) for k in range(30))
+    record = dataclasses.replace(a_record(1), findings=many)
+    keys = [key for key in node_metrics(record) if key.startswith("change")]
+    assert len(keys) == 30
+    assert summary_metrics(record)["n_changed"] == 30
+    quiet = node_metrics(a_record(1))
+    assert not any("change" in key for key in quiet)
 
 
 def test_recording_again_changes_nothing(store):

@@ -19,6 +19,8 @@ from support.report_cases import audit_dict, small_tree
 from support.report_cases import candidate as a_candidate
 
 from huc_monitor.errors import InvalidInputError
+from huc_monitor.monitor.change import CandidateChange
+from huc_monitor.monitor.findings import Finding
 from huc_monitor.monitor.ports import MonitorInfo
 from huc_monitor.monitor.ports.exporter import Standing
 from huc_monitor.monitor.records import AlertState, WindowRecord
@@ -161,3 +163,52 @@ def test_every_check_says_when_it_was_and_what_is_open():
 def test_a_limit_without_room_for_a_candidate_is_refused(limit):
     with pytest.raises(InvalidInputError, match=f"whole number of at least {SMALLEST}; got"):
         check_limit(limit)
+
+
+def a_change(node, difference=-0.03):
+    change = CandidateChange(
+        utility="cost",
+        subgroup="channel=app",
+        node=node,
+        before=0.0,
+        after=difference,
+        difference=difference,
+        lower=difference - 0.01,
+        upper=difference + 0.01,
+        interval_low=0.1,
+        interval_high=0.9,
+        n_windows=1,
+        onset=DAY,
+    )
+    names = {"subgroups": ("channel=app", "all"), "utilities": ("cost",)}
+    return Finding(kind="changed", node=node, change=change, **names)
+
+
+def test_what_changed_has_series_with_bounds_and_onset_and_what_stands_is_counted():
+    stands = Finding(kind="standing", node="root", subgroups=("all",), utilities=("cost",))
+    record = record_of([candidate(0, 0.1)], [0.1], findings=(a_change("billing"), stands))
+    found = samples(window_families(INFO, [record], standing(), max_series=100))
+    names = ("cost", "channel=app", "billing")
+    assert found["huc_change", *names] == -0.03
+    assert found["huc_change_lower", *names] == pytest.approx(-0.04)
+    assert found["huc_change_upper", *names] == pytest.approx(-0.02)
+    assert found["huc_change_onset_timestamp_seconds", *names] == DAY.timestamp()
+    assert found["huc_largest_change",] == -0.03
+    counts = {key[1]: value for key, value in found.items() if key[0] == "huc_findings"}
+    assert counts == {"changed": 1, "both": 0, "standing": 1}
+
+
+@given(st.integers(0, 40), st.integers(0, 40), st.integers(SMALLEST, 300))
+def test_however_many_branches_changed_there_are_never_more_series_than_allowed(n, rows, limit):
+    findings = tuple(a_change(f"b{k}") for k in range(n))
+    made = window_families(
+        INFO,
+        [record_of([candidate(k, 0.1) for k in range(rows)], [0.1] * rows, findings=findings)],
+        standing(),
+        max_series=limit,
+    )
+    n_series = sum(len(family.samples) for family in [*made, *check_families(INFO, standing())])
+    assert n_series <= limit
+    shown = [key[3] for key in samples(made) if key[0] == "huc_change"]
+    assert shown == [f"b{k}" for k in range(min(n, 10, (limit - SMALLEST) // 4))]
+    assert rows == 0 or nodes(samples(made))

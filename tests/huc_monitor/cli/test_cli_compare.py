@@ -65,3 +65,16 @@ def test_two_models_on_the_same_rows_are_compared_in_pairs(capsys, place):
     code, out, err = compare(capsys, place, old, other, "--paired")
     assert (code, out) == (2, "")
     assert "must have the same labels in the same order if paired" in err
+
+
+def test_a_comparison_is_drawn_by_branch_and_subgroup(capsys, place):
+    one = write(place / "1.parquet", seed=1)
+    other = write(place / "3.parquet", seed=3, power=0.3)
+    assert compare(capsys, place, one, other, "--out", place / "change.svg")[0] == 1
+    drawn = (place / "change.svg").read_text("utf-8")
+    assert "Change of moments, after minus before, with bounds (0.95 together)" in drawn
+    assert "Largest difference by branch and subgroup" in drawn
+    assert "sex=f" in drawn
+    code, out, err = compare(capsys, place, one, other, "--out", place / "change.pdf")
+    assert (code, out) == (2, "")
+    assert "must end in .svg or .png; got '.pdf'" in err

@@ -7,6 +7,8 @@ import sys
 from pathlib import Path
 from xml.etree import ElementTree as ET
 
+import numpy as np
+import pandas as pd
 import pytest
 from support.report_cases import (
     audit_dict,
@@ -20,6 +22,7 @@ from support.report_page import Page
 
 import huc_monitor as hm
 from huc_monitor.reporting import draw_pictures, render_report, save_picture
+from huc_monitor.reporting._compared import differences
 
 # -- pictures
 
@@ -161,3 +164,52 @@ def test_the_readme_picture_can_be_drawn_again(tmp_path):
     words = "".join(ET.fromstring(target.read_text("utf-8")).itertext())  # noqa: S314
     for part in ("outcome", "survived", "sum: what UC sees"):
         assert part in words
+
+
+def compared(*, paired=False, n=800):
+    rng = np.random.default_rng(4)
+    p = rng.dirichlet(np.ones(4), n)
+    labels = (p.cumsum(axis=1) < rng.random((n, 1))).sum(axis=1).clip(max=3)
+    tree = hm.LabelTree.from_nested({"left": ["a", "b"], "right": ["c", "<d>"]})
+    sharp = p**2 / (p**2).sum(axis=1, keepdims=True)
+    channel = pd.DataFrame({"channel": rng.choice(["app", "web"], n)})
+    return hm.compare(
+        (p, labels),
+        (sharp, labels),
+        tree=tree,
+        utilities=[hm.LevelCorrectness(level=1), hm.LevelCorrectness(level=2)],
+        subgroups=hm.Subgroups.from_reference(channel, {"channel": "each"}),
+        features=channel if paired else (channel, channel),
+        paired=paired,
+        n_draws=200,
+    )
+
+
+@pytest.mark.parametrize("paired", [False, True])
+def test_every_difference_of_a_comparison_is_drawn_with_its_bounds(paired):
+    found = compared(paired=paired)
+    pictures = draw_pictures(found)
+    assert list(pictures) == ["differences", "by_subgroup"]
+    bars = pictures["differences"].to_svg()
+    assert bars.count('class="m-bar-') == len(found)
+    assert bars.count("◆") == len(found.sure) > 0
+    assert bars.count('class="m-whisker"') == 3 * len(found)
+    assert ("negative is better" in bars) == paired
+    grid = pictures["by_subgroup"].to_svg()
+    cells = {(one.node, one.subgroup) for one in map(found.__getitem__, range(len(found)))}
+    assert grid.count("<g>") == len(cells) == 9
+
+
+def test_what_is_worse_has_one_colour_whichever_way_the_numbers_go():
+    found = compared(paired=True)
+    worst = found.worst
+    assert worst.difference > 0  # sharper than the truth: a larger absolute moment
+    bars = draw_pictures(found)["differences"].to_svg()
+    assert 'class="m-bar-o4"' in bars
+    assert 'class="m-bar-u4"' not in bars
+
+
+def test_a_comparison_with_many_candidates_shows_those_that_differ_most():
+    picture = differences(compared(), max_rows=3)
+    assert picture.to_svg().count('class="m-bar-') == 3
+    assert picture.description.endswith("9 more")
