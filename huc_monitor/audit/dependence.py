@@ -25,7 +25,7 @@ import numpy as np
 if TYPE_CHECKING:
     from huc_monitor.utilities.program import Floats, Ints
 
-__all__ = ["Dependence", "design_effect", "test_dependence"]
+__all__ = ["Dependence", "design_effect", "measure_dependence"]
 
 _LEAST_GROUPS = 10
 _RANGES = 10
@@ -72,7 +72,7 @@ def design_effect(terms: Floats, keys: Ints) -> float:
     return max(1.0, float(np.sum(np.bincount(codes, terms) ** 2)) / square) if square else 1.0
 
 
-def test_dependence(scores: Floats, residuals: Floats, keys: Ints) -> Dependence | None:
+def measure_dependence(scores: Floats, residuals: Floats, keys: Ints) -> Dependence | None:
     """Measure whether residuals of rows with one key depend on each other.
 
     None where there are too few groups of several rows to say.
@@ -81,11 +81,11 @@ def test_dependence(scores: Floats, residuals: Floats, keys: Ints) -> Dependence
     --------
     >>> rng = np.random.default_rng(0)
     >>> keys, scores = np.repeat(np.arange(100), 20), rng.random(2000)
-    >>> found = test_dependence(scores, rng.normal(size=2000), keys)
+    >>> found = measure_dependence(scores, rng.normal(size=2000), keys)
     >>> found.is_sure(0.01)
     False
     >>> shared = rng.normal(size=100)[keys]
-    >>> found = test_dependence(scores, rng.normal(size=2000) + 0.7 * shared, keys)
+    >>> found = measure_dependence(scores, rng.normal(size=2000) + 0.7 * shared, keys)
     >>> found.is_sure(0.01), round(found.too_narrow)
     (True, 3)
     """

@@ -6,8 +6,9 @@ mean half width, and the mean absolute error of the forecast, of the raw mean sc
 accuracy) of CBPE: probabilities calibrated class by class with isotonic regression, normalised,
 and the mean of the predicted class's, as NannyML does; calibrated on the reference as there, and
 on all rows that the forecast saw. All rows of one trial are different rows: a reference of 1,500,
-an audited window of 500 that has moved half as far, and the window of 500. Windows move by
-resampling with exp(slope * z), z being an input (words, bytes, ...) or the model's confidence.
+eight audited windows of 500 that have moved further and further, as a monitor keeps them, and the
+window of 500. They move by resampling with exp(slope * z), z being an input (words, bytes, ...) or
+the model's confidence.
 """
 
 from __future__ import annotations
@@ -21,7 +22,7 @@ from real_streams import load
 import huc_monitor as hm
 from huc_monitor.tree.labels import LeafCodes
 
-N_REFERENCE, N_WINDOW = 1_500, 500
+N_REFERENCE, N_WINDOW, N_PAST = 1_500, 500, 8
 
 
 def cbpe(p, reference, codes):
@@ -61,10 +62,12 @@ def trial(stream, codes, z, slope, rng, *, concept=False):
     """Return one line per utility: inside, half width, and errors."""
     free = rng.permutation(len(codes))
     reference, free = free[:N_REFERENCE], free[N_REFERENCE:]
-    past = draw(rng, free, z, slope / 2, N_WINDOW)
-    free = np.setdiff1d(free, past)
-    window = draw(rng, free, z, slope, N_WINDOW)
-    audited, p = np.concatenate([reference, past]), stream.probabilities
+    drawn = []
+    for part in np.arange(N_PAST + 1) / N_PAST:
+        drawn.append(draw(rng, free, z, slope * part, N_WINDOW))
+        free = np.setdiff1d(free, drawn[-1])
+    *past, window = drawn
+    audited, p = np.concatenate([reference, *past]), stream.probabilities
     labels = codes[window]
     if concept:  # a fifth of the window's labels go to another leaf, whatever the score
         moved = rng.random(N_WINDOW) < 0.2

@@ -1,0 +1,328 @@
+"""What makes bounds untrue without an error: rows that depend on each other, labels by choice.
+
+*Dependence.* Residuals are tested for correlation within columns that look like keys (by name, and
+by values: many that come again, not a few), and within identical predictions, such as retries.
+
+*Selection.* Labelled rows are compared with all rows of the window: scores, the branch that is
+predicted, subgroups. Where labels are a random sample, each mean differs by chance alone. Labels
+that depend on the outcome are noticed as far as they move these means; two rows with the same
+prediction, of which the wrong one is labelled more often, look alike to any test without labels.
+
+Each of the two has an error budget of 1 % per window, split between what it looks at; for
+selection half of it is for mean scores, which labels that follow errors move first.
+"""
+
+from __future__ import annotations
+
+import math
+import re
+from dataclasses import dataclass, field
+from statistics import NormalDist
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+from pydantic import Field
+
+from huc_monitor._common.safe_text import chat
+from huc_monitor._common.settings import Section
+from huc_monitor.audit.dependence import Dependence, measure_dependence
+from huc_monitor.audit.forecast import ScoreGaps, residuals
+from huc_monitor.monitor.drift import children
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Mapping, Sequence
+
+    from huc_monitor.audit.decomposition import UtilityRows
+    from huc_monitor.sources import PredictionData
+    from huc_monitor.subgroups import Subgroups
+    from huc_monitor.tree import LabelTree
+    from huc_monitor.utilities.program import Floats, Ints
+
+__all__ = ["NoticePolicy", "Selection", "find_dependence", "look_at_labels"]
+
+_LEVEL = 0.01
+_MOST_ROWS = 50_000
+# Fewer values than this are groups to audit by, not keys.
+_LEAST_VALUES = 30
+# Of keys, what matters; of equal predictions, what only the same event explains.
+_LEAST_TOO_NARROW = 1.1
+_LEAST_SAME = 0.3
+_LEAST_ROWS = 30
+_MOST_CHILDREN = 50
+SAME_PREDICTION = "identical predictions"
+
+
+class NoticePolicy(Section):
+    """Whether a check looks for what makes bounds untrue.
+
+    Parameters
+    ----------
+    enabled : bool, default True
+    """
+
+    enabled: bool = Field(
+        default=True,
+        description="Whether a check tests for rows that depend on each other and for labels that "
+        "are no random choice; windows with missing labels are read twice for it.",
+    )
+
+
+def hash_rows(matrix: Floats) -> Ints:
+    """Return a key per row of numbers; those of equal rows are equal."""
+    bits = np.ascontiguousarray(matrix + 0.0).view(np.uint64)
+    factors = np.random.default_rng(0).integers(1, 1 << 63, matrix.shape[1], dtype=np.uint64) | 1
+    mixed = (bits ^ (bits >> np.uint64(29))) * factors
+    keys: Ints = (mixed ^ (mixed >> np.uint64(31))).sum(axis=1, dtype=np.uint64).view(np.int64)
+    return keys
+
+
+def find_dependence(
+    rows: Sequence[UtilityRows], probabilities: Floats, keys: Mapping[str, Ints]
+) -> tuple[str, Dependence] | None:
+    """Name the column within which residuals surely depend on each other most, if any."""
+    chosen = slice(0, _MOST_ROWS)
+    named = {name: values[chosen] for name, values in keys.items()}
+    named = {name: values for name, values in named.items() if _may_be_key(values)}
+    named[SAME_PREDICTION] = hash_rows(probabilities[chosen])
+    level = _LEVEL / (len(named) * len(rows))
+    found: list[tuple[str, Dependence]] = []
+    for item in rows:
+        gaps = residuals(item)[chosen]
+        for name, values in named.items():
+            tested = measure_dependence(item.scores[chosen], gaps, values)
+            if tested is not None and tested.is_sure(level) and _matters(name, tested):
+                found.append((name, tested))
+    # What is said of a key is of more use than that its rows look alike.
+    return max(
+        found, key=lambda pair: (pair[0] != SAME_PREDICTION, pair[1].too_narrow), default=None
+    )
+
+
+def _matters(name: str, tested: Dependence) -> bool:
+    if name == SAME_PREDICTION:
+        return tested.correlation >= _LEAST_SAME
+    return tested.too_narrow >= _LEAST_TOO_NARROW
+
+
+def _may_be_key(values: Ints) -> bool:
+    n_distinct = np.unique(values).size
+    return _LEAST_VALUES <= n_distinct <= 0.95 * values.size
+
+
+def say_dependence(name: str, found: Dependence) -> str:
+    """Say which rows depend on each other, by how much bounds are off, and what to set."""
+    size = f"{found.rows_per_group:.0f} rows each, correlation {found.correlation:.2f}"
+    narrow = f"Bounds are {found.too_narrow:.1f} times too narrow"
+    if name == SAME_PREDICTION:
+        return (
+            f"Rows with identical predictions have the same outcome ({size}): retries, or rows "
+            f"written twice? {narrow}; give retries one `columns.id`, or set `columns.cluster` to "
+            "a column that they share."
+        )
+    shown = chat(name)
+    return (
+        f"Rows of one *{shown}* depend on each other ({size}). {narrow}; set "
+        f"`columns.cluster: {shown}`."
+    )
+
+
+_KEY_WORDS = re.compile(
+    "users?|sessions?|patient|account|customer|client|device|visitor|member|household|person|"
+    "conversation|thread|dialogue?|subject|employee|student|driver|vehicle|host|ip|merchant|card|"
+    "order|basket|case|claim|ticket|site|sensor|machine|tenant|organi[sz]ation|company|request|trace"
+)
+
+
+def likely_keys(columns: Iterable[str], used: Iterable[str], most: int = 4) -> list[str]:
+    """Return columns that sound like what rows have in common: a user, a session, a patient.
+
+    Examples
+    --------
+    >>> likely_keys(["at", "userId", "p_user", "session_key", "amount"], ["at", "p_user"])
+    ['userId', 'session_key']
+    """
+    taken = set(used)
+    found = []
+    for name in columns:
+        parts = re.findall(r"[a-z]+", re.sub(r"([a-z0-9])([A-Z])", r"\1 \2", name).lower())
+        if name not in taken and any(map(_KEY_WORDS.fullmatch, parts)):
+            found.append(name)
+    return found[:most]
+
+
+@dataclass(frozen=True, slots=True)
+class Selection:
+    """How labelled rows differ from all rows of a window.
+
+    Attributes
+    ----------
+    coverage : dict of str to float
+        Share of rows with a label, by the child of the root under which the likeliest leaf lies;
+        of children that are predicted often enough to say.
+    differs : tuple of str
+        What surely differs, in words, most certain first; empty where labels may be a random
+        choice.
+    effect : float
+        By how much the mean gap between realised and predicted utility would move if labelled rows
+        had the scores of all rows: the part of the effect that can be seen.
+    utility : str
+        Of which utility.
+    bound : float
+        No choice of labels moves a moment by more.
+    """
+
+    coverage: Mapping[str, float] = field(default_factory=dict)
+    differs: tuple[str, ...] = ()
+    effect: float = 0.0
+    utility: str = ""
+    bound: float = 0.0
+
+
+def look_at_labels(
+    everyone: PredictionData,
+    scored: Sequence[UtilityRows],
+    labelled: tuple[Floats, Sequence[UtilityRows], Sequence[np.ndarray[Any, Any]]],
+    *,
+    tree: LabelTree,
+    subgroups: Subgroups,
+    label_probability: Floats | None = None,
+) -> Selection:
+    """Compare labelled rows, given as probabilities, rows and subgroup weights, with all rows."""
+    probabilities, rows, weights = labelled
+    n, n_labelled = everyone.n, probabilities.shape[0]
+    here, there = (_predicted_child(p, tree) for p in (probabilities, everyone.probabilities))
+    names = children(tree, 0)[0]
+    size = len(names)
+    counts = [np.bincount(found, minlength=size) for found in (here, there)]
+    coverage = {
+        names[c]: float(min(1.0, counts[0][c] / counts[1][c]))
+        for c in range(size)
+        if counts[1][c] >= _LEAST_ROWS
+    }
+    share = n_labelled / n
+    if n_labelled < _LEAST_ROWS or n - n_labelled < _LEAST_ROWS:
+        return Selection(coverage)
+    chance = np.full(n_labelled, share) if label_probability is None else label_probability
+    sure = [
+        *_sure(_mean_terms(rows, scored), chance),
+        *_sure(
+            [
+                *_range_terms(rows, scored),
+                *_child_terms(here, there, names),
+                *_group_terms(weights, subgroups.weights(everyone.features, n), subgroups),
+            ],
+            chance,
+        ),
+    ]
+    effects = _effects(rows, scored, chance if label_probability is not None else None)
+    utility = max(effects, key=lambda name: abs(effects[name]))
+    spread = max(float(np.max(u.utility.spreads(tree), initial=0.0)) for u in rows)
+    return Selection(
+        coverage,
+        tuple(sure),
+        effects[utility],
+        utility,
+        (1.0 - share) * spread,
+    )
+
+
+def say_selection(found: Selection) -> str | None:
+    """Say how labelled rows differ, and what that does to moments; None where they do not."""
+    if not found.differs:
+        return None
+    shown = "; ".join(found.differs[:3])
+    more = f" and {len(found.differs) - 3} more" if len(found.differs) > 3 else ""
+    text = f"Labels are no random choice: compared with all rows, labelled ones have {shown}{more}."
+    lowest = min(found.coverage, key=lambda name: found.coverage[name], default=None)
+    if lowest is not None and found.coverage[lowest] < 0.9 * max(found.coverage.values()):
+        highest = max(found.coverage, key=lambda name: found.coverage[name])
+        text += (
+            f" Under *{chat(lowest)}* {found.coverage[lowest]:.0%} of the rows have a label, under "
+            f"*{chat(highest)}* {found.coverage[highest]:.0%}."
+        )
+    return (
+        f"{text} With the scores of all rows the mean gap of *{chat(found.utility)}* would be "
+        f"{found.effect:+.3f} higher, as far as scores can tell; at most {found.bound:.2f} either "
+        "way. Wait for labels, or choose rows with `huc-monitor sample`."
+    )
+
+
+def _sure(terms: Iterable[tuple[str, Floats, Floats]], chance: Floats) -> list[str]:
+    """Say what surely differs, with half of the error budget."""
+    tested: list[tuple[float, str]] = []
+    for words, mine, theirs in terms:
+        z = _difference(mine, theirs, chance)
+        if z is not None:
+            more, higher = ("more", "higher") if z > 0 else ("fewer", "lower")
+            tested.append((abs(z), words.format(more=more, higher=higher)))
+    least = NormalDist().inv_cdf(1.0 - 0.5 * _LEVEL / (2 * max(1, len(tested))))
+    return [words for z, words in sorted(tested, reverse=True) if z > least]
+
+
+def _difference(mine: Floats, theirs: Floats, chance: Floats) -> float | None:
+    """Compare a weighted mean of labelled rows with the mean of all, in standard errors."""
+    total = 1.0 / chance
+    mean = float(theirs.mean())
+    off = mine - mean
+    error = math.sqrt(float(np.sum((1.0 - chance) * (off / chance) ** 2)))
+    present = min(float(np.count_nonzero(mine)), float(np.count_nonzero(mine - 1.0)))
+    if error <= 0 or present < _LEAST_ROWS / 3:
+        return None
+    return float(np.sum(total * off)) / error
+
+
+def _mean_terms(
+    rows: Sequence[UtilityRows], scored: Sequence[UtilityRows]
+) -> Iterable[tuple[str, Floats, Floats]]:
+    for mine, theirs in zip(rows, scored, strict=True):
+        yield f"{{higher}} scores of *{chat(mine.utility.name)}*", mine.scores, theirs.scores
+
+
+def _range_terms(
+    rows: Sequence[UtilityRows], scored: Sequence[UtilityRows]
+) -> Iterable[tuple[str, Floats, Floats]]:
+    for mine, theirs in zip(rows, scored, strict=True):
+        name = chat(mine.utility.name)
+        for cut in np.unique(np.quantile(theirs.scores, [0.25, 0.5, 0.75])):
+            words = f"{{more}} scores of *{name}* above {cut:.2f}"
+            yield words, (mine.scores > cut).astype(float), (theirs.scores > cut).astype(float)
+
+
+def _child_terms(
+    here: Ints, there: Ints, names: Sequence[str]
+) -> Iterable[tuple[str, Floats, Floats]]:
+    often = np.argsort(-np.bincount(there, minlength=len(names)), kind="stable")[:_MOST_CHILDREN]
+    for c in often.tolist():
+        words = f"{{more}} predictions of *{chat(names[c])}*"
+        yield words, (here == c).astype(float), (there == c).astype(float)
+
+
+def _group_terms(
+    mine: Sequence[np.ndarray[Any, Any]],
+    theirs: Sequence[np.ndarray[Any, Any]],
+    subgroups: Subgroups,
+) -> Iterable[tuple[str, Floats, Floats]]:
+    for name, own, all_rows in list(zip(subgroups.names, mine, theirs, strict=True))[1:]:
+        yield f"{{more}} of {chat(name)}", np.asarray(own, float), np.asarray(all_rows, float)
+
+
+def _predicted_child(probabilities: Floats, tree: LabelTree) -> Ints:
+    """Return the child of the root under which every row's likeliest leaf lies."""
+    place = np.empty(tree.n_leaves, dtype=np.int64)
+    for c, leaves in enumerate(children(tree, 0)[1]):
+        place[leaves] = c
+    found: Ints = place[probabilities.argmax(axis=1)]
+    return found
+
+
+def _effects(
+    rows: Sequence[UtilityRows], scored: Sequence[UtilityRows], chance: Floats | None
+) -> dict[str, float]:
+    """By how much mean gaps move when scores are those of all rows, by utility."""
+    weights = np.empty(0) if chance is None else 1.0 / chance
+    found = {}
+    for mine, theirs in zip(rows, scored, strict=True):
+        item = ScoreGaps.of(mine, weights)
+        there = item.forecast(theirs.scores)
+        found[mine.utility.name] = there.value - there.score - float(item.weights @ item.gaps)
+    return found

@@ -1,0 +1,123 @@
+"""How often dependence and selection are noticed, and how often where there is none.
+
+``python tests/bench/noticing.py [runs] [rows]`` prints the share of runs with a notice, for
+calibrated, overconfident and 50-valued (a decision tree's) predictions: independent rows with keys
+and random labels; 20 rows per user with correlation 0.3 (of the latent outcome, and of a shared
+one); retries of three copies; labels for errors three times as often, for one branch only, and by
+known probability.
+"""
+
+from __future__ import annotations
+
+import sys
+from statistics import NormalDist
+
+import numpy as np
+import pandas as pd
+
+import huc_monitor as hm
+from huc_monitor.audit.forecast import score_rows
+from huc_monitor.monitor.noticing import find_dependence, look_at_labels
+from huc_monitor.sources import PredictionData
+from huc_monitor.tree.labels import LeafCodes
+
+TREE = hm.LabelTree.from_nested({"l": ["a", "b", "c"], "r": {"s": ["d", "e"], "t": ["f", "g"]}})
+UTILITIES = [hm.TopK(1), hm.LevelCorrectness(level=1), hm.LevelCorrectness(level=2)]
+PHI = np.vectorize(NormalDist().cdf)
+MODELS = ("calibrated", "overconfident", "few values")
+
+
+def predictions(rng, n, model):
+    """Return what is predicted, and what is true."""
+    truth = rng.dirichlet(np.full(7, 0.6), n)
+    if model == "few values":
+        truth = rng.dirichlet(np.full(7, 0.6), 50)[rng.integers(0, 50, n)]
+    truth = 0.98 * truth + 0.02 / 7
+    shown = truth**1.6 if model != "calibrated" else truth
+    return shown / shown.sum(axis=1, keepdims=True), truth
+
+
+def outcomes(rng, truth, keys=None, kind=None, rho=0.3):
+    """Draw labels whose uniforms are shared within keys, wholly or in part."""
+    n = len(truth)
+    uniform = rng.random(n)
+    if kind == "latent":
+        shared = rng.normal(size=keys.max() + 1)[keys]
+        uniform = PHI(np.sqrt(rho) * shared + np.sqrt(1 - rho) * rng.normal(size=n))
+    elif kind == "shared":
+        shared = rng.random(keys.max() + 1)[keys]
+        uniform = np.where(rng.random(n) < np.sqrt(rho), shared, uniform)
+    return (truth.cumsum(axis=1) < uniform[:, None]).sum(axis=1).clip(max=6)
+
+
+def dependence(rng, n, model, case):
+    """Return whether dependence was noticed, and how narrow bounds were said to be."""
+    keys = rng.permutation(np.arange(n) // 20)
+    p, truth = predictions(rng, n, model)
+    if case in {"latent", "shared"}:  # what one user asks is alike
+        same = keys if model != "few values" else keys % 50
+        p, truth = p[same], truth[same]
+        if model != "few values":
+            p, truth = (0.8 * old + 0.2 * rng.dirichlet(np.ones(7), n) for old in (p, truth))
+    y = outcomes(rng, truth, keys, case if case in {"latent", "shared"} else None)
+    if case == "retries":
+        again = rng.permutation(np.repeat(np.arange(-(-n // 3)), 3)[:n])
+        p, y, keys = p[again], y[again], rng.permutation(keys)
+    rows = hm.decompose(p, LeafCodes(y), tree=TREE, utilities=UTILITIES)
+    found = find_dependence(rows, p, {"user_id": keys})
+    return found is not None, 1.0 if found is None else found[1].too_narrow
+
+
+def selection(rng, n, model, case):
+    """Return whether a choice of labels was noticed, and the effect that was seen."""
+    p, truth = predictions(rng, n, model)
+    y = outcomes(rng, truth)
+    chance = np.full(n, 0.5)
+    if case == "errors 3x":
+        chance = np.where(p.argmax(axis=1) == y, 0.3, 0.9)
+    elif case == "branch":
+        chance = np.where(p[:, :3].sum(axis=1) > 0.5, 0.3, 0.6)
+    elif case == "known chance":
+        chance = np.clip(1.1 - p.max(axis=1), 0.05, 1.0)
+    labelled = np.flatnonzero(rng.random(n) < chance)
+    frame = pd.DataFrame({"who": rng.choice(["x", "y", "z"], n)})
+    groups = hm.Subgroups.from_reference(frame, {"who": "each"})
+    everyone = PredictionData(
+        start=None,
+        end=None,
+        probabilities=p,
+        features=frame,
+        ids=None,
+        times=np.empty(0),
+        model_versions=None,
+        n_predictions=n,
+        n_quarantined=0,
+    )
+    rows = hm.decompose(p[labelled], LeafCodes(y[labelled]), tree=TREE, utilities=UTILITIES)
+    weights = [w[labelled] for w in groups.weights(frame, n)]
+    found = look_at_labels(
+        everyone,
+        score_rows(UTILITIES, p, tree=TREE),
+        (p[labelled], rows, weights),
+        tree=TREE,
+        subgroups=groups,
+        label_probability=chance[labelled] if case == "known chance" else None,
+    )
+    return bool(found.differs), found.effect
+
+
+def main(runs, n):
+    print(f"{runs} runs of {n:,} rows; one standard error is at most {0.5 / np.sqrt(runs):.3f}")
+    cases = [(dependence, c) for c in ("none", "latent", "shared", "retries")]
+    cases += [(selection, c) for c in ("random", "known chance", "errors 3x", "branch")]
+    for look, case in cases:
+        for model in MODELS:
+            found = [look(np.random.default_rng([11, k]), n, model, case) for k in range(runs)]
+            noticed, size = np.array(found, dtype=float).T
+            print(f"{look.__name__:>12} {case:>13} {model:>14}", end=" ")
+            print(f"noticed {noticed.mean():.3f}, size {np.median(size):+.3f}", flush=True)
+
+
+if __name__ == "__main__":
+    arguments = [int(text) for text in sys.argv[1:]]
+    main(*(arguments + [100, 2_000][len(arguments) :]))
