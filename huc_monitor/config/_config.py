@@ -25,6 +25,7 @@ from huc_monitor.sources import (
     Table,
     TableSource,
 )
+from huc_monitor.sources._keys import likely_keys
 from huc_monitor.sources._spec import LabelColumns, LogColumns
 from huc_monitor.sources.large import LargeSource
 from huc_monitor.subgroups import Subgroups
@@ -157,7 +158,11 @@ class Config:
         )
 
     def open_source(
-        self, *, features: Sequence[str] | None = None, base: bool = False
+        self,
+        *,
+        features: Sequence[str] | None = None,
+        base: bool = False,
+        keys: Sequence[str] | None = None,
     ) -> TableSource:
         """Open the log and the labels; checks that their columns are there.
 
@@ -165,6 +170,8 @@ class Config:
         ----------
         features : sequence of str, optional
             Feature columns to read; those of the subgroups when left out.
+        keys : sequence of str, optional
+            Columns to test for dependent rows; those that sound like keys when left out.
         base : bool, default False
             Read `columns.base_probabilities` as the probabilities. Rows without them are left out,
             however many: they are from a time before the column was logged.
@@ -175,14 +182,16 @@ class Config:
         if chosen is None:
             msg = "`base` needs `columns.base_probabilities` in the configuration; it has none."
             raise InvalidInputError(msg)
+        log = self._table(settings.log, ("source", "log"))
         return self._open(
-            self._table(settings.log, ("source", "log")),
+            log,
             tree=self.tree,
             columns=Columns(
                 **{name: getattr(given, name) for name in LogColumns.model_fields},
                 probabilities=chosen,
                 features=self.feature_columns if features is None else tuple(features),
                 cluster_block=self.settings.clusters.block,
+                keys=self._keys(log) if keys is None else tuple(keys),
             ),
             labels=None
             if labels is None
@@ -197,6 +206,13 @@ class Config:
             else read_mapping(self._path(settings.label_mapping)),
             reference=self.reference,
         )
+
+    def _keys(self, log: Table) -> list[str]:
+        """Columns within which rows may depend on each other, where nobody said."""
+        given, clusters = self.settings.columns, self.settings.clusters
+        if not self.settings.noticing.enabled or given.cluster or clusters.block:
+            return []
+        return likely_keys(log.columns(), (given.time, given.id or "", given.label or ""))
 
     @property
     def feature_columns(self) -> tuple[str, ...]:

@@ -65,7 +65,7 @@ class Guess:
         The section ``columns.probabilities``.
     prediction_names : tuple of str
         Its columns.
-    time, label, id, model_version : str or None
+    time, label, id, model_version, cluster : str or None
     time_unit : str or None
         For times that are numbers.
     sum_tolerance : float
@@ -85,6 +85,7 @@ class Guess:
     label: str | None = None
     id: str | None = None
     model_version: str | None = None
+    cluster: str | None = None
     sum_tolerance: float = ROW_CHECKS.sum_tolerance
     groups: list[str] = field(default_factory=list)
     numbers: list[str] = field(default_factory=list)

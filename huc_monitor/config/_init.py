@@ -15,6 +15,7 @@ from huc_monitor.config._config import Config, parse_config
 from huc_monitor.config._guess import guess_log
 from huc_monitor.config._inspect import (
     Volume,
+    find_dependent,
     find_partition,
     guess_labels,
     label_lag,
@@ -201,6 +202,8 @@ def _relative_tree(tree: str | Path, folder: Path) -> str:
 def _with_tolerance(found: FileContents, folder: Path) -> str:
     """Write the file, audit its reference window by it, and put the tolerance in."""
     config = parse_config(write(found, tolerance=0.1, patient=0.1, why=[]), folder=folder)
+    if _note_dependence(config, found):
+        config = parse_config(write(found, tolerance=0.1, patient=0.1, why=[]), folder=folder)
     pilot = _pilot(config, found)
     value = _round_up(max(_LEAST, pilot.chance))
     accepted = pilot.lower <= value
@@ -225,6 +228,26 @@ def _with_tolerance(found: FileContents, folder: Path) -> str:
     text = write(found, tolerance=value, patient=patient, why=[chance, normal])
     parse_config(text, folder=folder)
     return text
+
+
+def _note_dependence(config: Config, found: FileContents) -> bool:
+    """Find the column within which rows depend on each other; True if bounds shall know it."""
+    from huc_monitor.monitor.noticing import SAME_PREDICTION, say_dependence
+
+    guess = found.guess
+    tested = find_dependent(config, *found.reference)
+    if tested is None:
+        return False
+    name, size = tested
+    if name == SAME_PREDICTION:
+        guess.notes["repeats"] = say_dependence(name, size)
+        return False
+    guess.cluster = name
+    guess.notes["cluster"] = (
+        f"rows of one value depend on each other (correlation {size.correlation:.2f}); without "
+        f"this, bounds would be {size.too_narrow:.1f} times too narrow"
+    )
+    return True
 
 
 @dataclass(frozen=True, slots=True)
@@ -268,6 +291,7 @@ def _pilot(config: Config, found: FileContents) -> _Pilot:
         utilities=config.utilities,
         subgroups=config.make_subgroups(window.features),
         features=window.features,
+        clusters=window.clusters,
         bounds="bootstrap",
         n_draws=400,
     )

@@ -14,17 +14,23 @@ import numpy as np
 from huc_monitor.config._guess import Guess, TableSample, find_label, possible_ids
 from huc_monitor.errors import InvalidInputError
 from huc_monitor.sources import DuckTable, LabelTable, SQLTable, Table, TimeRange
+from huc_monitor.sources._keys import likely_keys, repeated_columns
 from huc_monitor.sources._labels import latest_labels
 from huc_monitor.sources._table import TimeColumn
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
+    from datetime import datetime
 
     import pandas as pd
 
+    from huc_monitor.audit.dependence import Dependence
+    from huc_monitor.config._config import Config
     from huc_monitor.tree import LabelTree
 
 SAMPLE_ROWS: Final = 20_000
+_KEY_ROWS: Final = 5_000
+_FEWEST_ROWS: Final = 50
 _TRIED_IDS: Final = 2_000
 _SHARE_OF_IDS: Final = 0.2  # a table of labels may hold several of one id
 _PARTS: Final = (
@@ -118,6 +124,33 @@ def head(table: Table, n_rows: int) -> pd.DataFrame:
         return table.head(n_rows)
     msg = f"`log` must be files or a database; got {table.name}."
     raise InvalidInputError(msg)
+
+
+def find_dependent(config: Config, start: datetime, end: datetime) -> tuple[str, Dependence] | None:
+    """Test whether rows of a range depend on each other, within columns that may be keys.
+
+    Those that sound like keys, and those whose values come again, as far as some rows show.
+    """
+    from huc_monitor.audit.decomposition import decompose
+    from huc_monitor.monitor.noticing import find_dependence
+    from huc_monitor.tree.labels import LeafCodes
+
+    source = config.open_source(keys=())
+    used = source.needed_columns(with_labels=True)
+    keys = likely_keys(source.log.columns(), used)
+    if isinstance(source.log, DuckTable | SQLTable):
+        keys += repeated_columns(source.log.head(_KEY_ROWS), used)
+    data = config.open_source(keys=list(dict.fromkeys(keys))).labelled(start, end)
+    if data.n < _FEWEST_ROWS or data.sampled_from is not None:
+        return None
+    rows = decompose(
+        data.probabilities,
+        LeafCodes(data.labels),
+        tree=config.tree,
+        utilities=list(config.utilities),
+    )
+    columns = {str(name): data.keys[name].to_numpy() for name in data.keys}
+    return find_dependence(rows, data.probabilities, columns)
 
 
 def measure(

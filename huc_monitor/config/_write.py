@@ -103,11 +103,13 @@ def _columns(found: FileContents) -> str:
         lines.append(f"  time_unit: {guess.time_unit}  # since 1970")
     lines.append("  time_zone: UTC  # what times without a zone mean")
     lines += _predictions(guess)
-    for key in ("label", "id", "model_version"):
+    for key in ("label", "id", "model_version", "cluster"):
         value = getattr(guess, key)
         if value is not None:
             note = f"  # {_comment(guess.notes[key])}" if key in guess.notes else ""
             lines.append(f"  {key}: {_scalar(value)}{note}")
+    if "repeats" in guess.notes:
+        lines.append(f"  # {_comment(guess.notes['repeats'])}")
     return "\n".join(lines)
 
 

@@ -30,6 +30,13 @@ from huc_monitor.monitor.drift import compare
 from huc_monitor.monitor.findings import say_standing
 from huc_monitor.monitor.forecasting import Forecasting
 from huc_monitor.monitor.messages import say_repeats, say_unknown
+from huc_monitor.monitor.noticing import (
+    Selection,
+    find_dependence,
+    look_at_labels,
+    say_dependence,
+    say_selection,
+)
 from huc_monitor.monitor.records import DriftFinding, WindowRecord
 from huc_monitor.monitor.tolerance import ignored
 from huc_monitor.monitor.windows import (
@@ -219,12 +226,51 @@ class Check:
         ready = readiness(self.monitor.windows, data.counts)
         if ready == "ready" and data.n_usable < max(1, self.monitor.windows.min_labelled):
             ready = "few labels"
+        selection = self._look_at_choice(window, found) if ready == "ready" else Selection()
+        facts["branch_coverage"] = dict(selection.coverage)
+        late = selection.late(self.monitor.windows.min_branch_coverage)
+        if late is not None:
+            ready, facts["notes"] = "low coverage", (late,)
         if ready != "ready":
             status = "empty" if ready == "empty" else "thin"
             self.state.early_drift.pop(window.id, None)
             facts["forecasts"] = self._foresee(window, data.n_predictions)
             return self._base(visited, status, reason=ready, step=step, **facts)
-        return self._audited(visited, found, step, facts, {"read": waited}, as_of)
+        noted = self._notice(window, found, selection)
+        return self._audited(visited, found, step, facts, {"read": waited}, as_of, noted)
+
+    def _look_at_choice(self, window: Window, found: Decomposed) -> Selection:
+        """Compare labelled rows with all rows of the window, where some have no label."""
+        data, monitor = found.data, self.monitor
+        wanted = monitor.policy.noticing.enabled or monitor.windows.min_branch_coverage > 0
+        if not wanted or data.n_labelled >= data.n_predictions or data.sampled_from is not None:
+            return Selection()
+        try:
+            everyone = monitor.source.predictions(window.start, window.end)
+        except TooManyBadRowsError:
+            return Selection()  # of rows without labels; those with labels can be used
+        return look_at_labels(
+            everyone,
+            self._scored(everyone),
+            (data.probabilities, found.rows, found.weights),
+            tree=monitor.tree,
+            subgroups=self._standards.subgroups,
+            label_probability=data.label_probability,
+        )
+
+    def _notice(self, window: Window, found: Decomposed, selection: Selection) -> list[str]:
+        """Say what makes bounds untrue, in the record and, now and then, to people."""
+        data = found.data
+        if not self.monitor.policy.noticing.enabled or data.sampled_from is not None:
+            return []
+        said = {"labels:chosen": say_selection(selection)}
+        if data.clusters is None:
+            keys = {str(name): data.keys[name].to_numpy() for name in data.keys}
+            tested = find_dependence(found.rows, data.probabilities, keys)
+            said["rows:dependent"] = None if tested is None else say_dependence(*tested)
+        for key, text in said.items():
+            self._tell_once(window, key, text)
+        return [text for text in said.values() if text is not None]
 
     def _tell_standing(self, examined: Examination, findings: Sequence[Finding]) -> None:
         """Say once what is beyond tolerance and did not change; again after it had been better.
@@ -276,6 +322,7 @@ class Check:
         facts: dict[str, Any],
         timings: dict[str, float],
         as_of: datetime,
+        noted: list[str],
     ) -> WindowRecord:
         monitor, state, window = self.monitor, self.state, visited.window
         reference = self._standards.reference
@@ -285,7 +332,7 @@ class Check:
         examined.change = change
         judgements = examined.judgements(step, self._changing.decisive(change))
         findings = examined.findings(judgements)
-        notes: list[str] = []
+        notes = list(noted)
         transitions: list[AlertTransition] = []
         if reference is None:
             self._standards.freeze(examined, window)

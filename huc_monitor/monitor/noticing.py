@@ -15,7 +15,6 @@ selection half of it is for mean scores, which labels that follow errors move fi
 from __future__ import annotations
 
 import math
-import re
 from dataclasses import dataclass, field
 from statistics import NormalDist
 from typing import TYPE_CHECKING, Any
@@ -28,6 +27,7 @@ from huc_monitor._common.settings import Section
 from huc_monitor.audit.dependence import Dependence, measure_dependence
 from huc_monitor.audit.forecast import ScoreGaps, residuals
 from huc_monitor.monitor.drift import children
+from huc_monitor.sources._keys import LEAST_VALUES
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
@@ -38,12 +38,17 @@ if TYPE_CHECKING:
     from huc_monitor.tree import LabelTree
     from huc_monitor.utilities.program import Floats, Ints
 
-__all__ = ["NoticePolicy", "Selection", "find_dependence", "look_at_labels"]
+__all__ = [
+    "NoticePolicy",
+    "Selection",
+    "find_dependence",
+    "look_at_labels",
+    "say_dependence",
+    "say_selection",
+]
 
 _LEVEL = 0.01
 _MOST_ROWS = 50_000
-# Fewer values than this are groups to audit by, not keys.
-_LEAST_VALUES = 30
 # Of keys, what matters; of equal predictions, what only the same event explains.
 _LEAST_TOO_NARROW = 1.1
 _LEAST_SAME = 0.3
@@ -106,7 +111,7 @@ def _matters(name: str, tested: Dependence) -> bool:
 
 def _may_be_key(values: Ints) -> bool:
     n_distinct = np.unique(values).size
-    return _LEAST_VALUES <= n_distinct <= 0.95 * values.size
+    return LEAST_VALUES <= n_distinct <= 0.95 * values.size
 
 
 def say_dependence(name: str, found: Dependence) -> str:
@@ -116,38 +121,14 @@ def say_dependence(name: str, found: Dependence) -> str:
     if name == SAME_PREDICTION:
         return (
             f"Rows with identical predictions have the same outcome ({size}): retries, or rows "
-            f"written twice? {narrow}; give retries one `columns.id`, or set `columns.cluster` to "
+            f"written twice? {narrow}; give retries one columns.id, or set columns.cluster to "
             "a column that they share."
         )
     shown = chat(name)
     return (
         f"Rows of one *{shown}* depend on each other ({size}). {narrow}; set "
-        f"`columns.cluster: {shown}`."
+        f"columns.cluster: {shown}."
     )
-
-
-_KEY_WORDS = re.compile(
-    "users?|sessions?|patient|account|customer|client|device|visitor|member|household|person|"
-    "conversation|thread|dialogue?|subject|employee|student|driver|vehicle|host|ip|merchant|card|"
-    "order|basket|case|claim|ticket|site|sensor|machine|tenant|organi[sz]ation|company|request|trace"
-)
-
-
-def likely_keys(columns: Iterable[str], used: Iterable[str], most: int = 4) -> list[str]:
-    """Return columns that sound like what rows have in common: a user, a session, a patient.
-
-    Examples
-    --------
-    >>> likely_keys(["at", "userId", "p_user", "session_key", "amount"], ["at", "p_user"])
-    ['userId', 'session_key']
-    """
-    taken = set(used)
-    found = []
-    for name in columns:
-        parts = re.findall(r"[a-z]+", re.sub(r"([a-z0-9])([A-Z])", r"\1 \2", name).lower())
-        if name not in taken and any(map(_KEY_WORDS.fullmatch, parts)):
-            found.append(name)
-    return found[:most]
 
 
 @dataclass(frozen=True, slots=True)
@@ -176,6 +157,16 @@ class Selection:
     effect: float = 0.0
     utility: str = ""
     bound: float = 0.0
+
+    def late(self, least: float) -> str | None:
+        """Say which predicted branch has too small a share of labels, None if none has."""
+        lowest = min(self.coverage, key=lambda name: self.coverage[name], default=None)
+        if lowest is None or self.coverage[lowest] >= least:
+            return None
+        return (
+            f"Not audited yet: of the rows that are predicted under *{chat(lowest)}*, "
+            f"{self.coverage[lowest]:.0%} have a label (windows.min_branch_coverage {least:.0%})."
+        )
 
 
 def look_at_labels(
@@ -243,7 +234,7 @@ def say_selection(found: Selection) -> str | None:
     return (
         f"{text} With the scores of all rows the mean gap of *{chat(found.utility)}* would be "
         f"{found.effect:+.3f} higher, as far as scores can tell; at most {found.bound:.2f} either "
-        "way. Wait for labels, or choose rows with `huc-monitor sample`."
+        "way. Wait for labels, or choose rows with: huc-monitor sample"
     )
 
 

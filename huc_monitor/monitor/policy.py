@@ -13,6 +13,7 @@ from huc_monitor.monitor.alerts import AlertPolicy
 from huc_monitor.monitor.change import ChangePolicy
 from huc_monitor.monitor.drift import DriftPolicy
 from huc_monitor.monitor.forecasting import ForecastPolicy
+from huc_monitor.monitor.noticing import NoticePolicy
 from huc_monitor.monitor.recalibrating import RecalibrationPolicy
 from huc_monitor.monitor.tolerance import Tolerance
 
@@ -41,6 +42,8 @@ class Policy(Section):
     drift : DriftPolicy
     forecast : ForecastPolicy
         Of windows whose labels are missing.
+    noticing : NoticePolicy
+        Of rows that depend on each other, and labels that are no random choice.
     recalibration : RecalibrationPolicy
 
     Examples
@@ -57,6 +60,7 @@ class Policy(Section):
     alerts: AlertPolicy = AlertPolicy()
     drift: DriftPolicy = DriftPolicy()
     forecast: ForecastPolicy = ForecastPolicy()
+    noticing: NoticePolicy = NoticePolicy()
     recalibration: RecalibrationPolicy = Field(
         default=RecalibrationPolicy(), validation_alias=renamed("recalibration", "retraining")
     )

@@ -284,6 +284,8 @@ class WindowRecord(Form):
         alerts follow what changed, of the one that changed most surely.
     frequencies : dict
         Per node and child, ``{"predicted": ..., "observed": ...}`` shares in the window.
+    branch_coverage : dict of str to float
+        Share of labelled rows by predicted child of the root; empty where all rows have labels.
     forecasts : tuple of Forecast
         One per utility: made where labels are missing, and judged where they came after all.
     notes : tuple of str
@@ -326,6 +328,7 @@ class WindowRecord(Form):
     curve: Mapping[str, Any] | None = None
     frequencies: Mapping[str, Mapping[str, Mapping[str, float]]] = field(default_factory=dict)
     forecasts: tuple[Forecast, ...] = ()
+    branch_coverage: Mapping[str, float] = field(default_factory=dict)
     notes: tuple[str, ...] = ()
     recalibration: RecalibrationTrigger | None = field(
         default=None, metadata={STORED_AS: "retraining"}
@@ -374,10 +377,11 @@ class WindowRecord(Form):
         return result.to_frame().assign(tolerance=self.tolerances, level=levels)
 
     def to_dict(self) -> dict[str, Any]:
-        """JSON-safe form; `forecasts` only where there are some."""
+        """JSON-safe form; `forecasts` and `branch_coverage` only where there are some."""
         plain = write_form(self)
-        if not plain["forecasts"]:
-            del plain["forecasts"]
+        for name in ("forecasts", "branch_coverage"):
+            if not plain[name]:
+                del plain[name]
         return plain
 
     def to_json(self) -> str:

@@ -107,6 +107,11 @@ class _Requirements(Section):
     min_coverage: Share = Field(
         default=0.0, description="A smaller share of labels is not audited."
     )
+    min_branch_coverage: Share = Field(
+        default=0.0,
+        description="A window is not audited while a branch under the root that is predicted has a "
+        "smaller share of labels: for outcomes of which some take longer than others.",
+    )
     begin: Annotated[datetime | None, BeforeValidator(_to_begin)] = Field(
         default=None, description="No window starts earlier.", examples=["2024-03-31"]
     )
@@ -155,6 +160,8 @@ class TimeWindows(_Requirements):
         With fewer labelled rows a window is not audited.
     min_coverage : float, default 0
         With a smaller share of labelled rows a window is not audited.
+    min_branch_coverage : float, default 0
+        The same for every child of the root, counted by where the likeliest leaf lies.
     begin : datetime or str, optional
         No window starts earlier: for logs with older rows than one wants to look at.
     revisit : str, default "0s"

@@ -267,7 +267,7 @@ def _likelihood(
             f"both are known; got {accuracy!r}."
         )
         raise InvalidInputError(msg)
-    codes = check_labels(proxy, n, tree=tree)
+    codes = check_labels(proxy, n, tree=tree, any_depth=False)
     others = max(tree.n_leaves - 1, 1)
     return codes, max(1.0, min(accuracy, 0.999) * others / (1.0 - min(accuracy, 0.999)))
 

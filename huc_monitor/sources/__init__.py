@@ -15,6 +15,7 @@ from huc_monitor.sources._data import (
 from huc_monitor.sources._duck import DuckTable
 from huc_monitor.sources._engine import Engine
 from huc_monitor.sources._frame import FrameTable
+from huc_monitor.sources._keys import likely_keys
 from huc_monitor.sources._partition import Partition, ScanProfile
 from huc_monitor.sources._repeats import REPEAT_REASONS
 from huc_monitor.sources._sampled import SampledTable, Streaming
@@ -45,4 +46,5 @@ __all__ = [
     "TooManyBadRowsError",
     "WindowData",
     "concatenate",
+    "likely_keys",
 ]

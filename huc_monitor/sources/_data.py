@@ -197,6 +197,8 @@ class WindowData(PredictionData):
         counts speak of the whole window then. None: these are all rows.
     label_probability : (n,) float64 or None
         With which probability each row was chosen to be labelled; None: all alike.
+    keys : DataFrame of n rows
+        Hashed values of `Columns.keys`; without columns where none were asked for.
     unknown_labels : dict of str to int
         How many rows had which label that is no node of the tree, most first; the first few.
     """
@@ -210,6 +212,7 @@ class WindowData(PredictionData):
     n_changed_labels: int = 0
     sampled_from: int | None = None
     label_probability: NDArray[np.float64] | None = None
+    keys: pd.DataFrame = dataclasses.field(default_factory=pd.DataFrame)
     unknown_labels: Mapping[str, int] = dataclasses.field(default_factory=dict)
 
     @property
@@ -319,6 +322,7 @@ def concatenate(parts: Sequence[WindowData]) -> WindowData:
         end=parts[-1].end,
         probabilities=joined("probabilities"),
         features=pd.concat([part.features for part in parts], ignore_index=True),
+        keys=pd.concat([part.keys for part in parts], ignore_index=True),
         ids=joined("ids"),
         times=joined("times"),
         model_versions=joined("model_versions"),

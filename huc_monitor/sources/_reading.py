@@ -279,6 +279,13 @@ class Reading:
             latest_label=None if self.labels is None else self.labels.latest,
             n_duplicate_labels=0 if self.labels is None else self.labels.n_duplicates,
             n_changed_labels=0 if self.labels is None else self.labels.n_changed,
+            keys=pd.DataFrame(
+                {
+                    name: self._numbers(f"key {i}", np.int64)
+                    for i, name in enumerate(self.source.columns.keys)
+                },
+                index=range(len(self.frame)),
+            ),
             label_probability=self._numbers("label probability", float) if chosen else None,
             unknown_labels=dict(self.unknown.most_common(N_UNKNOWN)),
         )

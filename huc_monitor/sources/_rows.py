@@ -14,6 +14,7 @@ from huc_monitor.audit.clusters import check_clusters
 from huc_monitor.audit.forms.spec import LEAF
 from huc_monitor.audit.inputs import rounding_slack
 from huc_monitor.sources._data import N_EXAMPLES, BadRow
+from huc_monitor.sources._keys import hash_keys
 from huc_monitor.sources._table import Chunk, ColumnKind, as_numbers
 
 if TYPE_CHECKING:
@@ -132,7 +133,7 @@ def explain_missing(
 def add_design(
     kept: pd.DataFrame, frame: pd.DataFrame, given: Columns, *, with_labels: bool
 ) -> NDArray[Any]:
-    """Add the key of every row's cluster and its label probability; return what is wrong, or ""."""
+    """Add keys, the key of the cluster and the label probability; return what is wrong, or ""."""
     problem = np.full(len(frame), "", dtype=object)
     if given.cluster_block is not None:
         length = Span.parse(given.cluster_block).nominal
@@ -145,6 +146,8 @@ def add_design(
         lacking = values.isna().to_numpy()
         problem[lacking] = NO_CLUSTER
         kept["cluster"] = check_clusters(values.astype(object).mask(lacking, ""), len(frame))
+    for i, name in enumerate(given.keys if with_labels else ()):
+        kept[f"key {i}"] = hash_keys(frame[name])
     if with_labels and given.label_probability is not None:
         found = as_numbers(frame[given.label_probability])
         problem[~((found > 0) & (found <= 1))] = BAD_LABEL_PROBABILITY

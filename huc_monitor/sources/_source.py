@@ -249,6 +249,7 @@ class TableSource:
         )
         needed = {name: purpose for name, purpose in named if name is not None}
         needed |= dict.fromkeys(given.features, "a feature of the subgroups")
+        needed |= dict.fromkeys(given.keys, "a key of dependent rows")
         reader = self.probabilities
         if reader.is_wide:
             pairs = zip(reader.names, reader.entries.names, strict=True)
@@ -279,6 +280,8 @@ class TableSource:
             needed.setdefault(given.cluster, "any")
         if with_labels and given.label_probability is not None:
             needed.setdefault(given.label_probability, "any")
+        if with_labels:
+            needed |= {name: "any" for name in given.keys if name not in needed}
         if with_labels and given.label is not None:
             needed[given.label] = "label"
         reader = self.probabilities

@@ -100,6 +100,8 @@ class Columns(LogColumns):
         Instead of `cluster`: rows of the same block of time, such as "1h", are a cluster.
     features : sequence of str
         Columns that subgroups need; no others are read.
+    keys : sequence of str
+        Columns within which rows may depend on each other: tested, and told if they do.
     time_zone : str, default "UTC"
         What times without a zone mean.
     time_unit : {"s", "ms", "us", "ns"}, optional
@@ -112,6 +114,7 @@ class Columns(LogColumns):
     classes: Sequence[str] | None = None
     features: Annotated[Sequence[str], AfterValidator(tuple)] = ()
     cluster_block: SpanText | None = None
+    keys: Annotated[Sequence[str], AfterValidator(tuple)] = ()
 
     @property
     def clustered(self) -> bool:

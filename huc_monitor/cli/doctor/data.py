@@ -33,6 +33,7 @@ def look_at_log(config: Config) -> Iterator[Finding]:
     else:
         yield Finding("log", "ok", text)
     yield _freshness(config, source, span)
+    yield from guarded("rows", lambda: _dependence(config, span), "see the reason")
     if config.settings.columns.id is not None:
         yield from guarded("ids", lambda: _repeats(config, source, span), "see the reason")
 
@@ -53,6 +54,23 @@ def _repeats(config: Config, source: Any, span: Any) -> Iterator[Finding]:
         yield Finding("ids", "ok", "each comes once in the newest window")
     else:
         yield Finding("ids", "note", f"newest window: {said}", "write each prediction once")
+
+
+def _dependence(config: Config, span: Any) -> Iterator[Finding]:
+    """Whether rows of the newest window whose labels are due depend on each other."""
+    from huc_monitor.config._inspect import find_dependent
+    from huc_monitor.monitor.noticing import say_dependence
+
+    given = config.settings
+    due = span.last - _lag(config) + timedelta(microseconds=1)
+    if given.columns.cluster or given.clusters.block or due <= span.first:
+        return
+    found = find_dependent(config, max(due - _window(config), span.first), due)
+    if found is None:
+        yield Finding("rows", "ok", "newest window: nothing says that they depend on each other")
+    else:
+        text, _, fix = say_dependence(*found).replace("*", "").partition("; ")
+        yield Finding("rows", "note", f"newest window: {text}", fix)
 
 
 def _lag(config: Config) -> timedelta:

@@ -1,0 +1,246 @@
+"""Rows that depend on each other and labels by choice are noticed, and nothing else is."""
+
+from __future__ import annotations
+
+import numpy as np
+import pandas as pd
+import pytest
+from support.production_log import after, make_log, write_project
+from support.watched import make, source_of
+
+import huc_monitor as hm
+from huc_monitor.audit.dependence import design_effect, measure_dependence
+from huc_monitor.audit.forecast import score_rows
+from huc_monitor.monitor.noticing import (
+    SAME_PREDICTION,
+    Selection,
+    find_dependence,
+    hash_rows,
+    look_at_labels,
+    say_dependence,
+    say_selection,
+)
+from huc_monitor.monitor.windows import TimeWindows
+from huc_monitor.sources import PredictionData
+from huc_monitor.tree.labels import LeafCodes
+
+TREE = hm.LabelTree.from_nested({"l": ["a", "b"], "r": ["c", "d"]})
+UTILITIES = [hm.TopK(1), hm.LevelCorrectness(level=1)]
+
+
+def predicted(rng, n):
+    p = 0.95 * rng.dirichlet(np.full(4, 0.7), n) + 0.0125
+    return p, (p.cumsum(axis=1) < rng.random(n)[:, None]).sum(axis=1).clip(max=3)
+
+
+def notice(p, y, keys):
+    rows = hm.decompose(p, LeafCodes(y), tree=TREE, utilities=UTILITIES)
+    return find_dependence(rows, p, keys)
+
+
+def everyone_of(p):
+    return PredictionData(
+        start=None,
+        end=None,
+        probabilities=p,
+        features=pd.DataFrame(index=range(len(p))),
+        ids=None,
+        times=np.empty(0),
+        model_versions=None,
+        n_predictions=len(p),
+        n_quarantined=0,
+    )
+
+
+def choose(p, y, labelled, **more):
+    rows = hm.decompose(p[labelled], LeafCodes(y[labelled]), tree=TREE, utilities=UTILITIES)
+    return look_at_labels(
+        everyone_of(p),
+        score_rows(UTILITIES, p, tree=TREE),
+        (p[labelled], rows, [np.ones(labelled.size, dtype=np.uint8)]),
+        tree=TREE,
+        subgroups=hm.Subgroups.whole(),
+        **more,
+    )
+
+
+def test_the_design_effect_is_that_of_sums_over_clusters():
+    terms, keys = np.array([1.0, 2.0, -1.0, -1.0]), np.array([7, 7, 3, 3])
+    assert design_effect(terms, keys) == pytest.approx((3**2 + 2**2) / 7)
+    assert design_effect(terms, np.arange(4)) == 1.0
+
+
+def test_rows_of_one_user_that_depend_are_named_with_the_factor():
+    rng = np.random.default_rng(0)
+    users = rng.permutation(np.repeat(np.arange(100), 20))
+    p, _ = predicted(rng, 100)
+    p = 0.9 * p[users] + 0.1 * rng.dirichlet(np.ones(4), 2000)
+    shared, own = rng.random(100)[users], rng.random(2000)
+    uniform = np.where(rng.random(2000) < np.sqrt(0.3), shared, own)
+    y = (p.cumsum(axis=1) < uniform[:, None]).sum(axis=1).clip(max=3)
+    name, found = notice(p, y, {"user_id": users, "other": rng.permutation(users)})
+    assert name == "user_id"
+    assert found.rows_per_group == pytest.approx(20)
+    assert 0.15 < found.correlation < 0.45
+    assert found.too_narrow == pytest.approx(np.sqrt(1 + 19 * found.correlation), rel=1e-6)
+    said = say_dependence(name, found)
+    assert f"Bounds are {found.too_narrow:.1f} times too narrow" in said
+    assert "columns.cluster: user_id" in said
+
+
+def test_retries_are_noticed_by_their_predictions():
+    rng = np.random.default_rng(1)
+    p, y = predicted(rng, 700)
+    again = rng.permutation(np.repeat(np.arange(700), 3))
+    name, found = notice(p[again], y[again], {})
+    assert name == SAME_PREDICTION
+    assert found.too_narrow == pytest.approx(np.sqrt(3), rel=0.02)
+    assert "retries" in say_dependence(name, found)
+
+
+def test_independent_rows_are_left_alone_also_where_predictions_repeat_or_are_off():
+    noticed = 0
+    for seed in range(40):
+        rng = np.random.default_rng(seed)
+        p, y = predicted(rng, 1500)
+        if seed % 2:  # a decision tree that is overconfident
+            at = rng.integers(0, 60, 1500)
+            truth = p[at]
+            y = (truth.cumsum(axis=1) < rng.random(1500)[:, None]).sum(axis=1).clip(max=3)
+            p = truth**1.5 / (truth**1.5).sum(axis=1, keepdims=True)
+        noticed += notice(p, y, {"user_id": rng.integers(0, 100, 1500)}) is not None
+    assert noticed <= 1
+
+
+def test_few_groups_are_no_clusters():
+    rng = np.random.default_rng(0)
+    p, y = predicted(rng, 500)
+    assert measure_dependence(p[:, 0], p[:, 1], np.arange(500) % 5) is None
+    assert notice(p, y, {"region_of_user": np.arange(500) % 5}) is None
+
+
+def test_equal_rows_and_only_they_have_equal_keys():
+    matrix = np.array([[0.1, 0.9], [0.9, 0.1], [0.1, 0.9], [0.0, 1.0], [-0.0, 1.0]])
+    keys = hash_rows(matrix)
+    assert keys[0] == keys[2]
+    assert keys[3] == keys[4]
+    assert np.unique(keys).size == 3
+
+
+def test_labels_for_errors_are_noticed_and_their_visible_effect_is_signed():
+    rng = np.random.default_rng(0)
+    p, y = predicted(rng, 2000)
+    hit = p.argmax(axis=1) == y
+    labelled = np.flatnonzero(rng.random(2000) < np.where(hit, 0.3, 0.9))
+    found = choose(p, y, labelled)
+    assert found.differs[0].startswith("lower scores of *top1*")
+    assert 0 < found.bound < 1
+    said = say_selection(found)
+    assert said.startswith("Labels are no random choice")
+    assert "huc-monitor sample" in said
+
+
+def test_labels_by_chance_are_no_finding_and_known_chances_are_weighed_back():
+    noticed = []
+    for seed in range(40):
+        rng = np.random.default_rng(seed)
+        p, y = predicted(rng, 1500)
+        chance = np.clip(1.05 - p.max(axis=1), 0.1, 1.0) if seed % 2 else np.full(1500, 0.5)
+        labelled = np.flatnonzero(rng.random(1500) < chance)
+        more = {"label_probability": chance[labelled]} if seed % 2 else {}
+        noticed.append(bool(choose(p, y, labelled, **more).differs))
+    assert sum(noticed) <= 1
+    assert say_selection(Selection()) is None
+
+
+def test_the_visible_effect_is_what_the_scores_of_all_rows_would_change():
+    rng = np.random.default_rng(2)
+    p = np.tile([[0.6, 0.2, 0.1, 0.1], [0.9, 0.04, 0.03, 0.03]], (1000, 1))
+    y = np.where(np.arange(2000) % 2, 0, rng.integers(0, 2, 2000))  # 0.9 is right, 0.6 half
+    labelled = np.flatnonzero(rng.random(2000) < np.where(np.arange(2000) % 2, 0.2, 0.8))
+    found = choose(p, y, labelled)
+    low = np.flatnonzero(labelled % 2 == 0)
+    share = low.size / labelled.size
+    gaps = [(y[labelled[low]] == 0).mean() - 0.6, 0.1]
+    wanted = (0.5 - share) * (gaps[0] - gaps[1])
+    assert found.utility == "top1"
+    assert found.effect == pytest.approx(wanted, abs=1e-9)
+    assert found.coverage == {"l": pytest.approx(labelled.size / 2000)}
+
+
+@pytest.fixture(scope="module")
+def clustered():
+    """Three days on which 40 users ask 20 times each and get one outcome for most of it."""
+    log, labels = make_log(3, 800, seed=4)
+    rng = np.random.default_rng(0)
+    user = np.concatenate([rng.permutation(np.repeat(np.arange(40), 20)) for _ in range(3)])
+    columns = [name for name in log if name.startswith("p_")]
+    first = {}
+    for row, key in enumerate(zip(user, np.arange(2400) // 800, strict=True)):
+        first.setdefault(key, row)
+    base = np.array([first[key] for key in zip(user, np.arange(2400) // 800, strict=True)])
+    log[columns] = 0.97 * log[columns].to_numpy()[base] + 0.03 * log[columns].to_numpy()
+    by_id = labels.set_index("id")["label"]
+    same = rng.random(2400) < 0.8
+    labels["label"] = [by_id[base[i]] if same[i] else by_id[i] for i in labels["id"].to_numpy()]
+    log["user_id"] = [f"u{u}" for u in user]
+    return log, labels
+
+
+def test_a_check_tells_dependence_once_and_keeps_it_in_every_record(clustered):
+    log, labels = clustered
+    source = source_of(log, labels)
+    columns = source.columns.model_copy(update={"keys": ("user_id",)})
+    source = type(source)(source.log, tree=source.tree, columns=columns, labels=source.labels)
+    monitor = make(log, labels, source=source, alerts={"cool_down": "7d"})
+    result = monitor.check(after(3.5))
+    noted = [[note for note in r.notes if "depend on each other" in note] for r in result.records]
+    assert [len(found) for found in noted] == [1, 1, 1]
+    assert result.message.text.count("columns.cluster: user_id") == 1
+    quiet = make(log, labels, source=source, noticing={"enabled": False}).check(after(3.5))
+    assert not any("depend" in note for record in quiet.records for note in record.notes)
+
+
+def test_a_configured_check_finds_keys_by_name_and_doctor_and_init_say_so(
+    clustered, tmp_path, capsys
+):
+    from huc_monitor.cli import main
+    from huc_monitor.config import init_config, load_config
+    from huc_monitor.config.opening import open_monitor
+
+    log, labels = clustered
+    path = write_project(tmp_path, log, labels)
+    config = load_config(path)
+    assert config.open_source().columns.keys == ("user_id",)
+    result = open_monitor(config).check(after(3.5))
+    assert "columns.cluster: user_id" in result.message.text
+    assert main(["doctor", "--config", str(path)]) in {0, 2}
+    told = " ".join(capsys.readouterr().out.split())
+    assert "Rows of one user_id depend on each other" in told
+    assert "set columns.cluster: user_id" in told
+    text = init_config(
+        tmp_path / "log",
+        tmp_path / "tree.json",
+        labels=tmp_path / "labels.parquet",
+        folder=tmp_path,
+    )
+    assert "  cluster: user_id  # rows of one value depend on each other" in text
+
+
+def test_a_window_with_slow_outcomes_waits_for_the_branch_that_is_late():
+    log, labels = make_log(2, 1200)
+    slow = log["id"][log["p_normal"] > 0.6]
+    second = log["id"] >= 1200
+    early = labels[~labels["id"].isin(slow[second])]
+    windows = TimeWindows(
+        length="1d", label_lag="12h", min_labelled=50, min_branch_coverage=0.8, revisit="5d"
+    )
+    monitor = make(log, early, windows=windows)
+    records = monitor.check(after(2.5)).records
+    assert [record.status for record in records] == ["audited", "thin"]
+    assert records[1].reason == "low coverage"
+    assert "predicted under *normal*" in records[1].notes[0]
+    assert records[1].branch_coverage["normal"] < 0.8 < records[1].branch_coverage["attack"]
+    later = make(log, early, noticing={"enabled": True}).check(after(2.5)).records[1]
+    assert later.status == "audited"
+    assert any("Labels are no random choice" in note for note in later.notes)
