@@ -26,6 +26,7 @@ from huc_monitor._common.safe_text import chat
 from huc_monitor._common.settings import Section
 from huc_monitor.audit.dependence import Dependence, measure_dependence
 from huc_monitor.audit.forecast import ScoreGaps, residuals
+from huc_monitor.audit.inputs import Predictions
 from huc_monitor.monitor.drift import children
 from huc_monitor.sources._keys import LEAST_VALUES
 
@@ -82,13 +83,14 @@ def hash_rows(matrix: Floats) -> Ints:
 
 
 def find_dependence(
-    rows: Sequence[UtilityRows], probabilities: Floats, keys: Mapping[str, Ints]
+    rows: Sequence[UtilityRows], probabilities: Any, keys: Mapping[str, Ints]
 ) -> tuple[str, Dependence] | None:
     """Name the column within which residuals surely depend on each other most, if any."""
     chosen = slice(0, _MOST_ROWS)
     named = {name: values[chosen] for name, values in keys.items()}
     named = {name: values for name, values in named.items() if _may_be_key(values)}
-    named[SAME_PREDICTION] = hash_rows(probabilities[chosen])
+    first = Predictions.of(probabilities[chosen])
+    named[SAME_PREDICTION] = hash_rows(first.block(0, first.n))
     level = _LEVEL / (len(named) * len(rows))
     found: list[tuple[str, Dependence]] = []
     for item in rows:
@@ -172,7 +174,7 @@ class Selection:
 def look_at_labels(
     everyone: PredictionData,
     scored: Sequence[UtilityRows],
-    labelled: tuple[Floats, Sequence[UtilityRows], Sequence[np.ndarray[Any, Any]]],
+    labelled: tuple[Any, Sequence[UtilityRows], Sequence[np.ndarray[Any, Any]]],
     *,
     tree: LabelTree,
     subgroups: Subgroups,
@@ -297,12 +299,14 @@ def _group_terms(
         yield f"{{more}} of {chat(name)}", np.asarray(own, float), np.asarray(all_rows, float)
 
 
-def _predicted_child(probabilities: Floats, tree: LabelTree) -> Ints:
+def _predicted_child(probabilities: Any, tree: LabelTree) -> Ints:
     """Return the child of the root under which every row's likeliest leaf lies."""
     place = np.empty(tree.n_leaves, dtype=np.int64)
     for c, leaves in enumerate(children(tree, 0)[1]):
         place[leaves] = c
-    found: Ints = place[probabilities.argmax(axis=1)]
+    rows = Predictions.of(probabilities)
+    likeliest = [rows.block(lo, hi).argmax(axis=1) for lo, hi in rows.spans()]
+    found: Ints = place[np.concatenate([*likeliest, np.empty(0, dtype=np.int64)])]
     return found
 
 
