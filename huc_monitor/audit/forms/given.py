@@ -10,7 +10,7 @@ import pandas as pd
 
 from huc_monitor._common.frames import to_frame
 from huc_monitor.audit.forms.reader import PredictionReader
-from huc_monitor.audit.forms.spec import LEAF, PredictionColumns
+from huc_monitor.audit.forms.spec import LEAF, SCALE, PredictionColumns
 from huc_monitor.audit.inputs import (
     Predictions,
     check_predictions,
@@ -55,7 +55,7 @@ class TopKPredictions:
     classes: Any
     scores: Any
     rest: Any = None
-    scale: Scale = "probabilities"
+    scale: Scale = SCALE
 
     @classmethod
     def from_maps(
@@ -63,7 +63,7 @@ class TopKPredictions:
         maps: Sequence[Mapping[Any, float]],
         *,
         rest: Any = None,
-        scale: Scale = "probabilities",
+        scale: Scale = SCALE,
     ) -> TopKPredictions:
         """Take one mapping of class to number per row."""
         return cls([list(one) for one in maps], [list(one.values()) for one in maps], rest, scale)

@@ -30,6 +30,7 @@ class RestLeaf(Section):
 
 
 Scale: TypeAlias = Literal["probabilities", "log_probabilities", "logits"]
+SCALE: Final[Scale] = "probabilities"
 RestRule: TypeAlias = Literal["uniform", "reference"] | RestLeaf
 
 
@@ -69,7 +70,7 @@ class PredictionColumns(Section):
         default=None, description="One column that holds a map or struct from class to score."
     )
     scale: Scale = Field(
-        default="probabilities",
+        default=SCALE,
         description="What the numbers are. Logits need every class in every row.",
     )
     of: Literal["leaves", "branches", "levels"] = Field(
