@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Final
 
 import numpy as np
 
+from huc_monitor.audit.inputs import block_spans
 from huc_monitor.errors import HUCWarning
 
 if TYPE_CHECKING:
@@ -37,13 +38,18 @@ def look_at_order(predictions: Predictions, labels: Ints) -> tuple[str, ...]:
     """
     step = -(-predictions.n // _MOST_ROWS)
     known = labels[::step] < predictions.matrix.shape[1]
-    some = predictions.take(np.arange(0, predictions.n, step)[known]).dense()
-    n, n_leaves = some.shape
+    chosen = np.arange(0, predictions.n, step)[known]
+    n, n_leaves = chosen.size, predictions.matrix.shape[1]
     if not n:
         return ()
-    top = some.argmax(axis=1)
+    tops, claims = [], []
+    for lo, hi in block_spans(n, n_leaves):
+        some = predictions.take(chosen[lo:hi]).dense()
+        tops.append(some.argmax(axis=1))
+        claims.append(some[np.arange(hi - lo), tops[-1]])
+    top = np.concatenate(tops)
     accuracy = float(np.mean(top == labels[::step][known]))
-    claimed = float(np.mean(some[np.arange(n), top], dtype=np.float64))
+    claimed = float(np.mean(np.concatenate(claims), dtype=np.float64))
     share = _SHARE_OF_CLAIM * claimed
     if accuracy >= share or n * _divergence(accuracy, share) < _SURE_BELOW:
         return ()

@@ -132,12 +132,8 @@ def run_truncation(data: Path, *, quick: bool) -> None:
     tree = hm.LabelTree.from_nested(nested)
     train = frame["partition"] == "train"
     words = TfidfVectorizer(ngram_range=(1, 2), max_features=3_000 if quick else 20_000)
-    model = LogisticRegression(C=1.0, max_iter=60)
-    model.fit(words.fit_transform(frame["text"][train]), frame["intent"][train])
+    inputs = words.fit_transform(frame["text"][train])
     rows = frame[~train].reset_index(drop=True)
-    full = pd.DataFrame(model.predict_proba(words.transform(rows["text"])), columns=model.classes_)
-    p = full[list(tree.leaves)].to_numpy()
-    p /= p.sum(axis=1, keepdims=True)
     labels = rows["intent"].to_list()
     asked: list[hm.Utility] = [
         hm.LevelCorrectness(level=1),
@@ -146,6 +142,16 @@ def run_truncation(data: Path, *, quick: bool) -> None:
         hm.TopK(3),
         hm.SelectiveReport(group_threshold=0.65, leaf_threshold=0.65),
     ]
+    for sharpness in (1.0, 30.0):
+        model = LogisticRegression(C=sharpness, max_iter=300)
+        model.fit(inputs, frame["intent"][train])
+        answer = model.predict_proba(words.transform(rows["text"]))
+        full = pd.DataFrame(answer, columns=model.classes_)
+        _compare_truncations(full[list(tree.leaves)].to_numpy(copy=True), labels, tree, asked)
+
+
+def _compare_truncations(p: Any, labels: Any, tree: hm.LabelTree, asked: list[hm.Utility]) -> None:
+    p /= p.sum(axis=1, keepdims=True)
     shares = dict(zip(tree.leaves, map(float, p.mean(axis=0)), strict=True))
     whole = {u.name: _figures(p, labels, tree, u) for u in asked}
     for name, figures in whole.items():

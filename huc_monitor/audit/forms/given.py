@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Final
 
 import numpy as np
 import pandas as pd
@@ -17,7 +17,7 @@ from huc_monitor.audit.inputs import (
     check_tree,
     rounding_slack,
 )
-from huc_monitor.audit.sparse_rows import SparseRows
+from huc_monitor.audit.sparse_rows import SparseRows, join
 from huc_monitor.errors import InvalidInputError, UnknownNameError, did_you_mean
 
 if TYPE_CHECKING:
@@ -26,6 +26,8 @@ if TYPE_CHECKING:
 
     from huc_monitor.audit.forms.spec import Scale
     from huc_monitor.tree import LabelTree
+
+_ROWS_AT_A_TIME: Final = 1 << 17
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -168,12 +170,20 @@ def _read(
         raise InvalidInputError(msg)
     slack = [_slack(columns[name], tree.n_leaves) for name in reader.names]
     reader = reader.allowing(max(slack))
-    read = reader.read(lambda name: _numbers(columns[name]) if reader.is_wide else columns[name], n)
-    if not read.good.all():
-        row = int(np.argmin(read.good))
-        msg = f"`{argument}` must be usable in every row; got {read.why(row)} (row {row})."
-        raise InvalidInputError(msg)
-    return Predictions.of(read.rows)
+    parts = []
+    step = n if reader.is_wide else _ROWS_AT_A_TIME
+    for lo in range(0, n, step):
+        some = {name: columns[name][lo : lo + step] for name in reader.names}
+        read = reader.read(
+            lambda name, some=some: _numbers(some[name]) if reader.is_wide else some[name],  # type: ignore[misc]
+            min(step, n - lo),
+        )
+        if not read.good.all():
+            row = int(np.argmin(read.good))
+            msg = f"`{argument}` must be usable in every row; got {read.why(row)} (row {lo + row})."
+            raise InvalidInputError(msg)
+        parts.append(read.rows)
+    return Predictions.of(parts[0] if len(parts) == 1 else join(parts))
 
 
 def _slack(values: Any, n_leaves: int) -> float:

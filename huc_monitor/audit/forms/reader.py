@@ -223,6 +223,8 @@ class PredictionReader:
             places = found.indices.fill_null(len(known)).to_numpy(zero_copy_only=False)
             out: Ints = np.append(known, -1)[places]
             return out
+        if isinstance(classes, np.ndarray) and classes.dtype.kind in "iu":
+            return self._encoder.find(classes)
         if hasattr(classes, "to_pylist"):
             classes = classes.to_pylist()
         return self._encoder.find(pd.Series(classes, dtype=object))
