@@ -159,7 +159,7 @@ def discover(
     tree: LabelTree | str | Path,
     features: Any,
     utilities: Sequence[Utility] | Utility | None = None,
-    tolerance: float = 0.0,
+    tolerance: float | None = None,
     max_conditions: int = 2,
     max_segments: int = 8,
     min_share: float = 0.01,
@@ -180,8 +180,9 @@ def discover(
     features : DataFrame of n rows
         Columns of categories, numbers or times; missing values are a condition of their own.
         Columns of more than 50 texts are left out, with a note.
-    tolerance : float, default 0
-        A segment is certified where its moment is larger than this, with confidence.
+    tolerance : float, optional
+        A segment is certified where its moment is larger than this, with confidence; 0 when left
+        out.
     max_conditions : int, default 2
         Conditions that a segment may combine, 1 to 3.
     max_segments : int, default 8
@@ -226,7 +227,8 @@ def discover(
     tree = check_tree(tree)
     chosen = check_utilities(utilities, tree)
     options = AuditOptions(confidence_level=confidence_level, rng=rng)
-    _check_settings(tolerance, max_conditions, max_segments, min_share)
+    accepted = 0.0 if tolerance is None else tolerance
+    _check_settings(accepted, max_conditions, max_segments, min_share)
     predictions = check_predictions(probabilities, tree=tree)
     codes = check_labels(labels, predictions.n, tree=tree)
     frame = to_frame(features, "features")
@@ -248,7 +250,7 @@ def discover(
         for half in halves
     )
     found, notes = _search(search, max_conditions, max_segments, min_share)
-    segments = _certify(found, certify, tolerance, confidence_level)
+    segments = _certify(found, certify, accepted, confidence_level)
     return Discovery(segments, halves[0].size, halves[1].size, confidence_level, tuple(notes))
 
 
