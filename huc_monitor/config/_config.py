@@ -5,6 +5,7 @@ from __future__ import annotations
 import hashlib
 import json
 import os
+import re
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
@@ -46,6 +47,7 @@ if TYPE_CHECKING:
 _IDENTITY: Final = ("model", "columns", "subgroups", "reference")
 _IDENTITY_LABELS: Final = ("id", "label", "time", "time_zone", "time_unit")
 _SPARK_ROWS: Final = 200_000
+_REAL: Final = re.compile("double|float|real|decimal|numeric", re.IGNORECASE)
 _OLD_WORDS: Final = {"recalibration": "retraining"}  # hashes stay what they were
 _POLICY: Final = ("tolerance", "sequential", "recalibration")
 
@@ -212,7 +214,10 @@ class Config:
         given, clusters = self.settings.columns, self.settings.clusters
         if not self.settings.noticing.enabled or given.cluster or clusters.block:
             return []
-        return likely_keys(log.columns(), (given.time, given.id or "", given.label or ""))
+        # Probabilities of a leaf called "order" are no orders: what has a decimal point is no key.
+        kinds = log.columns()
+        real = [name for name, kind in kinds.items() if _REAL.match(kind)]
+        return likely_keys(kinds, (given.time, given.id or "", given.label or "", *real))
 
     @property
     def feature_columns(self) -> tuple[str, ...]:

@@ -241,6 +241,8 @@ def gate(settings: argparse.Namespace) -> None:
     """Whole searches for a repair: of a calibrated model, and the gate on HUC 0.08 to 0.04."""
     p = predictions()
     for power, name in ((1.0, "calibrated"), (0.55, "overconfident")):
+        if name not in settings.truths:
+            continue
         passed, points = [], []
         for k in range(settings.gate_trials):
             rng = np.random.default_rng([settings.seed, k])

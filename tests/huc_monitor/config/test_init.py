@@ -51,6 +51,15 @@ def read(text: str, folder):
     return config, source, extent
 
 
+def test_a_leaf_that_is_called_as_keys_are_is_no_key(folder):
+    log = make_log().drop(columns="day")
+    log = log.rename(columns={"prob_died": "prob_order"}).replace({"died": "order"})
+    log.to_parquet(folder / "log.parquet")
+    (folder / "orders.yaml").write_text(TREE.replace("died", "order"))
+    text = init_config(folder / "log.parquet", folder / "orders.yaml", folder=folder)
+    assert read(text, folder)[1].columns.keys == ()
+
+
 def test_a_parquet_log_needs_nothing_but_its_tree(folder):
     log = make_log().drop(columns="day")
     log.to_parquet(folder / "log.parquet")
