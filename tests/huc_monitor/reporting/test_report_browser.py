@@ -10,6 +10,8 @@ import threading
 from typing import TYPE_CHECKING
 
 import pytest
+from support.intents import TREE as INTENTS
+from support.intents import day, make_intents, watch_intents
 from support.report_cases import NASTY, seeded_audit, story
 
 from huc_monitor.reporting import draw_pictures, save_picture, write_report
@@ -152,7 +154,7 @@ def test_a_click_on_a_node_tells_its_story(shown):
 def test_the_keyboard_walks_the_tree_and_opens_and_closes_a_story(shown):
     from selenium.webdriver.common.keys import Keys
 
-    for _ in range(10):
+    for _ in range(60):
         press(shown, Keys.TAB)
         if active(shown).get_attribute("role") == "treeitem":
             break
@@ -295,3 +297,28 @@ def test_every_picture_is_a_file_that_a_browser_shows(browser, tmp_path):
         show(browser, path.as_uri())
         assert browser.execute_script("return document.documentElement.tagName") == "svg"
         assert browser.get_log("browser") == []
+
+
+@pytest.fixture(scope="module")
+def changed(tmp_path_factory):
+    records = watch_intents(make_intents(fault="app", days=9)).check(day(9)).records
+    path = tmp_path_factory.mktemp("changed") / "report.html"
+    return write_report(records, path, tree=INTENTS)
+
+
+@pytest.mark.parametrize("width", [400, 800, 1200])
+def test_a_narrow_page_shows_the_newest_window_of_what_changed_first(browser, changed, width):
+    browser.set_window_size(width, 900)
+    browser.get(changed.as_uri())
+    places = browser.execute_script(
+        """
+        const right = document.documentElement.clientWidth;
+        const rows = [...document.querySelectorAll("table.heat tbody tr")];
+        const cells = rows.map((row) => row.lastElementChild);
+        const dots = [...document.querySelectorAll(".scroll.newest svg .m-dot")];
+        const last = [...cells, dots[dots.length - 1]].map((item) => item.getBoundingClientRect());
+        return last.map((box) => box.left >= 0 && box.right <= right + 1);
+        """
+    )
+    assert len(places) == 5
+    assert all(places)
