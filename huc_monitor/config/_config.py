@@ -29,8 +29,10 @@ from huc_monitor.sources import (
 from huc_monitor.sources._keys import likely_keys
 from huc_monitor.sources._spec import LabelColumns, LogColumns
 from huc_monitor.sources.large import LargeSource
+from huc_monitor.sources.versions import VersionedSource
 from huc_monitor.subgroups import Subgroups
 from huc_monitor.tree import LabelTree
+from huc_monitor.tree.changes import TreeChanges
 from huc_monitor.tree.labels import read_mapping
 from huc_monitor.utilities import Utility, correct_at_every_level
 
@@ -72,6 +74,7 @@ class Config:
     tree: LabelTree
     utilities: tuple[Utility, ...]
     document: Document = field(repr=False)
+    changes: TreeChanges | None = None
 
     @property
     def identity(self) -> str:
@@ -82,6 +85,9 @@ class Config:
         many labels are enough, and the policy (tolerance, alarms, recalibration): these may change
         while a monitor goes on.
         """
+        changes = self.changes
+        if changes is not None and changes.monitor is not None:
+            return changes.monitor
         plain, options, windows = self.to_dict(), self.settings.audit, self.windows
         chosen: dict[str, Any] = {name: plain[name] for name in _IDENTITY}
         del chosen["columns"]["base_probabilities"]  # audits do not read them
@@ -91,8 +97,11 @@ class Config:
                 del chosen["columns"][name]
         if self.settings.clusters.block is not None:
             chosen["clusters"] = plain["clusters"]
-        chosen["tree"] = self.tree.fingerprint
-        chosen["utilities"] = [utility.to_dict() for utility in self.utilities]
+        # A tree that changes in known ways is still the same monitor's.
+        tree = self.tree if changes is None else changes.first
+        own = self.utilities if self.settings.utilities else correct_at_every_level(tree)
+        chosen["tree"] = tree.fingerprint
+        chosen["utilities"] = [utility.to_dict() for utility in own]
         # In the words of earlier versions, so that their state goes on.
         chosen["bounds"] = {
             "method": options.bounds,
@@ -165,7 +174,7 @@ class Config:
         features: Sequence[str] | None = None,
         base: bool = False,
         keys: Sequence[str] | None = None,
-    ) -> TableSource:
+    ) -> TableSource | VersionedSource:
         """Open the log and the labels; checks that their columns are there.
 
         Parameters
@@ -185,29 +194,55 @@ class Config:
             msg = "`base` needs `columns.base_probabilities` in the configuration; it has none."
             raise InvalidInputError(msg)
         log = self._table(settings.log, ("source", "log"))
-        return self._open(
-            log,
-            tree=self.tree,
-            columns=Columns(
-                **{name: getattr(given, name) for name in LogColumns.model_fields},
-                probabilities=chosen,
-                features=self.feature_columns if features is None else tuple(features),
-                cluster_block=self.settings.clusters.block,
-                keys=self._keys(log) if keys is None else tuple(keys),
-            ),
-            labels=None
+        columns = Columns(
+            **{name: getattr(given, name) for name in LogColumns.model_fields},
+            probabilities=chosen,
+            features=self.feature_columns if features is None else tuple(features),
+            cluster_block=self.settings.clusters.block,
+            keys=self._keys(log) if keys is None else tuple(keys),
+        )
+        more: dict[str, Any] = {
+            "labels": None
             if labels is None
             else LabelTable(
                 **{name: getattr(labels, name) for name in LabelColumns.model_fields},
                 table=self._table(labels, ("source", "labels")),
             ),
-            max_bad_share=1.0 if base else settings.max_bad_share,
-            sum_tolerance=settings.sum_tolerance,
-            label_mapping={}
+            "max_bad_share": 1.0 if base else settings.max_bad_share,
+            "sum_tolerance": settings.sum_tolerance,
+            "label_mapping": {}
             if settings.label_mapping is None
             else read_mapping(self._path(settings.label_mapping)),
-            reference=self.reference,
-        )
+            "reference": self.reference,
+        }
+        newest = self._open(log, tree=self.tree, columns=columns, **more)
+        return newest if self.changes is None else self._versioned(newest, self.changes, more)
+
+    def _versioned(
+        self, newest: TableSource, changes: TreeChanges, more: dict[str, Any]
+    ) -> VersionedSource:
+        """Open the log by every version of the tree."""
+        if type(newest) is not TableSource:
+            msg = "needs `engine: local`, and windows that are held (no `large.most_rows`)"
+            raise self.document.error(("tree_changes",), msg)
+        earlier = []
+        for version in changes.versions:
+            columns = newest.columns
+            if version.classes is not None:
+                chosen: Any = columns.probabilities
+                chosen = chosen.model_copy(update={"classes": version.classes})
+                columns = columns.model_copy(update={"probabilities": chosen})
+            # Spellings lead to nodes of the newest tree.
+            given = {**more, "tree": version.tree, "columns": columns, "label_mapping": {}}
+            try:
+                earlier.append((version, TableSource(newest.log, **given)))
+            except HUCError as error:
+                msg = (
+                    f"has a version whose columns the log lacks: {error} Files of several versions "
+                    "are read together with `source.log.union_by_name: true`."
+                )
+                raise self.document.error(("tree_changes",), msg) from error
+        return VersionedSource(newest, earlier)
 
     def _keys(self, log: Table) -> list[str]:
         """Columns within which rows may depend on each other, where nobody said."""
@@ -357,9 +392,15 @@ def parse_config(
         tree = LabelTree.from_file(home / settings.tree)
     except HUCError as error:
         raise document.error(("tree",), f"cannot be read: {error}") from error
+    changes = None
+    if settings.tree_changes is not None:
+        try:
+            changes = TreeChanges.from_file(home / settings.tree_changes, tree)
+        except HUCError as error:
+            raise document.error(("tree_changes",), f"cannot be read: {error}") from error
     utilities = _utilities(settings, tree, document)
     _check_tolerances(settings, tree, utilities, document)
-    return Config(settings, home, tree, utilities, document)
+    return Config(settings, home, tree, utilities, document, changes)
 
 
 def config_schema() -> dict[str, Any]:

@@ -226,6 +226,11 @@ class Settings(Policy):
     version: Literal[1] = Field(default=1, description="Of this format.")
     model: Annotated[ModelSettings, BeforeValidator(_named)]
     tree: PathText = Field(description="Label tree: a .yaml, .json or .csv file.")
+    tree_changes: PathText | None = Field(
+        default=None,
+        description="Earlier versions of the tree and what became of their nodes: a .yaml or .json "
+        "file. The monitor goes on with its history and open alerts.",
+    )
     source: SourceSettings
     columns: ColumnSettings
     clusters: ClusterOptions = ClusterOptions()

@@ -81,6 +81,7 @@ def open_monitor(
         name=settings.model.name,
         model=settings.model.name,
         identity=given.identity,
+        changes=given.changes,
     )
 
 

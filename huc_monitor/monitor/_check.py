@@ -374,9 +374,11 @@ class Check:
             curve=examined.curve(findings),
             frequencies=examined.frequencies(),
             notes=tuple(notes),
+            tree_change=state.tree_change,
             timings={**timings, "audit": examined.seconds},
             **facts,
         )
+        state.tree_change = None
         return self._with_trigger(record)
 
     def _with_trigger(self, record: WindowRecord) -> WindowRecord:

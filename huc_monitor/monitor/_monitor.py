@@ -36,6 +36,7 @@ if TYPE_CHECKING:
     from huc_monitor.monitor.windows import Window, WindowSpec
     from huc_monitor.sources import PredictionSource
     from huc_monitor.tree import LabelTree
+    from huc_monitor.tree.changes import TreeChanges
     from huc_monitor.utilities import Utility
 
 
@@ -116,6 +117,8 @@ class Monitor:
     identity : str, optional
         What its results depend on; a hash of the arguments when left out. State of another
         identity is refused: a changed tree or utility is another monitor.
+    changes : TreeChanges, optional
+        Earlier versions of the tree. A state of one of them goes on in the newest.
     read_ahead : bool, default True
         Read the next window while one is audited. The source is then used from two threads, though
         never at the same time; for one that cannot be, such as SQLite in memory, pass False.
@@ -159,6 +162,7 @@ class Monitor:
     model: str | None = None
     identity: str = ""
     read_ahead: bool = True
+    changes: TreeChanges | None = None
 
     def __post_init__(self) -> None:
         chosen = check_utilities(self.utilities)
@@ -173,7 +177,7 @@ class Monitor:
         """Hash what results depend on; in a form that earlier versions hashed too."""
         groups, options = self.subgroups, self.policy.audit
         content = {
-            "tree": self.tree.fingerprint,
+            "tree": (self.tree if self.changes is None else self.changes.first).fingerprint,
             "utilities": [utility.to_dict() for utility in self.utilities],
             "subgroups": groups.to_dict() if isinstance(groups, Subgroups) else "frozen later",
             "windows": self.windows.fingerprint,
@@ -270,6 +274,15 @@ class Monitor:
                 "results have changed: use a tracker of its own for the new monitor."
             )
             raise InvalidInputError(msg)
+        if state.tree not in {None, self.tree.fingerprint}:
+            version = None if self.changes is None else self.changes.find(state.tree)
+            if version is None:
+                msg = (
+                    f"The monitor goes on from tree {state.tree}, which is none of the earlier "
+                    "versions in `tree_changes`. Add it there."
+                )
+                raise InvalidInputError(msg)
+            state.move(version, self.utilities)
         state.tree = self.tree.fingerprint
         return state
 

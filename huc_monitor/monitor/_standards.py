@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field
+from datetime import datetime
 from typing import TYPE_CHECKING
 
 from huc_monitor.errors import InvalidInputError
@@ -13,8 +14,6 @@ from huc_monitor.sources import TooManyBadRowsError
 from huc_monitor.subgroups import Subgroups
 
 if TYPE_CHECKING:
-    from datetime import datetime
-
     import pandas as pd
 
     from huc_monitor.monitor._monitor import Monitor
@@ -43,8 +42,17 @@ class Standards:
             monitor.source, tree=monitor.tree, utilities=monitor.utilities, subgroups=self.subgroups
         )
         self.cache.plan(due)
-        if monitor.reference is not None and self.state.reference is None:
+        if self.state.reference is not None:
+            return
+        if monitor.reference is not None:
             self._freeze_reference(*monitor.reference)
+        elif self.state.reference_span:
+            start, end = map(datetime.fromisoformat, self.state.reference_span)
+            try:
+                self._freeze_reference(start, end)
+            except InvalidInputError as error:
+                self.state.notes.append(f"The reference cannot be read by the new tree: {error}")
+        self.state.reference_span = ()
 
     @property
     def reference(self) -> Reference | None:

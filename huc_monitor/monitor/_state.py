@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import json
 from dataclasses import dataclass, field
 from datetime import datetime
@@ -26,6 +27,7 @@ if TYPE_CHECKING:
 
     from huc_monitor.monitor.ports.tracker import Tracker
     from huc_monitor.tree import LabelTree
+    from huc_monitor.tree.changes import TreeVersion
     from huc_monitor.utilities import Utility
 
 SCHEMA_VERSION = 1
@@ -116,6 +118,8 @@ class MonitorState(Form):
     compared: list[KeptWindow] = field(default_factory=list)
     reference_sampled: bool = False
     changed_since: datetime | None = None
+    reference_span: tuple[str, ...] = ()
+    tree_change: dict[str, Any] | None = None
     forecasts: dict[str, list[Forecast]] = field(default_factory=dict)
     forecast_scores: dict[str, ForecastScore] = field(default_factory=dict)
 
@@ -196,6 +200,32 @@ class MonitorState(Form):
             f"{len(old.open_alerts) - len(kept)} left (their branch or utility is gone)."
         )
         return state
+
+    def move(self, version: TreeVersion, utilities: Sequence[Utility]) -> None:
+        """Go on with the newest tree: under its names, with a reference read again by it."""
+        tree = version.newest
+        nodes = {u.name: {tree.branches[b] for b in u.relevant_branches(tree)} for u in utilities}
+        kept: dict[Triple, AlertState] = {}
+        for alert in self.alerts.values():
+            node = version.names.get(alert.node)
+            if node in nodes.get(alert.utility, ()):
+                moved = dataclasses.replace(alert, node=str(node))
+                kept[moved.candidate] = moved
+        lost = [alert for alert in self.open_alerts if version.names.get(alert.node) is None]
+        n_open, self.alerts = len(self.open_alerts), kept
+        self.standing = [version.names[name] for name in self.standing if name in version.names]
+        if self.reference is not None and "start" in self.reference:
+            self.reference_span = (self.reference["start"], self.reference["end"])
+        self.reference, self.reference_rows, self.detectors = None, None, {}
+        self.compared = [dataclasses.replace(item, digest="") for item in self.compared]
+        self.tree, self.tree_change = tree.fingerprint, version.to_dict()
+        changed = self.tree_change["not_comparable"]
+        said = f" Not comparable with before: {', '.join(changed[:5])}." if changed else ""
+        gone = f" Gone with their branch: {', '.join(a.node for a in lost[:5])}." if lost else ""
+        self.notes.append(
+            f"The tree changed: history and {len(self.open_alerts)} of {n_open} open alerts go on "
+            f"under the names of the new tree; the e-detector begins anew.{gone}{said}"
+        )
 
     def to_json(self) -> str:
         """One text, equal for equal states."""

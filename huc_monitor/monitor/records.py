@@ -291,6 +291,9 @@ class WindowRecord(Form):
     notes : tuple of str
         What else a reader should know, such as whether earlier drift was confirmed by labels.
     recalibration : RecalibrationTrigger or None
+    tree_change : dict or None
+        In the first audit by a new version of the tree: which nodes have new names (``renamed``),
+        and which branches choose among other things than before (``not_comparable``).
     timings : dict of str to float
         Seconds; not compared.
     """
@@ -330,6 +333,7 @@ class WindowRecord(Form):
     forecasts: tuple[Forecast, ...] = ()
     branch_coverage: Mapping[str, float] = field(default_factory=dict)
     notes: tuple[str, ...] = ()
+    tree_change: Mapping[str, Any] | None = None
     recalibration: RecalibrationTrigger | None = field(
         default=None, metadata={STORED_AS: "retraining"}
     )
@@ -377,9 +381,9 @@ class WindowRecord(Form):
         return result.to_frame().assign(tolerance=self.tolerances, level=levels)
 
     def to_dict(self) -> dict[str, Any]:
-        """JSON-safe form; `forecasts` and `branch_coverage` only where there are some."""
+        """JSON-safe form; what is there in few records only where there is some of it."""
         plain = write_form(self)
-        for name in ("forecasts", "branch_coverage"):
+        for name in ("forecasts", "branch_coverage", "tree_change"):
             if not plain[name]:
                 del plain[name]
         return plain

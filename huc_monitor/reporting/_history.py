@@ -56,6 +56,9 @@ def heat_map(report: Report, *, max_nodes: int = 40) -> Picture:
         marks.append(Text(_NAMES - 10, y + 16, fitted(name, 174, "label"), "label", "end"))
         for j, found in enumerate(cells):
             marks.append(_cell(found, windows[j], _NAMES + j * cell, y, cell, high))
+    for j, window in enumerate(windows):
+        if window.new_tree:
+            marks.append(_new_tree(_NAMES + j * cell, 16, 20 + high * len(rows)))
     return Picture(
         _NAMES + cell * len(windows) + 2,
         24 + high * len(rows),
@@ -97,6 +100,8 @@ def timeline(report: Report, *, max_alerts: int = 12) -> Picture:
     for j, window in enumerate(windows):
         if j % step == 0:
             marks.append(Text(x(j), bottom + 18, window.tick, "note", "middle"))
+        if window.new_tree:
+            marks.append(_new_tree(x(j - 0.5), top, bottom))
     marks += [
         Line(left, 10, left + 22, 10, "strong"),
         Text(left + 28, 14, "HUC with bounds", "note"),
@@ -113,6 +118,12 @@ def timeline(report: Report, *, max_alerts: int = 12) -> Picture:
         "HUC, UC and alerts over windows",
         _describe(report),
     )
+
+
+def _new_tree(x: float, top: float, bottom: float) -> Mark:
+    """Draw where a new version of the tree begins to count."""
+    marks = (Line(x, top, x, bottom, "limit"), Text(x + 4, top + 8, "new tree", "note"))
+    return Group(marks, title="A new version of the tree counts from here")
 
 
 def _describe(report: Report) -> str:

@@ -94,6 +94,7 @@ class WindowView:
     frequencies: Mapping[str, Any] = field(default_factory=dict)
     notes: tuple[str, ...] = ()
     reason: str = ""
+    new_tree: bool = False
     _worst: dict[str, dict[str, Finding]] = field(default_factory=dict, init=False, repr=False)
 
     @property

@@ -64,7 +64,7 @@ def _of_records(
     curve: ReliabilityCurve | None,
     max_windows: int,
 ) -> Report:
-    kept = _newest(records)
+    kept = _renamed(_newest(records))
     shown = kept[-max_windows:]
     by_day = all(f"{time:%H:%M:%S}" == "00:00:00" for r in shown for time in (r.start, r.end))
     windows = [_window(record, tolerance, by_day=by_day) for record in shown]
@@ -97,6 +97,45 @@ def _newest(records: Sequence[WindowRecord]) -> list[WindowRecord]:
     return sorted(newest.values(), key=lambda record: (record.ordinal, record.start))
 
 
+def _renamed(records: list[WindowRecord]) -> list[WindowRecord]:
+    """Give nodes of earlier versions of the tree the names they have in the newest."""
+    shown: list[WindowRecord] = []
+    later: list[Mapping[str, str]] = []
+    for record in reversed(records):
+        shown.append(_with_names(record, later[::-1]) if later else record)
+        if record.tree_change is not None:
+            later.append(record.tree_change["renamed"])
+    return shown[::-1]
+
+
+def _with_names(record: WindowRecord, changes: Sequence[Mapping[str, str]]) -> WindowRecord:
+    def newest(node: str) -> str:
+        for change in changes:
+            node = change.get(node, node)
+        return node
+
+    def moved(items: Sequence[Any]) -> tuple[Any, ...]:
+        return tuple(dataclasses.replace(item, node=newest(item.node)) for item in items)
+
+    audit, curve, change = record.audit, record.curve, record.change
+    if audit is not None:
+        entries = [{**entry, "node": newest(entry["node"])} for entry in audit["candidates"]]
+        audit = {**audit, "candidates": entries}
+    return dataclasses.replace(
+        record,
+        audit=audit,
+        curve=None if curve is None else {**curve, "node": newest(curve["node"])},
+        frequencies={newest(node): shares for node, shares in record.frequencies.items()},
+        alerts=moved(record.alerts),
+        transitions=moved(record.transitions),
+        change=None
+        if change is None
+        else dataclasses.replace(
+            change, changes=moved(change.changes), largest=moved(change.largest)
+        ),
+    )
+
+
 def _window(record: WindowRecord, tolerance: Tolerance, *, by_day: bool) -> WindowView:
     name = _span(record, by_day=by_day)
     tick = f"{record.start:%m-%d}" if by_day else f"{record.start:%m-%d %H:%M}"
@@ -109,7 +148,7 @@ def _window(record: WindowRecord, tolerance: Tolerance, *, by_day: bool) -> Wind
     limits = tolerance if tolerance is not None else (record.tolerances or None)
     curve = record.curve
     changes = () if record.change is None else record.change.changes
-    return view(
+    found = view(
         result,
         name=name,
         tolerance=limits,
@@ -122,6 +161,7 @@ def _window(record: WindowRecord, tolerance: Tolerance, *, by_day: bool) -> Wind
         frequencies=_shares(record),
         notes=record.notes,
     )
+    return dataclasses.replace(found, new_tree=record.tree_change is not None)
 
 
 def _span(record: WindowRecord, *, by_day: bool) -> str:
@@ -256,9 +296,28 @@ def _notices(
         reasons = dict.fromkeys(record.reason or record.status for record in skipped)
         were = "window was" if len(skipped) == 1 else "windows were"
         notices.append(f"{len(skipped)} {were} not audited ({', '.join(reasons)}).")
+    for record in shown:
+        if record.tree_change is not None:
+            notices.append(_words.quoted(_tree_notice(record)))
     if shown:
         notices += [_words.quoted(note) for note in shown[-1].notes]
     return notices
+
+
+def _tree_notice(record: WindowRecord) -> str:
+    """Say since when a new tree counts, and what can be compared across the change."""
+    change = record.tree_change or {}
+    names = [f"{old} is now {new}" for old, new in change["renamed"].items()]
+    parts = [f"A new version of the tree counts from {record.start:%Y-%m-%d %H:%M} UTC."]
+    if names:
+        parts.append(f"Renamed: {', '.join(names[:5])}; history is under the new names.")
+    odd = change["not_comparable"]
+    if odd:
+        parts.append(
+            f"These branches choose among other things than before, so that their moments cannot "
+            f"be compared across the change: {', '.join(odd[:5])}."
+        )
+    return " ".join(parts)
 
 
 def _least_coverage(record: WindowRecord) -> str:

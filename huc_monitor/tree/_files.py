@@ -38,6 +38,12 @@ def read(path: str | Path) -> Described:
     return Described("dict" if described else "nested", content)
 
 
+def read_content(path: str | Path) -> object:
+    """Read a YAML or JSON file."""
+    file = Path(path)
+    return _parse(_read_text(file), file)
+
+
 def read_mapping(mapping: Mapping[str, str] | str | Path) -> dict[str, str]:
     """Return what other spellings of labels mean, read from a file where a path is given.
 
