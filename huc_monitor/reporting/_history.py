@@ -58,10 +58,11 @@ def heat_map(report: Report, *, max_nodes: int = 40) -> Picture:
             marks.append(_cell(found, windows[j], _NAMES + j * cell, y, cell, high))
     for j, window in enumerate(windows):
         if window.new_tree:
-            marks.append(_new_tree(_NAMES + j * cell, 16, 20 + high * len(rows)))
+            marks.append(_new_tree(_NAMES + j * cell, 16, 20 + high * len(rows), 14))
+    room = 16 if any(window.new_tree for window in windows) else 0
     return Picture(
         _NAMES + cell * len(windows) + 2,
-        24 + high * len(rows),
+        24 + high * len(rows) + room,
         tuple(marks),
         "Worst moment of each branch in each window",
         f"{len(rows)} branches in {len(windows)} windows.",
@@ -101,7 +102,7 @@ def timeline(report: Report, *, max_alerts: int = 12) -> Picture:
         if j % step == 0:
             marks.append(Text(x(j), bottom + 18, window.tick, "note", "middle"))
         if window.new_tree:
-            marks.append(_new_tree(x(j - 0.5), top, bottom))
+            marks.append(_new_tree(x(j - 0.5), top, bottom, -6))
     marks += [
         Line(left, 10, left + 22, 10, "strong"),
         Text(left + 28, 14, "HUC with bounds", "note"),
@@ -120,9 +121,9 @@ def timeline(report: Report, *, max_alerts: int = 12) -> Picture:
     )
 
 
-def _new_tree(x: float, top: float, bottom: float) -> Mark:
+def _new_tree(x: float, top: float, bottom: float, below: float) -> Mark:
     """Draw where a new version of the tree begins to count."""
-    marks = (Line(x, top, x, bottom, "limit"), Text(x + 4, top + 8, "new tree", "note"))
+    marks = (Line(x, top, x, bottom, "limit"), Text(x + 4, bottom + below, "new tree", "note"))
     return Group(marks, title="A new version of the tree counts from here")
 
 
