@@ -128,6 +128,7 @@ def _with_names(record: WindowRecord, changes: Sequence[Mapping[str, str]]) -> W
         frequencies={newest(node): shares for node, shares in record.frequencies.items()},
         alerts=moved(record.alerts),
         transitions=moved(record.transitions),
+        findings=moved(record.findings),
         change=None
         if change is None
         else dataclasses.replace(

@@ -138,4 +138,4 @@ def test_every_audit_has_the_words_and_defaults_of_the_audit_options(monkeypatch
 
 
 def test_a_monitor_takes_a_handful_of_objects():
-    assert len(inspect.signature(hm.Monitor).parameters) <= 13
+    assert len(inspect.signature(hm.Monitor).parameters) <= 14
