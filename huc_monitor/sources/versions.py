@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from huc_monitor.audit.result import AuditResult
     from huc_monitor.sources._source import TableSource
     from huc_monitor.sources._spec import Columns, LabelTable
-    from huc_monitor.sources._table import Table
+    from huc_monitor.sources._table import ColumnKind, Table
     from huc_monitor.tree.changes import TreeVersion
 
 __all__ = ["VersionedSource"]
@@ -75,6 +75,13 @@ class VersionedSource:
     def labels(self) -> LabelTable | None:
         """The table of labels, if they have one."""
         return self.newest.labels
+
+    def needed_columns(self, *, with_labels: bool) -> dict[str, ColumnKind]:
+        """Return the columns of the log that reading a range by any version takes."""
+        needed: dict[str, ColumnKind] = {}
+        for source in (*(source for _, source in self.earlier), self.newest):
+            needed |= source.needed_columns(with_labels=with_labels)
+        return needed
 
     def time_range(self) -> TimeRange | None:
         """Return when the log begins and ends, or None if it has no rows."""
