@@ -148,8 +148,8 @@ class Selection:
     effect : float
         By how much the mean gap between realised and predicted utility would move if labelled rows
         had the scores of all rows: the part of the effect that can be seen.
-    utility : str
-        Of which utility.
+    effect_on : str
+        The utility of that gap.
     bound : float
         No choice of labels moves a moment by more.
     """
@@ -157,7 +157,7 @@ class Selection:
     coverage: Mapping[str, float] = field(default_factory=dict)
     differs: tuple[str, ...] = ()
     effect: float = 0.0
-    utility: str = ""
+    effect_on: str = ""
     bound: float = 0.0
 
     def late(self, least: float) -> str | None:
@@ -234,7 +234,7 @@ def say_selection(found: Selection) -> str | None:
             f"*{chat(highest)}* {found.coverage[highest]:.0%}."
         )
     return (
-        f"{text} With the scores of all rows the mean gap of *{chat(found.utility)}* would be "
+        f"{text} With the scores of all rows the mean gap of *{chat(found.effect_on)}* would be "
         f"{found.effect:+.3f} higher, as far as scores can tell; at most {found.bound:.2f} either "
         "way. Wait for labels, or choose rows with: huc-monitor sample"
     )
