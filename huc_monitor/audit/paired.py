@@ -45,7 +45,7 @@ from huc_monitor.audit.bounds.bootstrap import (
     gather_terms,
 )
 from huc_monitor.audit.bounds.bound import log_share
-from huc_monitor.audit.bounds.clustered import design_effect, reach_of_rare, student
+from huc_monitor.audit.bounds.clustered import degrees, design_effect, reach_of_rare, student
 from huc_monitor.audit.comparison import Comparison, Difference
 from huc_monitor.audit.decomposition import sort_rows
 from huc_monitor.audit.label_depth import whole_rows
@@ -212,7 +212,7 @@ def _reach(
     pairs = zip((above, below), scales, strict=True)
     q = bound.quantile(np.maximum(*((d / s[:, None]).max(axis=0) for d, s in pairs)))
     if bound.sizes.n_clusters:
-        q = student(q, bound.sizes.n_clusters - 1.0)
+        q = student(q, degrees(bound.sizes))
     down, up = (np.maximum(q * s, log * least) for s in scales)
     return down, up
 

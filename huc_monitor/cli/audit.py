@@ -25,6 +25,8 @@ def run(
     lists: options.Lists = None,
     classes: options.Classes = None,
     form: options.Form = None,
+    cluster: options.Cluster = None,
+    label_probability: options.LabelProbability = None,
     utility: options.Utilities = None,
     subgroup: options.Groups = None,
     tolerance: Annotated[
@@ -44,6 +46,7 @@ def run(
     Example: huc-monitor audit log.parquet --tree tree.yaml --label y --tolerance 0.02
     """
     import huc_monitor as hm
+    from huc_monitor.audit.clusters import ClusterKeys
     from huc_monitor.cli.showing import print_json, show_audit
     from huc_monitor.cli.specs import parse_subgroups, parse_utilities
     from huc_monitor.tree.labels import LeafCodes
@@ -60,6 +63,8 @@ def run(
         classes=classes,
         form=form,
         features=list(rules),
+        cluster=cluster,
+        label_probability=label_probability,
     )
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", hm.HUCWarning)  # told below, as a note of the result
@@ -70,6 +75,8 @@ def run(
             utilities=utilities,
             subgroups=hm.Subgroups.from_reference(data.features, rules) if rules else None,
             features=data.features if rules else None,
+            clusters=None if data.clusters is None else ClusterKeys(data.clusters),
+            label_probability=data.label_probability,
             bounds=bounds,
             confidence_level=confidence,
         )

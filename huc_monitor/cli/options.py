@@ -55,6 +55,14 @@ Prefix = Annotated[
         help="What comes before the leaf's name in a probability column; found out if left out."
     ),
 ]
+Cluster = Annotated[
+    str | None,
+    typer.Option(help="Column of which equal values are dependent rows, such as user_id."),
+]
+LabelProbability = Annotated[
+    str | None,
+    typer.Option(help="Column with the probability with which a row was chosen to be labelled."),
+]
 Lists = Annotated[
     str | None, typer.Option("--list", help="Instead: one column with lists of probabilities.")
 ]

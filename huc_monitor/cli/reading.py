@@ -25,6 +25,8 @@ def read_log(
     classes: str | None = None,
     form: str | None = None,
     features: Sequence[str] = (),
+    cluster: str | None = None,
+    label_probability: str | None = None,
 ) -> WindowData:
     """Read the labelled rows of files; a row that cannot be used is an error."""
     from huc_monitor.sources import Columns, DuckTable, TableSource
@@ -41,6 +43,8 @@ def read_log(
         classes=None if classes is None else classes.split(","),
         label=label,
         features=tuple(features),
+        cluster=cluster,
+        label_probability=label_probability,
     )
     return TableSource(table, tree=tree, columns=columns, max_bad_share=0.0).everything()
 

@@ -55,6 +55,7 @@ def detectable_size(
     tolerance: float = 0.0,
     confidence_level: float = DEFAULTS.confidence_level,
     quantile: float | None = None,
+    design_effect: float = 1.0,
 ) -> float:
     """Smallest absolute moment that an audit of n rows shows to exceed the tolerance.
 
@@ -77,6 +78,9 @@ def detectable_size(
     quantile : float, optional
         The bootstrap's studentised quantile, as `pilot_candidates` measures it; without, that of
         the range of a Brownian motion, shared between candidates as if they were disjoint.
+    design_effect : float, default 1
+        Rows per independent row, where rows depend on each other or labels are chosen: n over
+        ``n_effective`` of an audit's `design`, as `pilot_candidates` measures it.
 
     Examples
     --------
@@ -96,7 +100,8 @@ def detectable_size(
         raise UnknownNameError(msg)
     level = AuditOptions(confidence_level=confidence_level).confidence_level
     square = spread**2 / 4.0 if mean_square is None else mean_square
-    for argument, value in (("n", n), ("n_candidates", n_candidates), ("spread", spread)):
+    positive = {"n": n, "n_candidates": n_candidates, "spread": spread}
+    for argument, value in {**positive, "design_effect": design_effect}.items():
         if not 0 < value < math.inf:
             msg = f"`{argument}` must be a positive number; got {value!r}."
             raise InvalidInputError(msg)
@@ -104,6 +109,7 @@ def detectable_size(
         if not 0 <= value < math.inf:
             msg = f"`{argument}` must be a number of at least 0; got {value!r}."
             raise InvalidInputError(msg)
+    n = n / design_effect
     if bounds == "theorem":
         radius = theorem_radius(n, n_candidates, level)
     elif bounds == "sharp":
@@ -135,6 +141,7 @@ def labels_needed(
     tolerance: float = 0.0,
     confidence_level: float = DEFAULTS.confidence_level,
     quantile: float | None = None,
+    design_effect: float = 1.0,
 ) -> int:
     """Smallest number of labelled rows whose audit shows a moment of ``size``.
 
@@ -162,6 +169,7 @@ def labels_needed(
             tolerance=tolerance,
             confidence_level=confidence_level,
             quantile=quantile,
+            design_effect=design_effect,
         )
         return found <= size
 
@@ -185,6 +193,8 @@ def pilot_candidates(
     utilities: Sequence[Utility] | Utility,
     subgroups: Subgroups | None = None,
     features: Any = None,
+    clusters: Any = None,
+    label_probability: Any = None,
     confidence_level: float = DEFAULTS.confidence_level,
     rng: Any = DEFAULTS.rng,
 ) -> pd.DataFrame:
@@ -194,7 +204,8 @@ def pilot_candidates(
     -------
     DataFrame
         A row per candidate: ``utility``, ``subgroup``, ``node``, ``mean_square`` and ``spread`` of
-        its contribution, and ``quantile``, the bootstrap's, the same for all.
+        its contribution, and ``quantile``, the bootstrap's, the same for all. With clusters or
+        label probabilities also ``design_effect``: rows per independent row.
 
     Examples
     --------
@@ -216,6 +227,8 @@ def pilot_candidates(
         utilities=chosen,
         subgroups=groups,
         features=features,
+        clusters=clusters,
+        label_probability=label_probability,
         bounds="bootstrap",
         confidence_level=confidence_level,
         rng=rng,
@@ -231,6 +244,9 @@ def pilot_candidates(
     frame["mean_square"] = np.concatenate(squares)
     frame["spread"] = np.concatenate(spreads)
     share = math.log(result.candidates.n / (1.0 - confidence_level))
-    scale = np.sqrt(frame["mean_square"] + frame["spread"] ** 2 * share / n)
-    frame["quantile"] = result.radii * math.sqrt(n) / scale
+    rows_counted = n if result.design is None else result.design.n_effective
+    scale = np.sqrt(frame["mean_square"] + frame["spread"] ** 2 * share / rows_counted)
+    frame["quantile"] = result.radii * math.sqrt(rows_counted) / scale
+    if result.design is not None:
+        frame["design_effect"] = n / rows_counted
     return frame

@@ -15,6 +15,7 @@ from huc_monitor._common.forms import Form
 from huc_monitor._common.frames import to_frame
 from huc_monitor._common.stages import begin_stage
 from huc_monitor.audit import audit
+from huc_monitor.audit.clusters import ClusterKeys, check_clusters
 from huc_monitor.audit.compare import Comparison, compare
 from huc_monitor.audit.inputs import check_labels, check_predictions, check_utilities
 from huc_monitor.audit.options import DEFAULTS
@@ -115,6 +116,7 @@ def find_recalibration(
     utilities: Sequence[Utility],
     subgroups: Subgroups | None = None,
     features: pd.DataFrame | None = None,
+    clusters: Any = None,
     current: Any = None,
     candidates: Sequence[str] = CANDIDATES,
     gate: Gate | None = None,
@@ -129,6 +131,9 @@ def find_recalibration(
     labels : (n,) labels as in `audit`, at any depth
     features : DataFrame of n rows, optional
         Columns that the subgroups read.
+    clusters : (n,), optional
+        As in `audit`. All rows of a cluster fit, choose or judge: clusters are ordered by their
+        rows' mean place in time.
     current : (n, K), optional
         Of the model that serves now, which must be beaten; the base when left out. It differs
         where the base was recalibrated before: candidates are always fitted to the base.
@@ -178,6 +183,7 @@ def find_recalibration(
         Subgroups.whole() if subgroups is None else subgroups,
         confidence_level,
         rng,
+        check_clusters(clusters, predictions.n),
     )
     fit, choose, judge = task.parts()
     fitted = {}
@@ -242,17 +248,41 @@ class _Task:
     subgroups: Subgroups
     confidence_level: float
     rng: int
+    clusters: Ints | None = None
 
-    def parts(self) -> tuple[slice, slice, slice]:
+    def parts(self) -> tuple[Ints, Ints, Ints]:
+        """Rows that fit, choose and judge; no cluster is cut."""
         n = self.codes.size
+        place: Floats = np.arange(n, dtype=np.float64)
+        if self.clusters is not None:
+            _, codes, counts = np.unique(self.clusters, return_inverse=True, return_counts=True)
+            order = np.argsort(np.bincount(codes, place) / counts, kind="stable")
+            # Where a cluster's rows lie in the middle, once clusters follow one another.
+            middle = np.empty(counts.size)
+            middle[order] = np.cumsum(counts[order]) - counts[order] / 2
+            place = middle[codes]
         first, second = (round(share * n) for share in _PARTS)
-        return slice(0, first), slice(first, second), slice(second, n)
+        fit, choose, judge = (
+            np.flatnonzero(mine)
+            for mine in (place < first, (place >= first) & (place < second), place >= second)
+        )
+        if not fit.size or not choose.size or not judge.size:
+            msg = (
+                "`clusters` must leave rows to fit, to choose and to judge; got too few or too "
+                "large ones. Wait for more labels, or leave a giant cluster out."
+            )
+            raise InvalidInputError(msg)
+        return fit, choose, judge
 
-    def rows(self, part: slice) -> tuple[Floats, LeafCodes, Any]:
+    def design(self, part: Ints) -> ClusterKeys | None:
+        """Clusters of some rows."""
+        return None if self.clusters is None else ClusterKeys(self.clusters[part])
+
+    def rows(self, part: Ints) -> tuple[Floats, LeafCodes, Any]:
         features = None if self.features is None else self.features.iloc[part]
         return self.probabilities[part], LeafCodes(self.codes[part]), features
 
-    def fit(self, name: str, fit: slice, choose: slice) -> Any:
+    def fit(self, name: str, fit: Ints, choose: Ints) -> Any:
         """Fit one candidate on the older rows; regularisation and prefix by the choosing rows."""
         if name == NOTHING:
             return None
@@ -274,7 +304,7 @@ class _Task:
         )
         return boosted.fit(p, codes, features=features, validation=self.rows(choose))
 
-    def predict(self, model: Any, part: slice) -> Floats:
+    def predict(self, model: Any, part: Ints) -> Floats:
         """Recalibrate some rows by a candidate; None is the model that serves now."""
         p, _, features = self.rows(part)
         if model is None:
@@ -286,7 +316,7 @@ class _Task:
         )
         return found
 
-    def compare(self, before: Floats, after: Floats, part: slice) -> Comparison:
+    def compare(self, before: Floats, after: Floats, part: Ints) -> Comparison:
         """Compare two predictors on some rows."""
         _, codes, features = self.rows(part)
         return compare(
@@ -297,12 +327,13 @@ class _Task:
             utilities=self.utilities,
             subgroups=self.subgroups,
             features=features,
+            clusters=self.design(part),
             confidence_level=self.confidence_level,
             rng=self.rng,
         )
 
     def figures(
-        self, probabilities: Floats, part: slice, bounds: str | None = None
+        self, probabilities: Floats, part: Ints, bounds: str | None = None
     ) -> tuple[Figures, AuditResult]:
         """Audit some rows as predicted."""
         _, codes, features = self.rows(part)
@@ -313,6 +344,7 @@ class _Task:
             utilities=self.utilities,
             subgroups=self.subgroups,
             features=features,
+            clusters=self.design(part),
             bounds=bounds,
             confidence_level=self.confidence_level,
             rng=self.rng,

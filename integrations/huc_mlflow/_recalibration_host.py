@@ -305,6 +305,7 @@ class MLflowRecalibrationHost:
             "utilities": self.config.utilities,
             "subgroups": groups,
             "features": rows.features if groups is not None and groups.columns else None,
+            "clusters": rows.clusters,
             "confidence_level": self.config.settings.audit.confidence_level,
         }
 

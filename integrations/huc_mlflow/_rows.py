@@ -25,6 +25,7 @@ import numpy as np
 
 from huc_mlflow._bases import describe, fetch
 from huc_mlflow._registry import BASE_TAG, ID_TAG, PREVIOUS_TAG
+from huc_monitor.audit.clusters import ClusterKeys
 from huc_monitor.audit.sparse_rows import as_dense
 from huc_monitor.errors import InvalidInputError
 from huc_monitor.recalibration.runtime.base import Base
@@ -59,6 +60,7 @@ class LabelledRows:
     start: datetime
     end: datetime
     sampled_from: int | None = None
+    clusters: ClusterKeys | None = None
 
     @classmethod
     def of(cls, data: WindowData, probabilities: Any = None) -> LabelledRows:
@@ -70,6 +72,7 @@ class LabelledRows:
             data.start,
             data.end,
             data.sampled_from,
+            None if data.clusters is None else ClusterKeys(data.clusters),
         )
 
 

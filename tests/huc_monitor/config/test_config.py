@@ -380,3 +380,16 @@ def test_subgroups_that_cannot_be_made_name_the_line(folder):
     good = parse(GOOD + "subgroups: {by: {sex: each}}\n", folder)
     assert good.make_subgroups(frame).names == ("all", "sex=f", "sex=m")
     assert isinstance(good.tree, hm.LabelTree)
+
+
+def test_clusters_and_label_probabilities_change_the_identity_only_where_they_are_given(folder):
+    base = parse(GOOD, folder)
+    by_user = parse(GOOD.replace("id: id", "id: id, cluster: user"), folder)
+    by_hour = parse(GOOD + "clusters: {block: 1h}\n", folder)
+    chosen = parse(GOOD.replace("id: id", "id: id, label_probability: pi"), folder)
+    assert len({config.identity for config in (base, by_user, by_hour, chosen)}) == 4
+    # What earlier versions computed for this file: its state goes on.
+    plain = base.to_dict()["columns"]
+    assert plain["cluster"] is plain["label_probability"] is None
+    with pytest.raises(ConfigError, match=r"must not be given with `clusters.block`"):
+        parse(GOOD.replace("id: id", "id: id, cluster: user") + "clusters: {block: 1h}\n", folder)

@@ -144,3 +144,24 @@ def test_figures_are_those_of_the_definition():
     assert figures.huc == result.huc
     bounded, _ = measure(p, [0, 1], bounds="sharp", **options)
     assert bounded.huc_lower <= bounded.huc <= bounded.huc_upper
+
+
+def test_no_cluster_both_fits_and_judges():
+    p, labels, frame = rows()
+    users = np.random.default_rng(1).integers(0, 150, len(labels))
+    spoiled = labels.copy()
+    from huc_monitor.recalibration.choosing import _Task
+
+    task = _Task(p, p, labels, frame, TREE, (), None, 0.95, 0, users)
+    parts = task.parts()
+    assert sorted(np.concatenate(parts).tolist()) == list(range(len(labels)))
+    owners = [set(users[part].tolist()) for part in parts]
+    assert not owners[0] & owners[1] | owners[0] & owners[2] | owners[1] & owners[2]
+    assert [round(part.size / len(labels), 1) for part in parts] == [0.6, 0.2, 0.2]
+    spoiled[parts[2]] = 2
+    one = search(p, labels, frame, clusters=users)
+    other = search(p, spoiled, frame, clusters=users)
+    assert one.recalibrator.to_dict() == other.recalibrator.to_dict()
+    assert one.held_out.design.n_clusters == len(owners[2])
+    with pytest.raises(hm.InvalidInputError, match="leave rows to fit, to choose and to judge"):
+        search(p, labels, frame, clusters=["one"] * len(labels))

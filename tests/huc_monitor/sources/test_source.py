@@ -619,3 +619,36 @@ def test_labels_at_any_depth_paths_and_spellings_are_read_and_strange_ones_count
     assert dict(window.unknown_labels) == {"zeta": 2, "eta": 1}
     with pytest.raises(TooManyBadRowsError, match=r"no node of the tree: 'zeta' \(2\).*New leaf\?"):
         open_frame(frame, label_mapping={"Beta": "b"}, max_bad_share=0.0).labelled(START, END)
+
+
+def test_clusters_and_label_probabilities_come_with_the_rows():
+    users = [f"u{k // 4}" for k in range(100)]
+    frame = rows(user=users, chosen=np.linspace(0.01, 1, 100))
+    columns = {"cluster": "user", "label_probability": "chosen"}
+    window = open_frame(frame, columns=columns).labelled(START, END)
+    assert np.unique(window.clusters).size == 25
+    np.testing.assert_allclose(window.label_probability, frame["chosen"])
+    few = window.take(np.arange(8))
+    assert np.unique(few.clusters).size == 2
+    half = START + timedelta(minutes=50)
+    source = open_frame(frame, columns=columns)
+    both = concatenate([source.labelled(START, half), source.labelled(half, END)])
+    np.testing.assert_array_equal(both.clusters, window.clusters)
+    np.testing.assert_array_equal(both.label_probability, window.label_probability)
+
+
+def test_blocks_of_time_are_clusters():
+    window = open_frame(rows(), columns={"cluster_block": "30m"}).labelled(START, END)
+    counts = np.unique(window.clusters, return_counts=True)[1]
+    assert sorted(counts.tolist()) == [10, 30, 30, 30]
+    with pytest.raises(hm.InvalidInputError, match="not both"):
+        open_frame(rows(user=1), columns={"cluster_block": "30m", "cluster": "user"})
+
+
+def test_rows_without_a_cluster_or_a_possible_probability_are_set_aside():
+    frame = rows(user=[None, *range(99)], chosen=[0.5] * 99 + [1.5])
+    columns = {"cluster": "user", "label_probability": "chosen"}
+    window = open_frame(frame, columns=columns).labelled(START, END)
+    assert dict(window.bad_reasons) == {"no cluster": 1, "label probability not in (0, 1]": 1}
+    assert [bad.id for bad in window.bad_rows] == [0, 99]
+    assert window.n == 98
