@@ -163,7 +163,7 @@ def test_the_visible_effect_is_what_the_scores_of_all_rows_would_change():
     share = low.size / labelled.size
     gaps = [(y[labelled[low]] == 0).mean() - 0.6, 0.1]
     wanted = (0.5 - share) * (gaps[0] - gaps[1])
-    assert found.utility == "top1"
+    assert found.effect_on == "top1"
     assert found.effect == pytest.approx(wanted, abs=1e-9)
     assert found.coverage == {"l": pytest.approx(labelled.size / 2000)}
 
