@@ -28,7 +28,8 @@ if TYPE_CHECKING:
     from huc_monitor.monitor.findings import Finding as BranchFinding
     from huc_monitor.reporting._model import Report, WindowView
 
-_LEFT, _RIGHT, _HEAD, _PANEL, _GAP = 8.0, 900.0, 38.0, 160.0, 26.0
+_LEFT, _RIGHT, _HEAD, _PANEL, _GAP = 8.0, 900.0, 54.0, 176.0, 26.0
+_NARROW = 300.0  # what a telephone shows of it
 Point = tuple[int, float, float | None]
 
 
@@ -75,12 +76,13 @@ def _panel(
     room = 0.06 * (max(ends) - min(ends)) or 0.01
     y = scale(min(ends) - room, max(ends) + room, bottom, top + _HEAD)
     band = f"; reference {_words.signed(change.before)} ± {_words.plain(radius)}" if radius else ""
-    name = f"{one.node}, {_words.for_whom(one)}, utility {change.utility}{band}"
+    name, about = f"{one.node}, {_words.for_whom(one)}", f"utility {change.utility}{band}"
     began = _words.onset(change)
     marks: list[Mark] = [
         # At the right end, which a narrow page shows first.
-        Text(_RIGHT, top + 12, fitted(name, 640, "name"), "name", "end"),
-        Text(_RIGHT, top + 29, f"began {began}" if began else "", "alarm", "end"),
+        Text(_RIGHT, top + 12, fitted(name, _NARROW, "name"), "name", "end"),
+        Text(_RIGHT, top + 28, fitted(about, _NARROW, "note"), "note", "end"),
+        Text(_RIGHT, top + 45, f"began {began}" if began else "", "alarm", "end"),
         *_onset(change, windows, x, top + _HEAD, bottom),
         Rect(
             x.start, y(ends[1]), x.stop - x.start, max(y(ends[0]) - y(ends[1]), 1.5), "quiet-band"

@@ -445,7 +445,8 @@ def test_what_changed_is_drawn_against_the_reference_with_its_onset(changed_page
     assert pictures["changes"].inline() in page
     change = records[-1].findings[0].change
     drawn = pictures["changes"].to_svg()
-    assert "billing, for channel=app, utility level2; reference" in drawn
+    assert ">billing, for channel=app</text>" in drawn
+    assert ">utility level2; reference" in drawn
     assert "began with the window of 2026-09-08" in drawn
     assert drawn.count('class="m-dot"') == len(change.track) == 6
     assert drawn.count('class="m-quiet-band"') == 1
