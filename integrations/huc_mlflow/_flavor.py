@@ -48,6 +48,7 @@ def save_model(
     input_example: Any = None,
     pip_requirements: Sequence[str] | None = None,
     metadata: dict[str, Any] | None = None,
+    id_column: str | None = None,
     mlflow_model: Model | None = None,
 ) -> None:
     """Save a base model and its recalibration as one MLflow model.
@@ -77,6 +78,9 @@ def save_model(
     pip_requirements : list of str, optional
         The base's own when left out.
     metadata : dict, optional
+    id_column : str, optional
+        An input column with the id of each prediction, added to the signature if it is not there:
+        what a model that logs its answers (``HUC_LOG_FOLDER``) is joined with labels by.
     mlflow_model : mlflow.models.Model, optional
         Handed in by MLflow when logging.
     """
@@ -89,6 +93,7 @@ def save_model(
             "schema_version": SCHEMA_VERSION,
             "leaves": list(label_tree.leaves),
             **describe(root, label_tree, classes, input_example),
+            **({} if id_column is None else {"id_column": id_column}),
             "stages": [*root.stages, stage],
         }
         signature = _signature(root.model.signature, payload)
@@ -206,6 +211,8 @@ def _signature(base: ModelSignature | None, payload: dict[str, Any]) -> ModelSig
     """Return the base's signature, with the method parameter and the columns of subgroups."""
     rules = [Stage(data).rules for data in payload["stages"]]
     needed = {name: item.kinds.get(name) for item in rules for name in item.columns}
+    if "id_column" in payload:
+        needed.setdefault(payload["id_column"], "text")
     inputs = None if base is None else base.inputs
     params = [] if base is None or base.params is None else list(base.params.params)
     params = [spec for spec in params if spec.name != _PARAMETER.name]

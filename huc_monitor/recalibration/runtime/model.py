@@ -59,7 +59,7 @@ class RecalibratedModel:
         self.classes = self.payload["classes"]
         self._leaf = np.asarray(self.payload["class_leaf"])
         self._labels = _labels(self.classes)
-        self._log = open_log(self.payload["leaves"], self.stages)
+        self._log = open_log(self.payload, self.stages)
 
     def predict(self, data: Any, params: dict[str, Any] | None = None) -> Any:
         """Answer as the base does, or as ``params["predict_method"]`` asks.

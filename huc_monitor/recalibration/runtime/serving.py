@@ -1,9 +1,9 @@
 """Log what a saved model answers, where the environment asks for it.
 
-``HUC_LOG_FOLDER`` is the folder of the log; without it nothing is logged. ``HUC_LOG_ID`` names the
-input column with the id of each prediction, by which labels are joined later (a new id when left
-out), ``HUC_LOG_TOP_K`` how many classes are kept (all when left out) and ``HUC_LOG_VERSION`` the
-version of the model. The columns that subgroups read are logged as well.
+``HUC_LOG_FOLDER`` is the folder of the log; without it nothing is logged. ``HUC_LOG_TOP_K`` is how
+many classes are kept (all when left out) and ``HUC_LOG_VERSION`` the version of the model. The id
+of each prediction, by which labels are joined later, is in the input column that the model was
+saved with (``id_column``); without one, ids are new. Columns that subgroups read are logged too.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 _KINDS = {"text": str, "boolean": bool, "number": float}
 
 
-def open_log(leaves: Sequence[str], stages: Sequence[Any]) -> Callable[[Any, Any], None] | None:
+def open_log(payload: dict[str, Any], stages: Sequence[Any]) -> Callable[[Any, Any], None] | None:
     """Return what logs probabilities of all leaves with their input; None where nobody asked."""
     folder = os.environ.get("HUC_LOG_FOLDER")
     if not folder:
@@ -33,10 +33,10 @@ def open_log(leaves: Sequence[str], stages: Sequence[Any]) -> Callable[[Any, Any
     kinds: dict[str, str | None] = {}
     for stage in stages:
         kinds |= {name: stage.rules.kinds.get(name) for name in stage.rules.columns}
-    top_k, column = os.environ.get("HUC_LOG_TOP_K"), os.environ.get("HUC_LOG_ID")
+    top_k, column = os.environ.get("HUC_LOG_TOP_K"), payload.get("id_column")
     logger = _logger_class()(
         folder,
-        classes=leaves,
+        classes=payload["leaves"],
         top_k=int(top_k) if top_k else None,
         features={name: _KINDS.get(kind or "", str) for name, kind in kinds.items()},
         model_version=os.environ.get("HUC_LOG_VERSION"),
