@@ -58,6 +58,8 @@ WHY = {
     "versions": r"\.(records\.[^.]+|state)\.detector\b.*",
     # An audit has notes where there is something to say, here of weights that are no counts.
     "notes": r"\$\.(theorem|sharp|bootstrap)\.notes",
+    # Tables have a column more: the share of rows whose label reaches the branch.
+    "label depth": r"\.(frame|violations)\.label_coverage",
     # `status` ends with 1 where an alert is open, as `check` does; before with 0.
     "exit code": r"(\$|\.status|\.before)\.code",
 }
