@@ -18,4 +18,4 @@ happened = [rng.choice(tree.leaves, p=row) for row in truth]
 result = hm.audit(predicted, happened, tree=tree, utilities=[hm.LevelCorrectness(level=2)])
 worst = result.worst
 print(f"UC {result.uc:.3f}, HUC {result.huc:.3f} from {len(happened):,} labels")
-print(f"worst: {worst.node!r}, moment {worst.moment:+.3f}, surely above {worst.lower:.3f}")
+print(f"worst: {worst.node!r}, moment {worst.moment:+.3f}, at least {worst.lower:.3f}")

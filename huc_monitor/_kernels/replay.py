@@ -36,8 +36,11 @@ class State(NamedTuple):
     stale: Any
 
 
-class Opinions(NamedTuple):
-    """What every utility says about the sixteen rows, and whether that still holds."""
+class UtilityCache(NamedTuple):
+    """What every utility says about the sixteen rows.
+
+    ``fresh`` is whether that still holds, after the updates since.
+    """
 
     fresh: Any
     scores: Any
@@ -95,7 +98,7 @@ def replay_rows(block, mix, dense, weights, tree, pack, steps, out):
         np.empty((tree.child_code.shape[0], LANES)),
         np.zeros(n_branches, dtype=np.bool_),
     )
-    opinions = Opinions(
+    cache = UtilityCache(
         np.zeros(n_utilities, dtype=np.bool_),
         np.empty((n_utilities, LANES)),
         np.empty((n_utilities, 5, LANES)),
@@ -113,17 +116,17 @@ def replay_rows(block, mix, dense, weights, tree, pack, steps, out):
         np.empty(LANES),
     )
     for u in range(n_utilities):
-        pay_for_truth(opinions.amounts[u], opinions.places[u])
-    _replay_rows(block, mix, dense, weights, tree, pack, steps, state, opinions, room, out)
+        pay_for_truth(cache.amounts[u], cache.places[u])
+    _replay_rows(block, mix, dense, weights, tree, pack, steps, state, cache, room, out)
 
 
 @loop
-def _replay_rows(block, mix, dense, weights, tree, pack, steps, state, opinions, room, out):
+def _replay_rows(block, mix, dense, weights, tree, pack, steps, state, cache, room, out):
     n, n_leaves = block.shape
     n_branches = tree.start.shape[0]
     n_utilities = pack.kind.shape[0]
     p, pi, q, stale = state
-    fresh, scores, amounts, places, values, sums, chosen = opinions
+    fresh, scores, amounts, places, values, sums, chosen = cache
     every, lane_weights, active, h, top, total = room
     utilities = steps.utility
     groups = steps.subgroup
@@ -216,7 +219,7 @@ def _replay_rows(block, mix, dense, weights, tree, pack, steps, state, opinions,
                     continue
                 tilt(q, first, h, count, steps.step[t], active, top, total)
                 stale[v] = True
-            # A correctness utility does not look below its level, so some opinions stay valid.
+            # A correctness utility does not look below its level, so some of it stays valid.
             for u in range(n_utilities):
                 fresh[u] &= not (v < 0 or pack.reads[u, v])
         for v in range(n_branches):

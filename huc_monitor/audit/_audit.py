@@ -112,7 +112,7 @@ def audit(
     Warns
     -----
     HUCWarning
-        Where labels agree with the likeliest leaf no more often than by chance (1 / K), and surely
+        Where labels agree with the likeliest leaf no more often than by chance (1 / K), and
         less than a quarter as often as the predictions say: is the class order right?
 
     Notes

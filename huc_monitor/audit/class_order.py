@@ -25,7 +25,7 @@ def look_at_order(predictions: Predictions, labels: Ints) -> tuple[str, ...]:
     """Warn, and return the note, where the order of classes is likely wrong.
 
     The likeliest leaf is the label no more often than chance has it (1 / K, not refuted at one in
-    a thousand), and surely less than a quarter as often as its probability says (one in a
+    a thousand), and less than a quarter as often as its probability says (one in a
     million). So calibrated predictions of a hard problem pass, however bad, and so do few rows.
 
     Examples

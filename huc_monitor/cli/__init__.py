@@ -94,7 +94,7 @@ def _options(
         ),
     ] = "text",
 ) -> None:
-    """Say which branch of a label tree costs utility, for whom, and how surely.
+    """Say which branch of a label tree costs utility, for whom, and how certain that is.
 
     Exit code: 0 fine, 1 alert, 2 bad usage or bad data.
 

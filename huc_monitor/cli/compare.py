@@ -44,8 +44,8 @@ def run(
     """Compare two logs: two windows, or two models on the same rows.
 
     Of two windows, the difference is that of a branch's moment, where the two lie furthest apart;
-    exit code 1 if one surely changed. With --paired it is that of absolute moments, and negative is
-    better; exit code 1 if HUC surely rose.
+    exit code 1 if one changed by more than chance. With --paired it is that of absolute moments,
+    and negative is better; exit code 1 if HUC rose by more than chance.
 
     Example: huc-monitor compare may.parquet june.parquet --tree tree.yaml --label y
     """

@@ -34,7 +34,7 @@ def run(
     open_page: Annotated[bool, typer.Option("--open", help="Show it in the browser.")] = False,
     as_json: options.Json = False,
 ) -> None:
-    """Write one HTML page that says what is wrong, where, for whom, and how surely.
+    """Write one HTML page that says what is wrong, where, for whom, and how certain that is.
 
     The page needs no network and no other file.
 

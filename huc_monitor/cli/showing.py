@@ -48,7 +48,8 @@ def show_comparison(result: Comparison, *, top: int) -> None:
     console = make_console()
     sizes = f"n = {result.n_before:,.0f} before, {result.n_after:,.0f} after"
     confidence = f"{result.confidence_level:.4g} confidence"
-    head = f"{len(result.sure)} of {len(result)} candidates surely differ ({confidence})  {sizes}"
+    found = f"{len(result.sure)} of {len(result)} candidates differ by more than chance"
+    head = f"{found} ({confidence})  {sizes}"
     console.print(Text(head, style="bold"))
     if result.kind == "predictors":
         huc = result.huc

@@ -221,10 +221,10 @@ def _with_tolerance(found: FileContents, folder: Path) -> str:
             " That is real and above the tolerance, and checks will say so once: recalibrate, or "
             "raise the tolerance. What changes from now on is told apart from it."
         )
-    # Evidence adds up over windows, so what the reference surely shows is the limit, not its noise;
-    # its lower bound would be: an error that is accepted lies above it, and would alarm for ever.
-    surely = accepted and pilot.lower > _LEAST
-    patient = min(value, _round_up(pilot.largest if surely else _LEAST))
+    # Evidence adds up over windows, so the limit is what the reference shows, where that is more
+    # than noise. Its lower bound would not do: an accepted error lies above it, and would alarm.
+    shown = accepted and pilot.lower > _LEAST
+    patient = min(value, _round_up(pilot.largest if shown else _LEAST))
     text = write(found, tolerance=value, patient=patient, why=[chance, normal])
     parse_config(text, folder=folder)
     return text

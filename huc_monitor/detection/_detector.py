@@ -213,7 +213,7 @@ class EDetector:
         clusters: Any = None,
         label_probability: Any = None,
     ) -> EDetectorStep:
-        """Eat one batch of newly labelled rows.
+        """Update the detector with one batch of newly labelled rows.
 
         Hand over every labelled row exactly once, in the order in which labels arrive. A batch may
         end at any row, for any reason that does not look ahead. An empty batch is counted and

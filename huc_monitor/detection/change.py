@@ -41,7 +41,7 @@ _RESERVE = 0.8
 
 @dataclass(frozen=True, slots=True)
 class Change:
-    """A candidate that surely changed, and how many windows were pooled to see it best."""
+    """A candidate that changed by more than chance, and how many windows show it best, pooled."""
 
     candidate: Difference
     n_windows: int
@@ -60,7 +60,7 @@ class ChangeStep:
     ----------
     pools : tuple of (number of windows, Comparison)
         One per pool. A comparison of method None had no candidate near its bound: nothing changed
-        surely, and no bounds were made.
+        by more than chance, and no bounds were made.
     average_run_length : float
         Windows between false alarms, on average and at least.
     """
@@ -70,12 +70,12 @@ class ChangeStep:
 
     @property
     def alarm(self) -> bool:
-        """Whether any candidate surely changed."""
+        """Whether any candidate changed by more than chance."""
         return any(found.sure for _, found in self.pools)
 
     @property
     def changes(self) -> tuple[Change, ...]:
-        """Candidates that surely changed, once each, the most certain first.
+        """Candidates that changed by more than chance, once each, the most certain first.
 
         Each comes from the pool in which it exceeds its radius by the largest factor.
         """

@@ -44,9 +44,9 @@ _MOST_DATED = 20
 _LARGEST = 5
 _REFERENCE = "reference"
 _RELATIVE = (
-    "`tolerance.relative_to: reference` is the change test: an alert is a moment that surely "
-    "became worse than in the reference, by the tolerance at least. `change: {alerts: change}` "
-    "with a tolerance from zero tells standing error as well."
+    "`tolerance.relative_to: reference` is the change test: an alert is a moment that became "
+    "worse than in the reference, by more than chance and the tolerance. "
+    "`change: {alerts: change}` with a tolerance from zero tells standing error as well."
 )
 Triple = tuple[str, str, str]
 
@@ -131,7 +131,7 @@ class Changing:
         return found
 
     def decisive(self, change: WindowChange | None) -> dict[Triple, bool] | None:
-        """Candidates that surely changed, and whether they are better; None: not for alerts."""
+        """Candidates that changed by more than chance, and if for the better; None: no alerts."""
         if not self.monitor.policy.by_change:
             return None
         frozen = self.state.reference

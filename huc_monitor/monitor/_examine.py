@@ -402,7 +402,7 @@ class Examination:
         }
 
     def curve(self, findings: Sequence[Finding] = ()) -> dict[str, Any] | None:
-        """Summarise what changed most surely, or else exceeds its tolerance most, for a picture."""
+        """Summarise what changed most clearly, or else exceeds its tolerance most, to draw it."""
         if self.frame.empty:
             return None
         size = self.frame["moment"].abs().to_numpy()

@@ -6,11 +6,12 @@ One audited window is one step. What the window says of a candidate by itself is
 * **critical**: its lower bound does, or the e-detector names the candidate.
 
 With ``change.alerts: change`` these say only that something *stands*: it may have been so from the
-start. Then critical is what surely changed for the worse, and what stands
+start. Then critical is what changed for the worse by more than chance, and what stands
 is a warning that is told once, in one line for all branches, and not again. An estimate near the
 tolerance is above it in every other window, so such a warning opens on more than that: a lower
-bound, the e-detector, or a reference that was above it too. It closes when it surely became better
-than the reference, or after as many windows in a row within the tolerance as the change test pools.
+bound, the e-detector, or a reference that was above it too. It closes when it became better than
+the reference by more than chance, or after as many windows in a row within the tolerance as the
+change test pools.
 
 An alert opens after `min_windows` windows in a row above the tolerance. Then a higher level takes
 effect at once, and a lower one after `resolve_after` windows in a row, so that it does not flicker.
@@ -92,7 +93,7 @@ class Judgement:
     ``gaining``: the window added to the e-detector's evidence against it, alarm or not.
     ``standing``: nothing says that it became worse since the reference.
     ``stands``: more than the window's estimate says that it is beyond the tolerance.
-    ``better``: it surely came closer to zero since the reference.
+    ``better``: it came closer to zero by more than chance since the reference.
     """
 
     row: int
@@ -134,8 +135,9 @@ def judge(
 ) -> list[Judgement]:
     """Say of every candidate whether it is fine, a warning or critical.
 
-    `changed` are those that surely changed since the reference, and whether for the better; None
-    where that does not decide. `reference` are its moments; None in the reference itself.
+    `changed` are those that changed by more than chance since the reference, and whether for the
+    better; None where that does not decide. `reference` are its moments; None in the reference
+    itself.
 
     An alarm of the e-detector that names nobody still says that some moment is too large: the
     candidate with most evidence becomes a warning.

@@ -26,9 +26,10 @@ class ChangePolicy(Section):
     ----------
     enabled : bool, default True
     alerts : {"tolerance", "change"}, default "tolerance"
-        What makes an alert critical: a moment surely beyond its tolerance, or one that surely
-        became worse since the reference. With "change", what is beyond the tolerance without a sure
-        change is a warning that is told once, in one line for all branches.
+        What makes an alert critical: a moment beyond its tolerance by more than chance, or one that
+        became worse since the reference by more than chance. With "change", what is beyond the
+        tolerance without such a change is a warning that is told once, in one line for all
+        branches.
     windows : tuple of int, default (1, 4, 16)
         How many of the newest windows are pooled; the error budget is split evenly.
     average_run_length : float, default 100
@@ -42,8 +43,8 @@ class ChangePolicy(Section):
     )
     alerts: Literal["tolerance", "change"] = Field(
         default="tolerance",
-        description="What makes an alert critical: a moment surely beyond its tolerance, or one "
-        "that surely became worse since the reference; what stands is then told once.",
+        description="What makes an alert critical, by more than chance: a moment beyond its "
+        "tolerance, or one that became worse since the reference; what stands is then told once.",
     )
     windows: Annotated[
         tuple[Annotated[Whole, Field(ge=1, le=1000)], ...], Field(min_length=1, max_length=8)

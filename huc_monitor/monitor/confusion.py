@@ -64,7 +64,7 @@ class Confusion:
     reference_seen : float or None
         Share of `instead` in such rows of the reference; None where it has too few of them.
     is_new : bool
-        It is surely more frequent than in the reference.
+        It is more frequent than in the reference by more than chance.
     """
 
     node: str
@@ -82,7 +82,7 @@ class Confusion:
         """Say it in a sentence; names are marked by asterisks."""
         then = ""
         if self.reference_seen is not None:
-            new = ", surely fewer: this is new" if self.is_new else ""
+            new = ", fewer by more than chance: this is new" if self.is_new else ""
             then = f"; in the reference {self.reference_seen:.1%}{new}"
         head = f"Of {self.n:,} rows in which *{chat(self.likeliest)}* was the likeliest under "
         head += f"*{chat(self.node)}*, it was "

@@ -73,14 +73,14 @@ class DriftPolicy(Section):
     enabled : bool, default True
         Whether drift is measured.
     min_distance : float, default 0.05
-        Distances that are surely larger than this are called drift.
+        Distances that are larger than this by more than chance are called drift.
     confidence_level : float, default 0.95
         Probability that no distance is overstated, all of them taken together.
     """
 
     enabled: bool = Field(default=True, description="Whether drift is measured.")
     min_distance: Annotated[Number, Field(ge=0, lt=1)] = Field(
-        default=0.05, description="Distances that are surely larger than this are told."
+        default=0.05, description="Distances larger than this by more than chance are told."
     )
     confidence_level: ConfidenceLevel = Field(
         default=0.95, description="That none is overstated, all taken together."
@@ -294,7 +294,7 @@ def leaf_shares(labels: Ints, n_leaves: int) -> Floats:
 
 
 def label_shift(reference: DriftReference, labels: Ints, policy: DriftPolicy) -> Ints:
-    """Return the leaves whose share among the labels moved most, none unless they surely moved."""
+    """Return the leaves whose share of the labels moved most, if by more than chance."""
     before = reference.label_share
     labels = labels[labels < (0 if before is None else before.size)]
     if before is None or not labels.size:

@@ -24,8 +24,8 @@ _HIDDEN = 0.5
 _SHOWN_CHILDREN = 2
 _LEAST_GAP = 0.01
 _NOTHING_MOVED = (
-    "Predictions, subgroups and the label mix did not surely move since the reference{}: what "
-    "follows from them has changed."
+    "Predictions, subgroups and the label mix did not move by more than chance since the "
+    "reference{}: what follows from them has changed."
 )
 _NOT_NEW = "The reference shows as much, within the bounds of both: this need not be new."
 
@@ -134,8 +134,8 @@ def shift_hints(
 ) -> list[str]:
     """Say whether predictions, subgroups or labels moved since the reference as well.
 
-    `changed` is whether the moment surely differs from the reference's; None where that is not
-    known. `when` names the reference. Only what was tested is said.
+    `changed` is whether the moment differs by more than chance from the reference's; None where
+    that is not known. `when` names the reference. Only what was tested is said.
     """
     if reference is None:
         return []

@@ -119,8 +119,8 @@ def _calm(step: AlertTransition, size: str, tolerance: str) -> str:
     reasons = set(step.reasons)
     if "changed" in reasons:
         return (
-            f"no longer surely different from the reference, now {size}{_bounds(step)} per "
-            f"prediction, tolerance {tolerance}."
+            f"no longer different from the reference by more than chance, now {size}"
+            f"{_bounds(step)} per prediction, tolerance {tolerance}."
         )
     quiet = "the e-detector's evidence against it no longer grows"
     if reasons and not reasons & {"estimate", "bound"}:
@@ -138,7 +138,7 @@ def _because(step: AlertTransition) -> str:
         if step.settings:
             return f" Eased from critical: {' and '.join(step.settings)}."
         if step.standing:
-            return " Eased from critical: it has not surely changed since the reference."
+            return " Eased from critical: no change since the reference by more than chance."
         return " No longer certain: eased from critical."
     if "detector" in step.reasons and "bound" not in step.reasons:
         return " The evidence of all windows so far is conclusive, this window alone is not."

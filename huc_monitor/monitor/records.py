@@ -56,9 +56,9 @@ class AlertTransition(Form):
         A moment times `scale` is in `units`.
     reasons : tuple of {"estimate", "bound", "detector", "suspected", "changed"}
         Why the level: the estimate or its lower bound exceeds the tolerance, the e-detector names
-        the candidate, or it raised an alarm and suspects this one most, or it surely became worse
-        since the reference. Of a resolved alert: why it was open. Empty where only the evidence of
-        earlier windows keeps the level.
+        the candidate, or it raised an alarm and suspects this one most, or it became worse by more
+        than chance since the reference. Of a resolved alert: why it was open. Empty where only the
+        evidence of earlier windows keeps the level.
     uc : float
         Absolute moment of the same utility and subgroup after summing over branches.
     cancels_node, cancels_moment : str or None, float or None
@@ -281,7 +281,7 @@ class WindowRecord(Form):
         Branch by branch: what changed, the most certain first, then what stands, the worst first.
     curve : dict or None
         `ReliabilityCurve.to_dict()` of the candidate that exceeds its tolerance most, or where
-        alerts follow what changed, of the one that changed most surely.
+        alerts follow what changed, of the one that changed most clearly.
     frequencies : dict
         Per node and child, ``{"predicted": ..., "observed": ...}`` shares in the window.
     branch_coverage : dict of str to float

@@ -67,8 +67,8 @@ class Tolerance(Section):
         Values are in [-1, 1], or in each utility's own units (times its `scale`).
     relative_to : {"zero", "reference"}, default "zero"
         "reference" accepts what the frozen reference window showed: the change test then decides
-        on alerts, and the tolerance is how far a moment must surely have moved from the
-        reference's. Without the test (`change.enabled: false`) it is added to the size of the
+        on alerts, and the tolerance is how far a moment must have moved from the reference's, by
+        more than chance. Without the test (`change.enabled: false`) it is added to the size of the
         reference's moment.
     overrides : sequence of ToleranceRule
 

@@ -22,8 +22,8 @@ class Gate(Section):
     ----------
     min_improvement : float, default 0.1
         Share of the serving model's HUC that must be gone: 0.1 means that HUC must fall by a tenth
-        at least. That is asked of the point estimates; besides, HUC must surely fall: zero must lie
-        outside the bounds of `compare` for both predictors on the same rows.
+        at least. That is asked of the point estimates; besides, HUC must fall by more than chance:
+        zero must lie outside the bounds of `compare` for both predictors on the same rows.
     max_log_loss_increase : float, default 0
         In nats per row.
     max_accuracy_drop : float, default 0.005
@@ -71,7 +71,7 @@ class Gate(Section):
                 f"HUC on {rows} is {after.huc:.4f} after {before.huc:.4f}; "
                 f"it must fall by at least {self.min_improvement:.0%}"
             )
-        elif comparison is not None and not surely_better(comparison):
+        elif comparison is not None and not shown_better(comparison):
             huc = comparison.huc
             found.append(
                 f"HUC on {rows} is {after.huc:.4f} after {before.huc:.4f}, which may be chance: "
@@ -91,8 +91,8 @@ class Gate(Section):
         return tuple(found)
 
 
-def surely_better(comparison: Comparison) -> bool:
-    """Whether HUC is surely lower after: zero lies above the bounds of the difference.
+def shown_better(comparison: Comparison) -> bool:
+    """Whether HUC is lower after by more than chance: zero lies above the bounds of the difference.
 
     At 95 % confidence a calibrated model's HUC, which nothing can lower, passes in at most 2.5 % of
     trials.

@@ -56,9 +56,9 @@ class ShadowTrial(Form):
     """A challenger beside the champion for some windows, and what was decided.
 
     **The rule.** After `n_windows` audited windows the challenger passes if on the rows of all of
-    them together it passes the same gate as before it was registered: HUC surely lower than the
-    champion's (`compare` of both on the same rows) and by `min_improvement`, log loss and accuracy
-    not worse than allowed. Otherwise it is refused, with the reasons.
+    them together it passes the same gate as before it was registered: HUC lower than the
+    champion's by more than chance (`compare` of both on the same rows) and by `min_improvement`,
+    log loss and accuracy not worse than allowed. Otherwise it is refused, with the reasons.
 
     Attributes
     ----------

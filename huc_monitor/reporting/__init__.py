@@ -49,7 +49,7 @@ def write_report(
     title: str | None = None,
     curve: ReliabilityCurve | None = None,
 ) -> Path:
-    """Write one self-contained HTML page: what is wrong, where, for whom and how surely.
+    """Write one self-contained HTML page: what is wrong, where, for whom, and how certain that is.
 
     The page makes no request, works offline, follows the reader's light or dark setting, and can
     be read by keyboard and screen reader. The same input gives the same bytes.

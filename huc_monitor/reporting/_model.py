@@ -203,8 +203,8 @@ def view(
     """Bring an audit into the report's shape.
 
     `tolerance` is one number, or one for each row of the audit's candidates. `levels`, if there
-    are any, are what a monitor said of each candidate; `changed` are the candidates that surely
-    changed, and `standing` the branches that stand beyond the tolerance.
+    are any, are what a monitor said of each candidate; `changed` are the candidates that changed
+    by more than chance, and `standing` the branches that stand beyond the tolerance.
     """
     columns = {name: getattr(result.candidates, name) for name in _COLUMNS}
     # Names as they are: pandas' own strings cannot hold all of them.

@@ -71,17 +71,17 @@ def interval(found: Finding) -> str:
 def status(found: Finding) -> str:
     """Say how a moment compares with its tolerance."""
     if found.tolerance is None:
-        return "surely not zero" if found.status == "sure" else "may be zero"
+        return "more than chance" if found.status == "sure" else "may be zero"
     if found.why:
         return {
             "changed": "changed since the reference",
             "standing": "above tolerance, no sure change",
         }[found.why]
     if by_evidence(found):
-        sure = "surely off" if found.status == "sure" else "suspected"
+        sure = "off by more than chance" if found.status == "sure" else "suspected"
         return f"{sure} by the evidence of all windows"
     return {
-        "sure": "surely above tolerance",
+        "sure": "above tolerance by more than chance",
         "possible": "above tolerance, may be chance",
         "within": "within tolerance",
     }[found.status]
@@ -138,17 +138,17 @@ def verdict(report: Report) -> str:
 
 
 def _exceeded(window: WindowView, worst: Finding) -> str:
-    """Say which branches exceed their tolerance, and how surely."""
+    """Say which branches exceed their tolerance, and how certain that is."""
     by_node = window.worst_by("node").values()
     told = [found for found in by_node if by_evidence(found)]
     sure = sum(found.status == "sure" for found in by_node if found not in told)
     possible = sum(found.status == "possible" for found in by_node if found not in told)
     if worst.tolerance is None:
         if not sure:
-            return "No branch is surely off."
-        return f"{_branches(sure)} surely off; no tolerance is set."
+            return "No branch is off by more than chance."
+        return f"{_branches(sure)} off by more than chance; no tolerance is set."
     if sure:
-        return f"{_branches(sure)} surely above tolerance."
+        return f"{_branches(sure)} above tolerance by more than chance."
     if told:
         return _told(told)
     if possible:
@@ -159,7 +159,7 @@ def _exceeded(window: WindowView, worst: Finding) -> str:
     if above:
         most = max(found.upper or 0.0 for found in above)
         return f"No branch exceeds its tolerance, but {plain(most)} cannot be ruled out."
-    return "Every branch is surely within tolerance."
+    return "Every branch is shown to be within tolerance."
 
 
 def _changed(report: Report) -> str:
@@ -169,14 +169,14 @@ def _changed(report: Report) -> str:
         first = f"{changed[0].node}, {for_whom(changed[0])}"
         if len(changed) == 1:
             return f"One branch changed since the reference: {first}."
-        return f"{len(changed)} branches changed since the reference, most surely {first}."
+        return f"{len(changed)} branches changed since the reference, most clearly {first}."
     open_alerts = [alert.node for alert in report.alerts if alert.levels[-1] == "critical"]
     if open_alerts:
         return f"No sure change in the newest window; the alert on {open_alerts[0]} is still open."
     if not stands:
-        return "Nothing surely changed since the reference."
+        return "Nothing changed by more than chance since the reference."
     those = f"{report.standing[0].node} stands" if stands == 1 else f"{stands} branches stand"
-    return f"Nothing surely changed since the reference; {those} above tolerance."
+    return f"Nothing changed by more than chance since the reference; {those} above tolerance."
 
 
 def for_whom(found: BranchFinding) -> str:
@@ -238,7 +238,7 @@ def stands(found: Sequence[BranchFinding]) -> str:
 def _told(found: Sequence[Finding]) -> str:
     """Say what the e-detector knows of branches whose bounds in this window do not tell."""
     sure = sum(one.status == "sure" for one in found)
-    how = "surely off" if sure else "suspected"
+    how = "off by more than chance" if sure else "suspected"
     return f"{_branches(sure or len(found))} {how}, by the evidence of all windows."
 
 
@@ -247,7 +247,7 @@ def _branches(count: int) -> str:
 
 
 def story(report: Report) -> list[str]:
-    """Say where, for whom, how much and how surely, in a few sentences."""
+    """Say where, for whom, how much and how certain that is, in a few sentences."""
     window = report.latest
     worst = None if window is None else window.worst
     if window is None or worst is None or report.by_change:

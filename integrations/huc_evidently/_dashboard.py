@@ -49,7 +49,7 @@ def add_panels(
     ]
     panels = [
         counter_panel(f"{prefix}HUC of the last window", values=huc[:1], size="half"),
-        counter_panel(f"{prefix}HUC, surely at least", values=huc[1:2], size="half"),
+        counter_panel(f"{prefix}HUC, lower bound", values=huc[1:2], size="half"),
         line_plot_panel(
             f"{prefix}HUC with bounds, and UC",
             values=huc,
@@ -62,7 +62,7 @@ def add_panels(
             labels = {"utility": utility.name, "subgroup": subgroup, "bound": "lower"} | mine
             panels.append(
                 line_plot_panel(
-                    f"{prefix}{utility.name}, {subgroup}: surely at least, by branch",
+                    f"{prefix}{utility.name}, {subgroup}: lower bounds by branch",
                     values=[
                         PanelMetric(metric="HUCMoment", legend="{{label}}", metric_labels=labels)
                     ],

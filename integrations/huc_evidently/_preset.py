@@ -36,13 +36,13 @@ class HUCPreset(MetricContainer):  # type: ignore[misc]
     """Moments of every node with their bounds, tests on the tolerance, and three pictures.
 
     A test is made for every utility, subgroup and node; it fails when the lower bound of the
-    absolute moment exceeds the tolerance, so a failed test means "surely above tolerance", for
-    all tests of a report together at the confidence level. Rows without a label are left out;
-    nodes that cannot be tested are left out too.
+    absolute moment exceeds the tolerance, so a failed test means "above tolerance by more than
+    chance", for all tests of a report together at the confidence level. Rows without a label are
+    left out; nodes that cannot be tested are left out too.
 
     Where the reference data have labels, every node is compared with them as well
     (`huc_monitor.compare`, two samples): a test on the lower bound of the absolute change fails
-    when the moment surely changed, whatever it was before.
+    when the moment changed by more than chance, whatever it was before.
 
     Parameters
     ----------

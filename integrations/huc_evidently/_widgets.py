@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 COLOURS = {"critical": "#b2182b", "warning": "#e08214", "ok": "#92c5de", None: "#d9d9d9"}
 VERDICTS = {
     "critical": "above tolerance",
-    "warning": "above tolerance, but not surely",
+    "warning": "above tolerance, maybe by chance",
     "ok": "within tolerance",
 }
 MOST_BARS, MOST_ROWS, MOST_TILES = 20, 200, 2_000
@@ -73,7 +73,9 @@ def _summary(title: str, current: WindowAudit, frame: pd.DataFrame) -> Any:
             f"{result.huc_lower:.3f} to {result.huc_upper:.3f}",
         ),
         CounterData("UC", f"{result.uc:.3f}"),
-        CounterData("surely above tolerance", str(int((frame["level"] == "critical").sum()))),
+        CounterData(
+            "above tolerance by more than chance", str((frame["level"] == "critical").sum())
+        ),
         CounterData("candidates", str(len(frame))),
     ]
     return counter(title=title, counters=found)
@@ -120,7 +122,10 @@ def _icicle(tree: LabelTree, frame: pd.DataFrame) -> Any:
         "xaxis": hidden,
         "yaxis": hidden,
     }
-    title = "Branches: red surely above tolerance, orange perhaps, blue within, grey not audited"
+    title = (
+        "Branches: red above tolerance by more than chance, orange perhaps, blue within, grey not "
+        "audited"
+    )
     return plotly_data(title=title, data=[data], layout=layout)
 
 

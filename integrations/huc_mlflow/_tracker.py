@@ -57,11 +57,11 @@ class MLflowTracker:
 
     The monitor run carries all node metrics, one step per window: ``huc/<utility>/<subgroup>/
     <node>`` is the moment, and ``huc_lower``, ``huc_upper`` and ``huc_ratio`` (absolute moment
-    over tolerance) go with it. Of the branches that surely changed since the reference, the ten
-    surest have ``change/<node>``, ``change_lower`` and ``change_upper``. Each window has a child
-    run with its record, pictures, summary metrics and the tags ``huc.status``, ``huc.level`` and
-    ``huc.changed`` (the branches that changed). The alert status is a tag of the model version,
-    written only when it changes, so that the registry's webhooks fire once.
+    over tolerance) go with it. Of the branches that changed by more than chance since the
+    reference, the ten clearest have ``change/<node>``, ``change_lower`` and ``change_upper``. Each
+    window has a child run with its record, pictures, summary metrics and the tags ``huc.status``,
+    ``huc.level`` and ``huc.changed`` (the branches that changed). The alert status is a tag of the
+    model version, written only when it changes, so that the registry's webhooks fire once.
 
     Parameters
     ----------

@@ -68,7 +68,7 @@ CANDIDATE: dict[str, tuple[str, tuple[str, ...]]] = {
     "huc_moment_tolerance": ("What is accepted of it.", _OF_CANDIDATE),
     "huc_moment_alert": ("Its alert: 0 none, 1 warning, 2 critical.", _OF_CANDIDATE),
 }
-# Of the branches that surely changed, the surest ones only.
+# Of the branches that changed by more than chance, the surest ones only.
 CHANGE: dict[str, tuple[str, tuple[str, ...]]] = {
     "huc_change": ("Change of the moment since the reference.", _OF_CANDIDATE),
     "huc_change_lower": ("Lower confidence bound of the change.", _OF_CANDIDATE),

@@ -29,7 +29,7 @@ from huc_monitor.audit.scan import Groups
 from huc_monitor.audit.two_samples import Sample, compare_samples
 from huc_monitor.detection import ChangeTest, find_onset
 from huc_monitor.recalibration.choosing import find_recalibration
-from huc_monitor.recalibration.gate import Gate, surely_better
+from huc_monitor.recalibration.gate import Gate, shown_better
 
 ATOMS = 300
 TREE = hm.LabelTree.from_nested(
@@ -232,7 +232,7 @@ def paired(settings: argparse.Namespace) -> None:
                 huc=[round(float(size.max()), 4) for size in sizes],
                 held=share(held),
                 held_huc=share(held_huc),
-                surely_better=share(better),
+                shown_better=share(better),
                 seconds=round(time.perf_counter() - started, 1),
             )
 
@@ -267,7 +267,7 @@ def gate(settings: argparse.Namespace) -> None:
     for k in range(settings.gate_trials):
         pairs = draw(truth, 2_000, rng)
         samples = [side.sample(pairs) for side in sides]
-        passed.append(surely_better(compare_predictors(*samples, plan(rng=k))))
+        passed.append(shown_better(compare_predictors(*samples, plan(rng=k))))
     huc = [round(float(side.sizes(truth).max()), 4) for side in sides]
     show("gate", model="improved", huc=huc, n=2_000, passed=share(passed))
 

@@ -43,8 +43,8 @@ WHY = {
     # monitor_asked_daily and 6 of 14 of monitor_of_counted_rows; nothing else in them moved. A
     # state of the version before does not hold the reference's bounds, so there (old_state) the
     # sentence is left out. The other sentences name the reference by its dates, "are where they
-    # were in" became "did not surely move since", and the likeliest child is told with the one that
-    # happened instead. With the old sentences put back, every one of these hashes was as listed.
+    # were in" became "did not move by more than chance since", and the likeliest child is told with
+    # the one that happened instead.
     "hints": r"\.(transitions|hints)\b.*|\.message(s\[\d+\])?\.(text|data|sha256)\b.*",
     # An alert told for an older window of a check than its last one says which window it is of:
     # "That is the window to 2024-03-02, ...". In messages only.

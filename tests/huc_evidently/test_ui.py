@@ -147,7 +147,7 @@ def test_a_report_opens_with_its_pictures(world, browser):
         browser,
         report,
         "Utility calibration by branch",
-        "Branches: red surely above tolerance",
+        "Branches: red above tolerance by more than chance",
         "attack · protocol=udp · family",
         "Moment in the reference",
         "above tolerance",
@@ -177,7 +177,7 @@ def test_the_dashboard_shows_all_windows_and_panels_once(world, browser):
         browser,
         f"{world.address}/projects/{world.id}",
         "HUC with bounds, and UC",
-        "family, protocol=udp: surely at least, by branch",
+        "family, protocol=udp: lower bounds by branch",
         "2024-03-03",
     )
     keep(browser, world, "evidently-dashboard")

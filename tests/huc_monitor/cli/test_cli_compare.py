@@ -47,7 +47,8 @@ def test_equal_windows_are_fine_and_a_changed_one_is_an_alert(capsys, place):
     assert compare(capsys, place, one, same)[0] == 0
     code, out, err = compare(capsys, place, one, other)
     assert (code, err) == (1, "")
-    assert "candidates surely differ (0.95 confidence)  n = 1,500 before, 1,500 after" in out
+    sizes = "n = 1,500 before, 1,500 after"
+    assert f"candidates differ by more than chance (0.95 confidence)  {sizes}" in out
     code, out, _ = compare(capsys, place, one, other, "--json")
     found = hm.Comparison.from_dict(json.loads(out)["comparison"])
     assert (code, found.kind, found.worst.sure) == (1, "samples", True)
@@ -59,7 +60,7 @@ def test_two_models_on_the_same_rows_are_compared_in_pairs(capsys, place):
     code, out, _ = compare(capsys, place, old, new, "--paired")
     assert code == 0
     assert "HUC 0." in out
-    # The way back makes HUC surely worse.
+    # The way back makes HUC worse by more than chance.
     assert compare(capsys, place, new, old, "--paired")[0] == 1
     other = write(place / "other.parquet", seed=2)
     code, out, err = compare(capsys, place, old, other, "--paired")

@@ -125,7 +125,7 @@ def test_it_is_told_with_its_rows_and_the_figure_of_the_reference():
     assert str(found) == (
         "Of 1,180 rows in which *refund* was the likeliest under *billing*, it was predicted in "
         "61.0% and seen in 38.0%; *charge* happened in 47.0% (predicted 9.0%; in the reference "
-        "8.0%, surely fewer: this is new)."
+        "8.0%, fewer by more than chance: this is new)."
     )
 
 

@@ -100,7 +100,7 @@ def test_an_empty_sample_has_no_findings():
     assert drifted(before, empty, groups) == {}
 
 
-def test_the_leaves_whose_labels_moved_are_named_only_if_they_surely_moved():
+def test_the_leaves_whose_labels_moved_are_named_only_if_they_moved_by_more_than_chance():
     (p, rows, weights), groups = sample(4000, np.random.default_rng(3))
     labels = np.repeat(np.arange(4), 1000)
     reference = summarise(p, rows, weights, subgroups=groups, labels=labels)

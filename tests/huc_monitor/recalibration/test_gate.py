@@ -11,7 +11,7 @@ from support.documented import defaults, documented_defaults
 import huc_monitor as hm
 from huc_monitor.monitor.recalibrating import RecalibrationPolicy
 from huc_monitor.recalibration.choosing import Figures
-from huc_monitor.recalibration.gate import Gate, surely_better
+from huc_monitor.recalibration.gate import Gate, shown_better
 
 BEFORE = Figures(100, 0.5, None, None, 0.01, 1.0, 0.75)
 GATE = Gate(min_improvement=0.5, max_log_loss_increase=0.25, max_accuracy_drop=0.25)
@@ -59,8 +59,8 @@ def a_comparison(upper):
 
 
 def test_an_improvement_is_sure_only_if_zero_lies_above_its_bounds():
-    assert surely_better(a_comparison(-0.01))
-    assert not surely_better(a_comparison(0.0))
+    assert shown_better(a_comparison(-0.01))
+    assert not shown_better(a_comparison(0.0))
     better = dataclasses.replace(BEFORE, huc=0.1)
     assert GATE.reasons(BEFORE, better, comparison=a_comparison(-0.01)) == ()
     (reason,) = GATE.reasons(BEFORE, better, comparison=a_comparison(0.01))

@@ -33,7 +33,7 @@ def compared(n, *, after=0.8):
     return hm.compare(*sides, paired=True, tree=tree, utilities=hm.Payoff("pay", {"a": 1}))
 
 
-def test_a_challenger_that_is_surely_better_over_all_windows_passes():
+def test_a_challenger_that_is_shown_better_over_all_windows_passes():
     decided = trial(BETTER, BETTER, WORSE).decide(Gate(), compared(1000))
     assert (decided.result, decided.reasons, decided.upto) == ("passed", (), 10)
     assert decided.difference[1] < 0

@@ -64,8 +64,8 @@ def test_the_same_records_give_the_same_bytes_in_any_order(tmp_path):
 @pytest.mark.parametrize(
     ("status", "moment", "lower", "said"),
     [
-        ("sure", -0.05, 0.04, "surely above tolerance"),
-        ("sure", -0.03, 0.01, "surely off by the evidence of all windows"),
+        ("sure", -0.05, 0.04, "above tolerance by more than chance"),
+        ("sure", -0.03, 0.01, "off by more than chance by the evidence of all windows"),
         ("possible", -0.03, 0.0, "above tolerance, may be chance"),
         ("possible", -0.01, 0.0, "suspected by the evidence of all windows"),
         ("within", -0.01, 0.0, "within tolerance"),
@@ -91,10 +91,10 @@ def test_what_only_the_e_detector_knows_is_not_said_of_the_window(status, moment
 @pytest.mark.parametrize(
     ("moments", "radius", "verdict"),
     [
-        ((0.05, -0.03), 0.005, "2 branches are surely above tolerance."),
-        ((0.05, -0.03), 0.02, "One branch is surely above tolerance."),
+        ((0.05, -0.03), 0.005, "2 branches are above tolerance by more than chance."),
+        ((0.05, -0.03), 0.02, "One branch is above tolerance by more than chance."),
         ((0.05, -0.03), 0.04, "2 branches are above tolerance, but it may be chance."),
-        ((0.015, 0.0), 0.001, "Every branch is surely within tolerance."),
+        ((0.015, 0.0), 0.001, "Every branch is shown to be within tolerance."),
         (
             (0.015, 0.0),
             0.01,
@@ -111,7 +111,7 @@ def test_the_verdict_counts_branches_by_how_sure_the_audit_is(moments, radius, v
     assert verdict in page.words
 
 
-def test_the_story_says_where_for_whom_how_much_and_how_surely(told):
+def test_the_story_says_where_for_whom_how_much_and_how_certain(told):
     assert (
         "At branch “cat”, predictions overstate the utility “top1” for everyone by 0.040 per "
         "prediction of the window, where the predicted utility is 0.250 to 0.750 (500 rows)."
@@ -140,7 +140,7 @@ def test_the_last_revision_of_a_window_is_shown_and_pending_ones_are_not():
     second = record(1, audit_dict([candidate(node="cat", moment=0.01)], tree), revision=1)
     waiting = record(1, None, status="pending", reason=None)
     page = Page(render_report([second, waiting, first], tree=tree))
-    assert "Every branch is surely within tolerance." in page.words
+    assert "Every branch is shown to be within tolerance." in page.words
     assert len(page.data["windows"]) == 1
     assert "revision 1" in page.words
     assert "waits for labels" not in page.words
@@ -162,7 +162,9 @@ def test_an_audit_without_bounds_claims_no_certainty():
     )
     page = Page(render_report(result, tolerance=0.02))
     assert "without bounds, so this says nothing about chance" in page.words
-    assert "surely" not in page.words.replace("◆ surely above tolerance", "")
+    assert "by more than chance" not in page.words.replace(
+        "◆ above tolerance by more than chance", ""
+    )
 
 
 def test_a_perfect_audit_has_no_worst_range():
@@ -182,9 +184,9 @@ def test_records_bring_their_own_tolerances_and_levels():
     tree = small_tree()
     audit = audit_dict([candidate(node="cat", moment=0.05)], tree)
     page = Page(render_report([record(1, audit, tolerances=(0.1,), levels=(None,))], tree=tree))
-    assert "Every branch is surely within tolerance." in page.words
+    assert "Every branch is shown to be within tolerance." in page.words
     own = Page(render_report([record(1, audit, tolerances=(0.1,))], tree=tree, tolerance=0.01))
-    assert "One branch is surely above tolerance." in own.words
+    assert "One branch is above tolerance by more than chance." in own.words
 
 
 # -- names stay text
@@ -278,7 +280,7 @@ def test_the_tree_is_one_tab_stop_whose_items_say_everything(told):
     assert [a["aria-level"] for a in items] == ["1", "2", "2"]
     said = items[1]["aria-label"].replace("\u2212", "-")
     assert said == (
-        "cat: -0.040 [0.035, 0.045], surely above tolerance; everyone, utility top1, "
+        "cat: -0.040 [0.035, 0.045], above tolerance by more than chance; everyone, utility top1, "
         "predicted utility 0.250 to 0.750"
     )
 
@@ -355,7 +357,7 @@ def test_report_reads_what_audit_prints(tmp_path, capsys):
     assert (code, err) == (0, "")
     assert json.loads(said) == {"path": str(out), "bytes": out.stat().st_size}
     page = Page(out.read_text("utf-8"))
-    assert re.search(r"2 branches are (surely )?above tolerance", page.words)
+    assert re.search(r"2 branches are above tolerance( by more than chance)?", page.words)
     assert [a["aria-label"][:9] for _, a in page.tags if a.get("role") == "treeitem"] == [
         "root: +0.",
         "ward: \u22120.",
@@ -425,7 +427,7 @@ def test_what_changed_comes_first_with_its_onset_and_the_confused_pair(changed_p
     assert "One branch changed since the reference: billing, for channel=app." in text
     assert "It began with the window of 2026-09-08 (90 % confidence)." in text
     assert "was the likeliest under “billing”" in text
-    assert "surely fewer: this is new" in text
+    assert "fewer by more than chance: this is new" in text
     assert "Besides, “root” is above the tolerance, without a sure change" in text
     assert "huc-monitor recalibrate" in text
     assert "Change from reference" in text
@@ -464,7 +466,8 @@ def test_alerts_of_one_branch_are_one_line_of_the_page(changed_page):
 def test_where_nothing_changed_the_page_says_what_stands():
     records = watch_intents(make_intents(days=5)).check(intent_day(5)).records
     text = visible_text(render_report(records, tree=INTENTS))
-    assert "Nothing surely changed since the reference; root stands above tolerance." in text
+    nothing = "Nothing changed by more than chance since the reference"
+    assert f"{nothing}; root stands above tolerance." in text
     assert "none is sure" in text
     assert "changes" not in draw_pictures(records, tree=INTENTS)
 
@@ -474,6 +477,6 @@ def test_records_of_alerts_by_tolerance_keep_their_words_and_show_what_changed()
     policy = {"change": {"alerts": "tolerance"}}
     records = watch_intents(log, policy=policy).check(intent_day(8)).records
     text = visible_text(render_report(records, tree=INTENTS))
-    assert "surely above tolerance." in text
+    assert "above tolerance by more than chance." in text
     assert "Worst branch" in text
     assert "billing for channel=app, utility level2" in text
