@@ -7,6 +7,7 @@ Every exception derives from :class:`HUCError` and from the builtin a caller wou
 from __future__ import annotations
 
 import difflib
+import unicodedata
 from itertools import islice
 from typing import TYPE_CHECKING, Final, Self
 
@@ -75,6 +76,10 @@ class MissingExtraError(HUCError, ImportError):
         )
 
 
+def _folded(name: str) -> str:
+    return unicodedata.normalize("NFC", name).casefold().strip()
+
+
 def did_you_mean(name: object, choices: Collection[str], *, limit: int = 8) -> str:
     """Return the sentence that ends a message about an unknown name.
 
@@ -84,10 +89,16 @@ def did_you_mean(name: object, choices: Collection[str], *, limit: int = 8) -> s
     --------
     >>> did_you_mean("comma", ["none", "coma"])
     "Did you mean 'coma'?"
+    >>> did_you_mean(" COMA", ["none", "coma"])
+    "Did you mean 'coma'?"
     >>> did_you_mean("x", ["none", "coma"])
     "Choose from 'none', 'coma'."
     """
-    close = difflib.get_close_matches(str(name), choices, n=1)
+    written = {_folded(choice): choice for choice in choices}
+    alike = written.get(_folded(str(name)))
+    if alike is not None and unicodedata.normalize("NFC", str(name)) in choices:
+        return f"{alike!r} is written in another Unicode form: normalise both to NFC."
+    close = [alike] if alike else difflib.get_close_matches(str(name), choices, n=1)
     if close:
         return f"Did you mean {close[0]!r}?"
     if not choices:

@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from huc_monitor._common.row_order import check_row_order
 from huc_monitor.audit.class_order import look_at_order
 from huc_monitor.audit.clusters import (
     Design,
@@ -141,6 +142,7 @@ def audit(
         rng=rng,
     )
     tree = plan.tree
+    check_row_order(probabilities=probabilities, labels=labels, features=features, weights=weights)
     predictions = check_predictions(probabilities, tree=tree, logits=logits)
     codes = check_labels(labels, predictions.n, tree=tree)
     # Labels that were chosen, by error perhaps, say nothing of accuracy.

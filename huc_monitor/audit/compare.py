@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from huc_monitor._common.row_order import check_row_order
 from huc_monitor.audit.clusters import check_clusters, check_label_probability
 from huc_monitor.audit.comparison import Comparison, Difference
 from huc_monitor.audit.decomposition import iter_decomposed
@@ -169,6 +170,7 @@ def _check_side(name: str, side: Any, tree: LabelTree) -> tuple[Predictions, Any
             f"got {type(side).__name__}."
         )
         raise InvalidInputError(msg)
+    check_row_order(probabilities=side[0], labels=side[1])
     predictions = check_predictions(side[0], tree=tree, argument=name)
     return predictions, check_labels(side[1], predictions.n, tree=tree)
 

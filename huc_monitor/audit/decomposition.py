@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import pandas as pd
 
+from huc_monitor._common.row_order import check_row_order
 from huc_monitor._common.threads import n_threads, run_tasks
 from huc_monitor.audit.inputs import (
     Predictions,
@@ -177,6 +178,7 @@ def decompose(
     0    0.4      -0.4  -0.4  0.0
     """
     tree = check_tree(tree)
+    check_row_order(probabilities=probabilities, labels=labels)
     predictions = check_predictions(probabilities, tree=tree)
     codes = check_labels(labels, predictions.n, tree=tree)
     return list(iter_decomposed(check_utilities(utilities, tree), predictions, codes, tree=tree))

@@ -138,6 +138,10 @@ def _as_matrix(probabilities: Any, tree: LabelTree, argument: str) -> np.ndarray
     probabilities = to_frame(probabilities, argument)
     if isinstance(probabilities, pd.DataFrame):
         probabilities = _leaf_columns(probabilities, tree, argument)
+    if np.ma.is_masked(probabilities):
+        row = int(np.argwhere(np.ma.getmaskarray(probabilities))[0][0])
+        msg = f"`{argument}` must not be masked; row {row} is. Drop masked rows before the audit."
+        raise InvalidInputError(msg)
     matrix = np.asarray(probabilities)
     if matrix.dtype.kind not in "fiu":
         msg = (

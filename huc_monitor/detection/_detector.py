@@ -72,6 +72,7 @@ from typing import TYPE_CHECKING, Any, Self
 
 import numpy as np
 
+from huc_monitor._common.row_order import check_row_order
 from huc_monitor._common.threads import run_tasks
 from huc_monitor.audit.clusters import check_clusters, check_label_probability
 from huc_monitor.audit.decomposition import UtilityRows, iter_decomposed, relevant_paths
@@ -234,6 +235,7 @@ class EDetector:
         """
         if len(labels) == 0 and len(probabilities) == 0:
             return self._count_empty()
+        check_row_order(probabilities=probabilities, labels=labels, features=features)
         predictions = check_predictions(probabilities, tree=self._tree)
         codes = check_labels(labels, predictions.n, tree=self._tree)
         groups = Groups.of(

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any, ClassVar, Self
 
 import numpy as np
 
+from huc_monitor._common.row_order import check_row_order
 from huc_monitor.audit.inputs import (
     INTERIOR_MIX,
     check_labels,
@@ -115,6 +116,9 @@ class Boost(Parametrised):
             Rows that decide how many updates are kept, by ``selection``.
         """
         self._check()
+        check_row_order(
+            probabilities=probabilities, labels=labels, features=features, weights=weights
+        )
         predictions = self._predictions(probabilities, "probabilities")
         codes = check_labels(labels, predictions.n, tree=self.tree)
         repeats = check_weights(weights, predictions.n)

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any, ClassVar, Self
 
 import numpy as np
 
+from huc_monitor._common.row_order import check_row_order
 from huc_monitor.audit.inputs import check_labels, check_predictions, check_weights
 from huc_monitor.errors import InvalidInputError
 from huc_monitor.recalibration._contract import Scaling
@@ -143,6 +144,7 @@ class _LogLossScaling(Parametrised, Scaling):
 
     def read_rows(self, probabilities: Any, labels: Any, tree: LabelTree, weights: Any) -> LossRows:
         """Check rows, and return them as the log loss reads them."""
+        check_row_order(probabilities=probabilities, labels=labels, weights=weights)
         matrix = check_predictions(probabilities, tree=tree).dense()
         logs = np.log(np.maximum(np.asarray(matrix, dtype=np.float64), self.q_min))
         codes = check_labels(labels, matrix.shape[0], tree=tree)
