@@ -76,6 +76,22 @@ class MissingExtraError(HUCError, ImportError):
         )
 
 
+def other_spelling(name: str, choices: Collection[str]) -> str | None:
+    """Ask for the choice that is the same but for case, spaces around it or its Unicode form.
+
+    Examples
+    --------
+    >>> other_spelling(" COMA", ["none", "coma"])
+    "Did you mean 'coma'?"
+    """
+    alike = {_folded(choice): choice for choice in choices}.get(_folded(name))
+    if alike is None:
+        return None
+    if unicodedata.normalize("NFC", name) == unicodedata.normalize("NFC", alike):
+        return f"{alike!r} is written in another Unicode form: normalise both to NFC."
+    return f"Did you mean {alike!r}?"
+
+
 def _folded(name: str) -> str:
     return unicodedata.normalize("NFC", name).casefold().strip()
 
@@ -89,16 +105,13 @@ def did_you_mean(name: object, choices: Collection[str], *, limit: int = 8) -> s
     --------
     >>> did_you_mean("comma", ["none", "coma"])
     "Did you mean 'coma'?"
-    >>> did_you_mean(" COMA", ["none", "coma"])
-    "Did you mean 'coma'?"
     >>> did_you_mean("x", ["none", "coma"])
     "Choose from 'none', 'coma'."
     """
-    written = {_folded(choice): choice for choice in choices}
-    alike = written.get(_folded(str(name)))
-    if alike is not None and unicodedata.normalize("NFC", str(name)) in choices:
-        return f"{alike!r} is written in another Unicode form: normalise both to NFC."
-    close = [alike] if alike else difflib.get_close_matches(str(name), choices, n=1)
+    alike = other_spelling(str(name), choices)
+    if alike is not None:
+        return alike
+    close = difflib.get_close_matches(str(name), choices, n=1)
     if close:
         return f"Did you mean {close[0]!r}?"
     if not choices:

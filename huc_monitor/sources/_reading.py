@@ -13,7 +13,7 @@ from huc_monitor._common.times import EPOCH
 from huc_monitor.audit.forms.reader import BAD_PROBABILITIES
 from huc_monitor.audit.forms.spec import LEAF
 from huc_monitor.audit.sparse_rows import SparseRows, as_dense, join
-from huc_monitor.errors import InvalidInputError
+from huc_monitor.errors import InvalidInputError, other_spelling
 from huc_monitor.sources._data import (
     N_EXAMPLES,
     N_UNKNOWN,
@@ -334,7 +334,9 @@ class Reading:
             return f" `columns.id` must name one prediction each: is {name!r} such an id?"
         if self.unknown:
             told = ", ".join(f"{quoted(name)} ({n:,})" for name, n in self.unknown.most_common(3))
-            return f" Labels that are no node of the tree: {told}. New leaf?"
+            ((name, _),), tree = self.unknown.most_common(1), self.source.tree
+            asked = other_spelling(name, (*tree.leaves, *tree.nodes)) or "New leaf?"
+            return f" Labels that are no node of the tree: {told}. {asked}"
         template = self.source.probabilities.given.pattern
         if template is None:
             return ""

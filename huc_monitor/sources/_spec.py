@@ -41,10 +41,14 @@ __all__ = [
 class LogColumns(Section):
     """Which columns of the log mean what."""
 
-    time: Name = Field(description="When the prediction was made.")
+    time: Name = Field(
+        description="When the prediction was made; rows without a time are in no window."
+    )
     label: Name | None = Field(default=None, description="The label, where it is in the log.")
     id: Name | None = Field(
-        default=None, description="Id of a prediction; labels are joined by it."
+        default=None,
+        description="Id of a prediction; labels are joined by it. One that comes twice in a window "
+        "counts once; windows are not compared with each other.",
     )
     model_version: Name | None = Field(
         default=None, description="Version of the model that answered."

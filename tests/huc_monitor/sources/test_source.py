@@ -652,3 +652,10 @@ def test_rows_without_a_cluster_or_a_possible_probability_are_set_aside():
     assert dict(window.bad_reasons) == {"no cluster": 1, "label probability not in (0, 1]": 1}
     assert [bad.id for bad in window.bad_rows] == [0, 99]
     assert window.n == 98
+
+
+@pytest.mark.parametrize("given", ["A1", " a1 "])
+def test_labels_in_other_letters_are_answered_with_the_leaf(given):
+    message = rf"'{given}' \(100\)\. Did you mean 'a1'\?"
+    with pytest.raises(TooManyBadRowsError, match=message):
+        open_frame(rows(y=given)).labelled(START, END)
