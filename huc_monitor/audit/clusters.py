@@ -146,6 +146,8 @@ class Sizes:
         Rows, if all clusters were as large as the largest.
     count : int
         Clusters, whatever their size.
+    chosen : bool
+        Whether rows are independent and count by their label probability.
     """
 
     n: float
@@ -155,6 +157,7 @@ class Sizes:
     n_clusters: float = 0.0
     n_largest: float = 0.0
     count: int = 0
+    chosen: bool = False
 
     @classmethod
     def of(
@@ -178,7 +181,7 @@ class Sizes:
         n = n_apart = mass**2 / square
         rare = sum((own / m**2) ** 2 for own, m in zip(apart, masses, strict=True))
         if not clusters:
-            return cls(n, 1.0 / (n * rare), square, n_apart)
+            return cls(n, 1.0 / (n * rare), square, n_apart, chosen=True)
         parts = [own * f for own, f in zip(clusters, factors, strict=True)]
         found = parts[0] if len(parts) == 1 else parts[0] + parts[1]
         n = mass**2 / found.square

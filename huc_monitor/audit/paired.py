@@ -211,8 +211,7 @@ def _reach(
     scales = [np.sqrt((d**2).mean(axis=1) + log * least**2) for d in (above, below)]
     pairs = zip((above, below), scales, strict=True)
     q = bound.quantile(np.maximum(*((d / s[:, None]).max(axis=0) for d, s in pairs)))
-    if bound.sizes.n_clusters:
-        q = student(q, degrees(bound.sizes))
+    q = student(q, degrees(bound.sizes))
     down, up = (np.maximum(q * s, log * least) for s in scales)
     return down, up
 

@@ -28,7 +28,8 @@ Dependent rows share the multiplier of their cluster (`huc_monitor.audit.bounds.
 Labels chosen with known probability pi weigh 1 / pi, and moments are divided by the sum of these
 weights: M(I) = sum_i w_i A_i 1{s_i in I} / sum_i w_i. To first order its error is the mean of
 w_i (A_i 1{s_i in I} - M(I)), so that the multiplier of row i is w_i (g_i - sum w g / sum w). Rows
-are counted as (sum w)^2 / sum w^2, in the radius and in the floors.
+are counted as (sum w)^2 / sum w^2, in the radius and in the floors; with as many degrees of freedom
+less one, the quantile is Student's.
 
 A multiplier is a function of (seed, row, draw): results are the same to the last bit for any number
 of threads, and a run with fewer draws uses the first of them. Permuting the rows permutes the
@@ -47,7 +48,7 @@ import numpy.typing as npt
 
 from huc_monitor._common.threads import run_tasks
 from huc_monitor.audit.bounds.bound import Bound, log_share
-from huc_monitor.audit.bounds.clustered import Drawn, clustered_radii
+from huc_monitor.audit.bounds.clustered import Drawn, clustered_radii, degrees, student
 from huc_monitor.audit.scan import Groups, group_rows, second_moments
 from huc_monitor.errors import InvalidInputError
 
@@ -172,7 +173,7 @@ class BootstrapBound(Bound):
     def _times_scale(self, drawn: float) -> Floats:
         if not self._scales:
             return np.empty(0)
-        q = max(drawn, math.sqrt(self._log))
+        q = student(max(drawn, math.sqrt(self._log)), degrees(self.sizes))
         return q / math.sqrt(self.sizes.n) * np.concatenate(self._scales)
 
     def _run(self) -> None:

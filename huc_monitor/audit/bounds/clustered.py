@@ -92,8 +92,10 @@ def reach_of_rare(effect: float, sizes: Sizes) -> float:
 
 
 def degrees(sizes: Sizes) -> float:
-    """Degrees of freedom that the variances of draws have."""
-    return 2.0 * (sizes.n_clusters - 1.0)
+    """Degrees of freedom that the variances of draws have; of plain rows too many to matter."""
+    if sizes.n_clusters:
+        return 2.0 * (sizes.n_clusters - 1.0)
+    return sizes.n - 1.0 if sizes.chosen else math.inf
 
 
 def student(z: float, nu: float) -> float:
