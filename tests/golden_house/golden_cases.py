@@ -357,9 +357,9 @@ def what_a_result_answers():
             "worst": {name: getattr(worst, name) for name in worst.__slots__},
             "worst in words": repr(worst),
             "bounds": [result.huc, result.uc, result.huc_lower, result.huc_upper, result.n],
-            "frame": result.to_frame().drop(columns="label_coverage"),
+            "frame": result.to_frame(),
             "uc": result.uc_frame(),
-            "violations": result.violations(0.01).drop(columns="label_coverage"),
+            "violations": result.violations(0.01),
             "guarantee": [result.guarantee("level2"), result.guarantee("level1", ["root"])],
             "p value": result.p_value_calibrated(p, features=frame, n_draws=49, rng=3),
         }
