@@ -285,7 +285,7 @@ def forecast(
     chosen = check_utilities(utilities, tree)
     level = AuditOptions(confidence_level=confidence_level).confidence_level
     before = check_predictions(audited, tree=tree, argument="audited")
-    codes = check_labels(labels, before.n, tree=tree)
+    codes = check_labels(labels, before.n, tree=tree, any_depth=False)
     chance = check_label_probability(label_probability, before.n)
     weights = np.empty(0) if chance is None else 1.0 / chance
     keys = check_clusters(clusters, before.n)

@@ -230,7 +230,7 @@ def discover(
     accepted = 0.0 if tolerance is None else tolerance
     _check_settings(accepted, max_conditions, max_segments, min_share)
     predictions = check_predictions(probabilities, tree=tree)
-    codes = check_labels(labels, predictions.n, tree=tree)
+    codes = check_labels(labels, predictions.n, tree=tree, any_depth=False)
     frame = to_frame(features, "features")
     if not isinstance(frame, pd.DataFrame) or len(frame) != predictions.n:
         msg = f"`features` must be a DataFrame with a row per prediction ({predictions.n})."
