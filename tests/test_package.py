@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import ast
 import copy
 import json
 import subprocess
@@ -73,6 +74,16 @@ def test_the_installed_plugins_are_those_of_the_source_tree():
     for group, plugins in declared["entry-points"].items():
         installed = {entry.name: entry.value for entry in entry_points(group=group)}
         assert plugins.items() <= installed.items(), f"{group}: run pip install -e . again"
+
+
+def test_a_class_name_has_one_owner():
+    owners: dict[str, set[Path]] = {}
+    for folder in ("huc_monitor", "integrations"):
+        for path in (ROOT / folder).rglob("*.py"):
+            for node in ast.parse(path.read_text("utf-8")).body:
+                if isinstance(node, ast.ClassDef):
+                    owners.setdefault(node.name, set()).add(path)
+    assert not {name: places for name, places in owners.items() if len(places) > 1}
 
 
 def test_importing_the_package_loads_no_host_and_no_heavy_library():

@@ -51,8 +51,11 @@ class UtilityCache(NamedTuple):
     chosen: Any
 
 
-class Room(NamedTuple):
-    """Scratch space of one group of lanes."""
+class LaneRoom(NamedTuple):
+    """Scratch space of one group of lanes.
+
+    Made once per call, so that the loops allocate nothing.
+    """
 
     every: Any
     weights: Any
@@ -107,7 +110,7 @@ def replay_rows(block, mix, dense, weights, tree, pack, steps, out):
         np.empty((n_utilities, n_branches if plain else 1, LANES)),
         np.empty(max(LANES, n_leaves), dtype=np.int64),
     )
-    room = Room(
+    room = LaneRoom(
         np.arange(n_branches),
         np.empty((weights.shape[0], LANES)),
         np.empty(LANES, dtype=np.bool_),

@@ -85,7 +85,7 @@ def hash_rows(matrix: Floats) -> Ints:
 def find_dependence(
     rows: Sequence[UtilityRows], probabilities: Any, keys: Mapping[str, Ints]
 ) -> tuple[str, Dependence] | None:
-    """Name the column within which residuals surely depend on each other most, if any."""
+    """Name the column within which residuals depend on each other most, if by more than chance."""
     chosen = slice(0, _MOST_ROWS)
     named = {name: values[chosen] for name, values in keys.items()}
     named = {name: values for name, values in named.items() if _may_be_key(values)}
@@ -143,8 +143,8 @@ class Selection:
         Share of rows with a label, by the child of the root under which the likeliest leaf lies;
         of children that are predicted often enough to say.
     differs : tuple of str
-        What surely differs, in words, most certain first; empty where labels may be a random
-        choice.
+        What differs by more than chance, in words, most certain first; empty where labels may be a
+        random choice.
     effect : float
         By how much the mean gap between realised and predicted utility would move if labelled rows
         had the scores of all rows: the part of the effect that can be seen.
@@ -241,7 +241,7 @@ def say_selection(found: Selection) -> str | None:
 
 
 def _sure(terms: Iterable[tuple[str, Floats, Floats]], chance: Floats) -> list[str]:
-    """Say what surely differs, with half of the error budget."""
+    """Say what differs by more than chance, with half of the error budget."""
     tested: list[tuple[float, str]] = []
     for words, mine, theirs in terms:
         z = _difference(mine, theirs, chance)

@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from huc_monitor.audit.curves import ReliabilityCurve
-    from huc_monitor.reporting._model import Finding, WindowView
+    from huc_monitor.reporting._model import CandidateView, WindowView
 
 _WIDTH = 560.0
 _NAMES = 158.0
@@ -64,7 +64,7 @@ def moment_bars(window: WindowView, *, max_nodes: int = 20) -> Picture:
     )
 
 
-def _whisker(x: Scale, item: Finding, y: float) -> list[Mark]:
+def _whisker(x: Scale, item: CandidateView, y: float) -> list[Mark]:
     if item.lower is None or item.upper is None:
         return []
     sign = -1 if item.moment < 0 else 1
@@ -103,7 +103,7 @@ def _digits(values: Sequence[float]) -> int:
     )
 
 
-def waterfall(window: WindowView, found: Finding, *, max_nodes: int = 8) -> Picture:
+def waterfall(window: WindowView, found: CandidateView, *, max_nodes: int = 8) -> Picture:
     """Draw how the branches' moments on the finding's interval add up to what UC sees there."""
     frame = window.candidates
     frame = frame[(frame["subgroup"] == found.subgroup) & (frame["utility"] == found.utility)]
@@ -134,7 +134,7 @@ def waterfall(window: WindowView, found: Finding, *, max_nodes: int = 8) -> Pict
 
 
 def _steps(
-    steps: list[tuple[str, float]], levels: list[float], total: float, found: Finding
+    steps: list[tuple[str, float]], levels: list[float], total: float, found: CandidateView
 ) -> list[Mark]:
     low, high = min([*levels, 0.0]), max([*levels, 0.0])
     room = 0.08 * max(high - low, 1e-9)
@@ -158,7 +158,7 @@ def _steps(
     return marks
 
 
-def reliability(curve: ReliabilityCurve, found: Finding) -> Picture:
+def reliability(curve: ReliabilityCurve, found: CandidateView) -> Picture:
     """Draw realised against predicted utility, the finding's interval shaded."""
     xs = _range([*curve.predicted, *curve.score, found.low, found.high])
     ys = _range([*curve.realised, *curve.by_node, xs[0], xs[1]])
@@ -194,7 +194,7 @@ def _range(values: Sequence[float | None]) -> tuple[float, float]:
     return low - room, high + room
 
 
-def _interval(x: Scale, found: Finding, top: float, bottom: float) -> list[Mark]:
+def _interval(x: Scale, found: CandidateView, top: float, bottom: float) -> list[Mark]:
     if found.low is None or found.high is None:
         return []
     left, right = x(found.low), x(found.high)
@@ -247,7 +247,7 @@ def _inside(axis: Scale, value: float) -> float:
     return min(max(value, axis.low), axis.high)
 
 
-def _running(curve: ReliabilityCurve, found: Finding, x: Scale) -> list[Mark]:
+def _running(curve: ReliabilityCurve, found: CandidateView, x: Scale) -> list[Mark]:
     """Draw the running sum below: over the interval it moves by the moment."""
     top, bottom = 352.0, 440.0
     low, high = _range([0.0, *curve.running])

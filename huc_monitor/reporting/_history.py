@@ -25,12 +25,12 @@ from huc_monitor.reporting._looks import shade
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from huc_monitor.reporting._model import AlertView, Finding, Report, WindowView
+    from huc_monitor.reporting._model import AlertView, CandidateView, Report, WindowView
 
 _NAMES = 190.0
 
 
-def heat_map_rows(report: Report, max_nodes: int) -> list[tuple[str, list[Finding | None]]]:
+def heat_map_rows(report: Report, max_nodes: int) -> list[tuple[str, list[CandidateView | None]]]:
     """Return the worst finding of each branch in each window, for the branches that matter most."""
     by_window = [window.worst_by("node") for window in report.windows]
     rank: dict[str, float] = {}
@@ -70,7 +70,7 @@ def heat_map(report: Report, *, max_nodes: int = 40) -> Picture:
 
 
 def _cell(
-    found: Finding | None, window: WindowView, x: float, y: float, width: float, height: float
+    found: CandidateView | None, window: WindowView, x: float, y: float, width: float, height: float
 ) -> Mark:
     if found is None:
         return Rect(x, y, width, height, "empty")

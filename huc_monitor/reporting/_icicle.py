@@ -15,7 +15,7 @@ from huc_monitor.reporting._drawing import Group, Mark, Picture, Rect, Text, fit
 from huc_monitor.reporting._looks import shade
 
 if TYPE_CHECKING:
-    from huc_monitor.reporting._model import Finding, WindowView
+    from huc_monitor.reporting._model import CandidateView, WindowView
     from huc_monitor.tree import LabelTree
 
 _ROW = 30.0
@@ -61,7 +61,7 @@ def icicle(
     )
 
 
-def _describe(worst: dict[str, Finding]) -> str:
+def _describe(worst: dict[str, CandidateView]) -> str:
     off = [found for found in worst.values() if found.status != "within"]
     if not off:
         return f"None of {len(worst)} branches is marked."
@@ -72,7 +72,7 @@ def _describe(worst: dict[str, Finding]) -> str:
     return f"{len(off)} of {len(worst)} branches are marked. {named}."
 
 
-def _unfold(tree: LabelTree, worst: dict[str, Finding], max_rows: int) -> _Cell:
+def _unfold(tree: LabelTree, worst: dict[str, CandidateView], max_rows: int) -> _Cell:
     """Open nodes, the worst subtree first, until the rows are used up."""
     rank = _ranks(tree, worst)
     show_leaves = tree.n_leaves <= _MAX_LEAVES
@@ -106,7 +106,7 @@ def _unfold(tree: LabelTree, worst: dict[str, Finding], max_rows: int) -> _Cell:
     return root
 
 
-def _folded(tree: LabelTree, names: list[str], worst: dict[str, Finding]) -> str:
+def _folded(tree: LabelTree, names: list[str], worst: dict[str, CandidateView]) -> str:
     """Say how many branches are not drawn, and the largest moment among them."""
     tops = set(names)
     hidden = [worst[n] for n in tree.nodes if n in worst and _under(tree, n, tops)]
@@ -119,7 +119,7 @@ def _under(tree: LabelTree, name: str, tops: set[str]) -> bool:
     return name in tops or any(above in tops for above in tree.ancestors(name))
 
 
-def _ranks(tree: LabelTree, worst: dict[str, Finding]) -> dict[str, float]:
+def _ranks(tree: LabelTree, worst: dict[str, CandidateView]) -> dict[str, float]:
     """How bad the worst branch of each subtree is."""
     rank = dict.fromkeys(tree.nodes, 0.0)
     for name in reversed(tree.nodes):
@@ -151,7 +151,7 @@ def _place(
     x: float,
     y: float,
     width: float,
-    worst: dict[str, Finding],
+    worst: dict[str, CandidateView],
     indices: dict[str, int],
     marks: list[Mark],
     *,
@@ -180,7 +180,7 @@ def _place(
 
 
 def _node(
-    name: str, found: Finding | None, x: float, y: float, width: float, height: float
+    name: str, found: CandidateView | None, x: float, y: float, width: float, height: float
 ) -> list[Mark]:
     middle = y + height / 2
     if found is None:

@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from huc_monitor.audit.curves import ReliabilityCurve
     from huc_monitor.audit.result import AuditResult
     from huc_monitor.monitor.change import WindowChange
-    from huc_monitor.monitor.findings import Finding as BranchFinding
+    from huc_monitor.monitor.findings import Finding
     from huc_monitor.tree import LabelTree
 
 Status = Literal["sure", "possible", "within"]
@@ -48,7 +48,7 @@ _ENDLESS: Final = 1e6  # a moment against a tolerance of zero
 
 
 @dataclass(frozen=True, slots=True)
-class Finding:
+class CandidateView:
     """One candidate of one window next to its tolerance; ``tolerance`` is None if none was set.
 
     ``why`` says "changed" or "standing" where alerts follow what changed since the reference.
@@ -95,7 +95,9 @@ class WindowView:
     notes: tuple[str, ...] = ()
     reason: str = ""
     new_tree: bool = False
-    _worst: dict[str, dict[str, Finding]] = field(default_factory=dict, init=False, repr=False)
+    _worst: dict[str, dict[str, CandidateView]] = field(
+        default_factory=dict, init=False, repr=False
+    )
 
     @property
     def audited(self) -> bool:
@@ -103,20 +105,20 @@ class WindowView:
         return self.huc is not None
 
     @property
-    def worst(self) -> Finding | None:
+    def worst(self) -> CandidateView | None:
         """The candidate that exceeds its tolerance most; None where there is no candidate."""
         if self.candidates.empty:
             return None
         return finding(self.candidates.iloc[int(self.candidates["rank"].argmax())])
 
-    def find(self, node: str, subgroup: str, utility: str) -> Finding | None:
+    def find(self, node: str, subgroup: str, utility: str) -> CandidateView | None:
         """Return one candidate, None if it is not among them."""
         frame = self.candidates
         mine = (frame["node"] == node) & (frame["subgroup"] == subgroup)
         rows = frame[mine & (frame["utility"] == utility)]
         return None if rows.empty else finding(rows.iloc[0])
 
-    def worst_by(self, column: str) -> dict[str, Finding]:
+    def worst_by(self, column: str) -> dict[str, CandidateView]:
         """Return the worst candidate for each value of a column, in the column's order."""
         if column not in self._worst:
             best: dict[Any, tuple[float, int]] = {}
@@ -158,16 +160,16 @@ class Report:
     alerts: tuple[AlertView, ...] = ()
     notices: tuple[str, ...] = ()
     facts: Mapping[str, str] = field(default_factory=dict)
-    findings: tuple[BranchFinding, ...] = ()
+    findings: tuple[Finding, ...] = ()
     change: WindowChange | None = None
 
     @property
-    def changed(self) -> list[BranchFinding]:
+    def changed(self) -> list[Finding]:
         """Branches that changed since the reference, the most certain first."""
         return [found for found in self.findings if found.change is not None]
 
     @property
-    def standing(self) -> list[BranchFinding]:
+    def standing(self) -> list[Finding]:
         """Branches beyond the tolerance without a sure change, the worst first."""
         return [found for found in self.findings if found.change is None]
 
@@ -273,11 +275,11 @@ def _compare(
     frame["rank"] = frame["ratio"] + np.select([sure, possible], [4 * _ENDLESS, 2 * _ENDLESS], 0.0)
 
 
-def finding(row: Any) -> Finding:
+def finding(row: Any) -> CandidateView:
     """Read one row of a candidates frame."""
     units = row["units"]
     named = isinstance(units, str) and units != ""
-    return Finding(
+    return CandidateView(
         node=str(row["node"]),
         subgroup=str(row["subgroup"]),
         utility=str(row["utility"]),

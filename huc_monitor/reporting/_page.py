@@ -20,9 +20,9 @@ from huc_monitor.reporting._looks import DARK, LIGHT, SHADES, mark_rules, shade,
 from huc_monitor.reporting._payload import payload
 
 if TYPE_CHECKING:
-    from huc_monitor.monitor.findings import Finding as BranchFinding
+    from huc_monitor.monitor.findings import Finding
     from huc_monitor.reporting._drawing import Picture
-    from huc_monitor.reporting._model import Finding, Report, WindowView
+    from huc_monitor.reporting._model import CandidateView, Report, WindowView
 
 
 def render(report: Report) -> str:
@@ -108,7 +108,7 @@ def _content(report: Report) -> dict[str, Any]:
     }
 
 
-def _in_units(window: WindowView, found: BranchFinding) -> str | None:
+def _in_units(window: WindowView, found: Finding) -> str | None:
     """Return a change in the units of its utility, such as EUR."""
     utility, subgroup, node = found.candidate
     mine = window.find(node, subgroup, utility)
@@ -125,12 +125,12 @@ def _span(window: WindowView) -> str:
     return f"between {lower} and {_words.plain(window.huc_upper)}"
 
 
-def _rank(found: Finding) -> float:
+def _rank(found: CandidateView) -> float:
     size = abs(found.moment) / found.scale if found.scale > 0 else abs(found.moment)
     return {"sure": 2e6, "possible": 1e6, "within": 0.0}[found.status] + size
 
 
-def _beside(window: WindowView, worst: Finding) -> list[tuple[str, float]]:
+def _beside(window: WindowView, worst: CandidateView) -> list[tuple[str, float]]:
     """All branches' moments on the worst interval, the largest first."""
     frame = window.candidates
     frame = frame[(frame["subgroup"] == worst.subgroup) & (frame["utility"] == worst.utility)]

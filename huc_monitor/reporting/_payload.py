@@ -14,7 +14,7 @@ from huc_monitor.reporting import _words
 from huc_monitor.reporting._model import finding
 
 if TYPE_CHECKING:
-    from huc_monitor.reporting._model import Finding, Report
+    from huc_monitor.reporting._model import CandidateView, Report
 
 _STATUS = {"within": 0, "possible": 1, "sure": 2}
 _MAX_HISTORY = 40_000
@@ -120,7 +120,7 @@ def _latest(
     return dict(sorted(content.items()))
 
 
-def _entry(found: Finding, place: dict[str, dict[str, int]]) -> list[Any]:
+def _entry(found: CandidateView, place: dict[str, dict[str, int]]) -> list[Any]:
     return [
         place["utility"][found.utility],
         place["subgroup"][found.subgroup],
@@ -132,7 +132,7 @@ def _entry(found: Finding, place: dict[str, dict[str, int]]) -> list[Any]:
     ]
 
 
-def _long_entry(found: Finding, place: dict[str, dict[str, int]]) -> list[Any]:
+def _long_entry(found: CandidateView, place: dict[str, dict[str, int]]) -> list[Any]:
     more = [_round(found.low), _round(found.high), round(found.n, 1)]
     return [*_entry(found, place), *(int(x) if x is not None and x == int(x) else x for x in more)]
 

@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from huc_monitor.monitor.change import CandidateChange
-    from huc_monitor.monitor.findings import Finding as BranchFinding
+    from huc_monitor.monitor.findings import Finding
     from huc_monitor.reporting._model import Report, WindowView
 
 _LEFT, _RIGHT, _HEAD, _PANEL, _GAP = 8.0, 900.0, 54.0, 176.0, 26.0
@@ -67,7 +67,7 @@ def tracks(report: Report, *, max_findings: int = 6) -> Picture | None:
 
 
 def _panel(
-    one: BranchFinding, change: CandidateChange, windows: Sequence[WindowView], x: Scale, top: float
+    one: Finding, change: CandidateChange, windows: Sequence[WindowView], x: Scale, top: float
 ) -> list[Mark]:
     series = _series(change, windows)
     bottom, radius = top + _PANEL, change.before_radius or 0.0

@@ -11,8 +11,8 @@ if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
     from huc_monitor.monitor.change import CandidateChange
-    from huc_monitor.monitor.findings import Finding as BranchFinding
-    from huc_monitor.reporting._model import Finding, Report, WindowView
+    from huc_monitor.monitor.findings import Finding
+    from huc_monitor.reporting._model import CandidateView, Report, WindowView
 
 MINUS = "\u2212"
 NONE = "\u2013"
@@ -53,14 +53,14 @@ def plain(value: float | None, digits: int = 3) -> str:
     return NONE if value is None else f"{value:.{digits}f}".replace("-", MINUS)
 
 
-def bounds(found: Finding) -> str:
+def bounds(found: CandidateView) -> str:
     """Return the bounds on the absolute moment."""
     if found.lower is None or found.upper is None:
         return ""
     return f"[{plain(found.lower)}, {plain(found.upper)}]"
 
 
-def interval(found: Finding) -> str:
+def interval(found: CandidateView) -> str:
     """Return the range of predicted utility."""
     if found.low is None or found.high is None:
         return "no interval"
@@ -68,7 +68,7 @@ def interval(found: Finding) -> str:
     return low if low == high else f"{low} to {high}"
 
 
-def status(found: Finding) -> str:
+def status(found: CandidateView) -> str:
     """Say how a moment compares with its tolerance."""
     if found.tolerance is None:
         return "more than chance" if found.status == "sure" else "may be zero"
@@ -87,7 +87,7 @@ def status(found: Finding) -> str:
     }[found.status]
 
 
-def by_evidence(found: Finding) -> bool:
+def by_evidence(found: CandidateView) -> bool:
     """Whether the e-detector speaks against it, and the window's own bounds do not."""
     if found.tolerance is None or found.status == "within" or found.why:
         return False
@@ -95,7 +95,7 @@ def by_evidence(found: Finding) -> bool:
     return size is not None and size <= found.tolerance
 
 
-def glyph(found: Finding) -> str:
+def glyph(found: CandidateView) -> str:
     """Return the sign of a status, with a space after it; empty when within tolerance."""
     sign = GLYPH[found.status]
     return f"{sign} " if sign else ""
@@ -117,7 +117,7 @@ def whom(subgroup: str) -> str:
     return "everyone" if subgroup == "all" else f"subgroup {subgroup}"
 
 
-def one_line(found: Finding) -> str:
+def one_line(found: CandidateView) -> str:
     """Say everything about a finding in one line."""
     limits = bounds(found)
     return (
@@ -137,7 +137,7 @@ def verdict(report: Report) -> str:
     return _changed(report) if report.by_change else _exceeded(window, worst)
 
 
-def _exceeded(window: WindowView, worst: Finding) -> str:
+def _exceeded(window: WindowView, worst: CandidateView) -> str:
     """Say which branches exceed their tolerance, and how certain that is."""
     by_node = window.worst_by("node").values()
     told = [found for found in by_node if by_evidence(found)]
@@ -179,7 +179,7 @@ def _changed(report: Report) -> str:
     return f"Nothing changed by more than chance since the reference; {those} above tolerance."
 
 
-def for_whom(found: BranchFinding) -> str:
+def for_whom(found: Finding) -> str:
     """Say for whom a branch changed."""
     subgroup = found.subgroups[0]
     return "everywhere" if subgroup == "all" else f"for {subgroup}"
@@ -206,7 +206,7 @@ def onset(change: CandidateChange) -> str:
     return f"with the window of {first}" if first == last else f"between {first} and {last}"
 
 
-def part_of_it(found: BranchFinding) -> str:
+def part_of_it(found: Finding) -> str:
     """Name the other subgroups, utilities and branches that say the same."""
     names = [f"utility “{name}”" for name in found.utilities[1:]]
     if found.subgroups[0] != "all":
@@ -217,7 +217,7 @@ def part_of_it(found: BranchFinding) -> str:
     return f"It shows in {', '.join(names[:6])}{more} as well." if names else ""
 
 
-def told(found: BranchFinding) -> list[str]:
+def told(found: Finding) -> list[str]:
     """Say all that is known of one finding."""
     if found.change is None:
         return [stands([found])]
@@ -227,7 +227,7 @@ def told(found: BranchFinding) -> list[str]:
     return [*filter(None, texts), *(quoted(cause) for cause in found.causes)]
 
 
-def stands(found: Sequence[BranchFinding]) -> str:
+def stands(found: Sequence[Finding]) -> str:
     """Say what is above the tolerance as it was in the reference, in one line."""
     names = ", ".join(f"“{one.node}”" for one in found[:6])
     more = f" and {len(found) - 6} more" if len(found) > 6 else ""
@@ -235,7 +235,7 @@ def stands(found: Sequence[BranchFinding]) -> str:
     return f"{names}{more} {verb} above the tolerance, without a sure change since the reference."
 
 
-def _told(found: Sequence[Finding]) -> str:
+def _told(found: Sequence[CandidateView]) -> str:
     """Say what the e-detector knows of branches whose bounds in this window do not tell."""
     sure = sum(one.status == "sure" for one in found)
     how = "off by more than chance" if sure else "suspected"
@@ -257,7 +257,7 @@ def story(report: Report) -> list[str]:
     return [_what(worst), _how_sure(worst, window.facts), _cancelled(window, worst)]
 
 
-def _what(worst: Finding) -> str:
+def _what(worst: CandidateView) -> str:
     money = ""
     if worst.in_units is not None:
         money = f", {abs(worst.in_units):,.4g} {worst.units}"
@@ -269,7 +269,7 @@ def _what(worst: Finding) -> str:
     )
 
 
-def _how_sure(worst: Finding, facts: Mapping[str, str]) -> str:
+def _how_sure(worst: CandidateView, facts: Mapping[str, str]) -> str:
     if worst.lower is None or worst.upper is None:
         return "The audit was run without bounds, so this says nothing about chance."
     level = facts.get(CONFIDENCE, "")
@@ -281,7 +281,7 @@ def _how_sure(worst: Finding, facts: Mapping[str, str]) -> str:
     )
 
 
-def _cancelled(window: WindowView, worst: Finding) -> str:
+def _cancelled(window: WindowView, worst: CandidateView) -> str:
     here = window.candidates
     here = here[(here["subgroup"] == worst.subgroup) & (here["utility"] == worst.utility)]
     left = abs(float(here["on_worst_interval"].sum()))

@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class Labels:
+class LabelsById:
     """The labels of some ids: one each, with the time it became known.
 
     Attributes
@@ -67,7 +67,7 @@ def label_time(labels: LabelTable) -> TimeColumn | None:
     return TimeColumn(labels.time, labels.time_zone, labels.time_unit)
 
 
-def latest_labels(labels: LabelTable, ids: pd.Series[Any], as_of: datetime | None) -> Labels:
+def latest_labels(labels: LabelTable, ids: pd.Series[Any], as_of: datetime | None) -> LabelsById:
     """Find the latest label of every id, as far as it was known at a time."""
     when = label_time(labels)
     distinct = ids.dropna().drop_duplicates()
@@ -92,7 +92,7 @@ def latest_labels(labels: LabelTable, ids: pd.Series[Any], as_of: datetime | Non
         frame = frame.sort_values(["time", "text"], kind="stable", na_position="first")
         changed, conflicting = _differing(frame[frame["id"].duplicated(keep=False)])
     latest = frame.drop_duplicates("id", keep="last").set_index("id")
-    return Labels(
+    return LabelsById(
         latest["label"],
         None if times is None else latest["time"],
         len(frame) - len(latest),

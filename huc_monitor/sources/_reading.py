@@ -46,7 +46,7 @@ if TYPE_CHECKING:
 
     from huc_monitor.audit.forms.reader import ReadRows
     from huc_monitor.audit.sparse_rows import Rows
-    from huc_monitor.sources._labels import Labels
+    from huc_monitor.sources._labels import LabelsById
     from huc_monitor.sources._source import TableSource
     from huc_monitor.sources._table import Chunk
 
@@ -65,7 +65,7 @@ class Reading:
         start: datetime | None,
         end: datetime | None,
         as_of: datetime | None,
-        labels: Labels | None,
+        labels: LabelsById | None,
         *,
         with_labels: bool,
     ) -> None:

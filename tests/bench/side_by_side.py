@@ -26,9 +26,9 @@ BENCHES = {
     "audit": ["--quick"],
     "bootstrap": [],
     "boost": ["--quick", "--cpu"],
-    "check": ["--days", "10", "--per-day", "20000", "--windows", "6"],
+    "check": ["--days", "8", "--per-day", "10000", "--windows", "5"],
     "mlflow_cost": [],
-    "spark": ["--rows", "200000", "1000000"],
+    "spark": ["--rows", "100000", "400000"],
 }
 
 

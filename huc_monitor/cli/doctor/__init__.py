@@ -11,7 +11,7 @@ import typer
 
 from huc_monitor._common.safe_text import line
 from huc_monitor.cli import options
-from huc_monitor.cli.doctor.findings import Finding, guarded, in_one_line
+from huc_monitor.cli.doctor.findings import Diagnosis, guarded, in_one_line
 from huc_monitor.cli.doctor.installation import look_at_installation
 from huc_monitor.cli.showing import print_json
 from huc_monitor.errors import HUCError
@@ -58,7 +58,7 @@ def run(
     raise typer.Exit(ERROR if wrong else FINE)
 
 
-def _show(findings: list[Finding], *, looked_at: Path | None) -> None:
+def _show(findings: list[Diagnosis], *, looked_at: Path | None) -> None:
     width = max(len(finding.check) for finding in findings)
     for finding in findings:
         typer.echo(f"{finding.outcome:<5}  {finding.check:<{width}}  {line(finding.text)}")
@@ -68,7 +68,7 @@ def _show(findings: list[Finding], *, looked_at: Path | None) -> None:
         typer.echo("No huc.yaml here: --config FILE looks at one; huc-monitor init writes one.")
 
 
-def _project(path: Path) -> Iterator[Finding]:
+def _project(path: Path) -> Iterator[Diagnosis]:
     from huc_monitor.cli.doctor.data import look_at_log
     from huc_monitor.cli.doctor.plugins import look_at_plugins
     from huc_monitor.config import load_config
@@ -77,9 +77,9 @@ def _project(path: Path) -> Iterator[Finding]:
         config = load_config(path)
     except (HUCError, OSError) as error:
         fix = "correct the file; see huc-monitor init"
-        yield Finding("config", "wrong", in_one_line(error), fix)
+        yield Diagnosis("config", "wrong", in_one_line(error), fix)
         return
     leaves, branches = config.tree.n_leaves, len(config.tree.branches)
-    yield Finding("config", "ok", f"{path}: {leaves} leaves, {branches} branches")
+    yield Diagnosis("config", "ok", f"{path}: {leaves} leaves, {branches} branches")
     yield from guarded("log", lambda: look_at_log(config), "check source and columns in the file")
     yield from look_at_plugins(config)

@@ -7,7 +7,7 @@ from datetime import UTC, datetime, timedelta
 from typing import TYPE_CHECKING, Any
 
 from huc_monitor._common.times import Span
-from huc_monitor.cli.doctor.findings import Finding, guarded
+from huc_monitor.cli.doctor.findings import Diagnosis, guarded
 from huc_monitor.monitor.messages import say_repeats
 from huc_monitor.monitor.windows import TimeWindows
 
@@ -18,20 +18,20 @@ if TYPE_CHECKING:
 LATE = 3
 
 
-def look_at_log(config: Config) -> Iterator[Finding]:
+def look_at_log(config: Config) -> Iterator[Diagnosis]:
     """Say how far the log reaches, and how many labels its newest predictions have."""
     source = config.open_source()
     span = source.time_range()
     if span is None:
-        yield Finding("log", "wrong", "has no rows", "point source.log at the predictions")
+        yield Diagnosis("log", "wrong", "has no rows", "point source.log at the predictions")
         return
     text = f"predictions from {span.first:%Y-%m-%d %H:%M} to {span.last:%Y-%m-%d %H:%M} UTC"
     age = datetime.now(UTC) - span.last
     if age > LATE * _window(config):
         fix = f"none for {age.days} days: is this the log that is written to?"
-        yield Finding("log", "note", text, fix)
+        yield Diagnosis("log", "note", text, fix)
     else:
-        yield Finding("log", "ok", text)
+        yield Diagnosis("log", "ok", text)
     yield _freshness(config, source, span)
     yield from guarded("rows", lambda: _dependence(config, span), "see the reason")
     if config.settings.columns.id is not None:
@@ -44,19 +44,19 @@ def _window(config: Config) -> timedelta:
     return Span.parse(windows.length if isinstance(windows, TimeWindows) else "1d").nominal
 
 
-def _repeats(config: Config, source: Any, span: Any) -> Iterator[Finding]:
+def _repeats(config: Config, source: Any, span: Any) -> Iterator[Diagnosis]:
     """Whether ids come more than once in the newest window whose labels are due."""
     due = span.last - _lag(config) + timedelta(microseconds=1)
     if due <= span.first:
         return
     said = say_repeats(source.labelled(max(due - _window(config), span.first), due))
     if said is None:
-        yield Finding("ids", "ok", "each comes once in the newest window")
+        yield Diagnosis("ids", "ok", "each comes once in the newest window")
     else:
-        yield Finding("ids", "note", f"newest window: {said}", "write each prediction once")
+        yield Diagnosis("ids", "note", f"newest window: {said}", "write each prediction once")
 
 
-def _dependence(config: Config, span: Any) -> Iterator[Finding]:
+def _dependence(config: Config, span: Any) -> Iterator[Diagnosis]:
     """Whether rows of the newest window whose labels are due depend on each other."""
     from huc_monitor.config._inspect import find_dependent
     from huc_monitor.monitor.noticing import say_dependence
@@ -67,24 +67,24 @@ def _dependence(config: Config, span: Any) -> Iterator[Finding]:
         return
     found = find_dependent(config, max(due - _window(config), span.first), due)
     if found is None:
-        yield Finding("rows", "ok", "newest window: nothing says that they depend on each other")
+        yield Diagnosis("rows", "ok", "newest window: nothing says that they depend on each other")
     else:
         text, _, fix = say_dependence(*found).replace("*", "").partition("; ")
-        yield Finding("rows", "note", f"newest window: {text}", fix)
+        yield Diagnosis("rows", "note", f"newest window: {text}", fix)
 
 
 def _lag(config: Config) -> timedelta:
     return Span.parse(config.settings.windows.label_lag, argument="label_lag").nominal
 
 
-def _freshness(config: Config, source: Any, span: Any) -> Finding:
+def _freshness(config: Config, source: Any, span: Any) -> Diagnosis:
     """How many of the newest predictions whose labels are due have one."""
     lag = _lag(config)
     window = _window(config)
     due = span.last - lag + timedelta(microseconds=1)
     counts = source.counts(max(due - window, span.first), due) if due > span.first else None
     if counts is None or counts.n_predictions == 0:
-        return Finding("labels", "note", "none is due yet", f"they are due after {lag}")
+        return Diagnosis("labels", "note", "none is due yet", f"they are due after {lag}")
     share, least = counts.coverage, config.settings.windows.min_coverage
     text = f"{share:.0%} of the newest {counts.n_predictions:,} predictions due have a label"
     if counts.n_labelled == 0:
@@ -94,8 +94,8 @@ def _freshness(config: Config, source: Any, span: Any) -> Finding:
             if older.n_labelled == 0
             else "labels stopped coming, or take longer: raise windows.label_lag"
         )
-        return Finding("labels", "wrong", text, fix)
+        return Diagnosis("labels", "wrong", text, fix)
     if counts.n_labelled < config.settings.windows.min_labelled or share < least:
         fix = "lower windows.min_labelled or min_coverage, or lengthen windows.length"
-        return Finding("labels", "note", f"{text}: too few for an audit", fix)
-    return Finding("labels", "ok", text)
+        return Diagnosis("labels", "note", f"{text}: too few for an audit", fix)
+    return Diagnosis("labels", "ok", text)

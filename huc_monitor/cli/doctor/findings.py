@@ -11,7 +11,7 @@ Outcome = Literal["ok", "note", "wrong"]
 
 
 @dataclass(frozen=True, slots=True)
-class Finding:
+class Diagnosis:
     """What one look showed; `fix` says what to do about it."""
 
     check: str
@@ -20,12 +20,12 @@ class Finding:
     fix: str | None = None
 
 
-def guarded(check: str, look: Callable[[], Iterator[Finding]], fix: str) -> Iterator[Finding]:
+def guarded(check: str, look: Callable[[], Iterator[Diagnosis]], fix: str) -> Iterator[Diagnosis]:
     """Turn whatever a host, a database or a file system throws into a finding."""
     try:
         yield from look()
     except Exception as error:  # noqa: BLE001 - a doctor must survive its patients
-        yield Finding(check, "wrong", in_one_line(error), fix)
+        yield Diagnosis(check, "wrong", in_one_line(error), fix)
 
 
 def in_one_line(error: BaseException) -> str:

@@ -9,13 +9,13 @@ from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 
 from huc_monitor._common.private_files import is_writable
-from huc_monitor.cli.doctor.findings import Finding, in_one_line
+from huc_monitor.cli.doctor.findings import Diagnosis, in_one_line
 from huc_monitor.errors import EXTRAS
 
 OLDEST_PYTHON = (3, 11)
 
 
-def look_at_installation() -> Iterator[Finding]:
+def look_at_installation() -> Iterator[Diagnosis]:
     """Say what is there, and what is missing."""
     yield _python()
     yield _numba()
@@ -24,23 +24,23 @@ def look_at_installation() -> Iterator[Finding]:
         yield _extra(package, extra)
 
 
-def _python() -> Finding:
+def _python() -> Diagnosis:
     have = ".".join(map(str, sys.version_info[:3]))
     if sys.version_info[:2] >= OLDEST_PYTHON:
-        return Finding("python", "ok", have)
+        return Diagnosis("python", "ok", have)
     wanted = ".".join(map(str, OLDEST_PYTHON))
-    return Finding("python", "wrong", have, f"use Python {wanted} or newer")
+    return Diagnosis("python", "wrong", have, f"use Python {wanted} or newer")
 
 
-def _numba() -> Finding:
+def _numba() -> Diagnosis:
     try:
         import numba
     except Exception as error:  # noqa: BLE001 - a broken build fails in its own ways
-        return Finding("numba", "wrong", in_one_line(error), "pip install --upgrade numba")
-    return Finding("numba", "ok", str(numba.__version__))
+        return Diagnosis("numba", "wrong", in_one_line(error), "pip install --upgrade numba")
+    return Diagnosis("numba", "ok", str(numba.__version__))
 
 
-def _cache() -> Finding:
+def _cache() -> Diagnosis:
     """Compiled kernels are kept beside the package, or where NUMBA_CACHE_DIR says."""
     import huc_monitor
 
@@ -49,8 +49,8 @@ def _cache() -> Finding:
     places = [Path(given)] if given else [beside, Path.home() / ".cache"]
     for place in places:
         if is_writable(place):
-            return Finding("cache", "ok", f"compiled code is kept in {place}")
-    return Finding(
+            return Diagnosis("cache", "ok", f"compiled code is kept in {place}")
+    return Diagnosis(
         "cache",
         "note",
         f"cannot write to {places[-1]}: every start compiles anew and takes a minute",
@@ -58,10 +58,10 @@ def _cache() -> Finding:
     )
 
 
-def _extra(package: str, extra: str) -> Finding:
+def _extra(package: str, extra: str) -> Diagnosis:
     try:
         have = version(package)
     except PackageNotFoundError:
         fix = f"if you need it: pip install 'huc-monitor[{extra}]'"
-        return Finding(f"extra {extra}", "note", f"{package} is not installed", fix)
-    return Finding(f"extra {extra}", "ok", f"{package} {have}")
+        return Diagnosis(f"extra {extra}", "note", f"{package} is not installed", fix)
+    return Diagnosis(f"extra {extra}", "ok", f"{package} {have}")

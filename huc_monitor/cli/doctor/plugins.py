@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from functools import partial
 from typing import TYPE_CHECKING
 
-from huc_monitor.cli.doctor.findings import Finding, guarded, without_password
+from huc_monitor.cli.doctor.findings import Diagnosis, guarded, without_password
 from huc_monitor.config.opening import (
     open_attachment,
     open_exporter,
@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from huc_monitor.config import Config
 
 
-def look_at_plugins(config: Config) -> Iterator[Finding]:
+def look_at_plugins(config: Config) -> Iterator[Diagnosis]:
     """Make each plugin as a check does, and ask it whether it could work; nothing is sent."""
     given = config.settings
     yield from guarded("state", partial(_tracker, config), _tracker_fix(config))
@@ -37,7 +37,7 @@ def look_at_plugins(config: Config) -> Iterator[Finding]:
         yield from guarded("recalibration", partial(_recalibration, config), fix)
 
 
-def _tracker(config: Config) -> Iterator[Finding]:
+def _tracker(config: Config) -> Iterator[Diagnosis]:
     yield _fine("state", config.settings.tracker.name, open_tracker(config).ping())
 
 
@@ -47,22 +47,22 @@ def _tracker_fix(config: Config) -> str:
     return "correct tracker or state in the file"
 
 
-def _channel(config: Config, name: str) -> Iterator[Finding]:
+def _channel(config: Config, name: str) -> Iterator[Diagnosis]:
     open_notifier(config, name)
     yield _fine(f"channel {name}", config.settings.channels[name].name)
 
 
-def _attachment(config: Config, name: str) -> Iterator[Finding]:
+def _attachment(config: Config, name: str) -> Iterator[Diagnosis]:
     says = open_attachment(config, name).ping()
     yield _fine(f"attachment {name}", config.settings.attachments[name].name, says)
 
 
-def _exporter(config: Config, name: str) -> Iterator[Finding]:
+def _exporter(config: Config, name: str) -> Iterator[Diagnosis]:
     says = open_exporter(config, name).ping()
     yield _fine(f"exporter {name}", config.settings.exporters[name].name, says)
 
 
-def _recalibration(config: Config) -> Iterator[Finding]:
+def _recalibration(config: Config) -> Iterator[Diagnosis]:
     tracker = config.settings.tracker.name
     host = open_recalibration_host(config, open_tracker(config))
     if host is not None:
@@ -73,8 +73,8 @@ def _recalibration(config: Config) -> Iterator[Finding]:
         return
     text = f"the tracker {tracker!r} keeps no model versions: nothing acts on a trigger"
     fix = "write tracker: mlflow, or set recalibration.enabled: false"
-    yield Finding("recalibration", "note", text, fix)
+    yield Diagnosis("recalibration", "note", text, fix)
 
 
-def _fine(check: str, plugin: str, says: str = "") -> Finding:
-    return Finding(check, "ok", without_password(f"{plugin} {says}".rstrip()))
+def _fine(check: str, plugin: str, says: str = "") -> Diagnosis:
+    return Diagnosis(check, "ok", without_password(f"{plugin} {says}".rstrip()))

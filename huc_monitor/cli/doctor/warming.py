@@ -16,12 +16,12 @@ from typing import Any
 
 import numpy as np
 
-from huc_monitor.cli.doctor.findings import Finding, in_one_line
+from huc_monitor.cli.doctor.findings import Diagnosis, in_one_line
 
 _ROWS = 64
 
 
-def warm() -> Iterator[Finding]:
+def warm() -> Iterator[Diagnosis]:
     """Do a little of everything, and say how many functions each step compiled or found."""
     for name, step in _steps().items():
         before, started = _counts(), perf_counter()
@@ -30,11 +30,11 @@ def warm() -> Iterator[Finding]:
                 warnings.simplefilter("ignore")  # few made-up rows say nothing
                 step()
         except Exception as error:  # noqa: BLE001 - a doctor must survive its patients
-            yield Finding(f"warm {name}", "wrong", in_one_line(error), "report this as a bug")
+            yield Diagnosis(f"warm {name}", "wrong", in_one_line(error), "report this as a bug")
             continue
         compiled, found = (after - then for after, then in zip(_counts(), before, strict=True))
         text = f"{compiled} functions compiled, {found} found, {perf_counter() - started:.1f} s"
-        yield Finding(f"warm {name}", "ok", text)
+        yield Diagnosis(f"warm {name}", "ok", text)
 
 
 def _counts() -> tuple[int, int]:

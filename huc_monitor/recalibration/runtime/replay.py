@@ -79,7 +79,7 @@ class Tree:
                     p[-1 - code] = part
 
 
-class Report:
+class Reported:
     """What rows report: leaves [lo, hi) around one named leaf, and three payoffs."""
 
     def __init__(self, utility: dict[str, Any], tree: Tree, p: Any, pi: Any, ops: Any) -> None:
@@ -183,9 +183,9 @@ class Values:
         return self.sums[code] / pi[code] if code >= 0 else self.values[-1 - code]
 
 
-def assess(utility: dict[str, Any], tree: Tree, p: Any, pi: Any, ops: Any) -> Report | Values:
+def assess(utility: dict[str, Any], tree: Tree, p: Any, pi: Any, ops: Any) -> Reported | Values:
     """Evaluate one utility: its score and the means that directions need."""
-    kind = Report if utility["kind"] in {LEVEL, GREEDY, SELECTIVE} else Values
+    kind = Reported if utility["kind"] in {LEVEL, GREEDY, SELECTIVE} else Values
     return kind(utility, tree, p, pi, ops)
 
 
@@ -348,7 +348,7 @@ class Replay:
     def _one(self, p: list[float], weights: list[float]) -> list[float]:
         tree = self.tree
         pi, q = self._start(p, One)
-        known: dict[int, Report | Values] = {}
+        known: dict[int, Reported | Values] = {}
         for utility, group, low, high, node, step in self.updates:
             weight = weights[group]
             if weight == 0.0:
@@ -387,7 +387,7 @@ class Replay:
 
     def _update(
         self,
-        seen: Report | Values,
+        seen: Reported | Values,
         node: int,
         step: float,
         weight: Any,
@@ -409,7 +409,7 @@ class Replay:
         tree.descend(q, node, tree.below[node], p, pi, ops)
 
     def _update_leaves(
-        self, seen: Report | Values, step: float, weight: Any, p: Any, pi: Any, q: Any, ops: Any
+        self, seen: Reported | Values, step: float, weight: Any, p: Any, pi: Any, q: Any, ops: Any
     ) -> None:
         tree = self.tree
         h = [seen.node_mean(-1 - k, tree, p, pi) * weight for k in range(tree.n_leaves)]

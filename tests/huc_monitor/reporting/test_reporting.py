@@ -31,7 +31,7 @@ from huc_monitor._common.safe_text import visible
 from huc_monitor.cli import main
 from huc_monitor.reporting import _words, draw_pictures, render_report, write_report
 from huc_monitor.reporting._looks import DARK, LIGHT, SHADES
-from huc_monitor.reporting._model import Finding
+from huc_monitor.reporting._model import CandidateView
 
 GOLDEN = Path(__file__).parents[1] / "golden"
 
@@ -73,7 +73,7 @@ def test_the_same_records_give_the_same_bytes_in_any_order(tmp_path):
 )
 def test_what_only_the_e_detector_knows_is_not_said_of_the_window(status, moment, lower, said):
     scored = {"low": 0.1, "high": 0.7, "n": 900.0, "tolerance": 0.02, "scale": 0.02}
-    found = Finding(
+    found = CandidateView(
         node="shoes",
         subgroup="all",
         utility="level2",
