@@ -16,9 +16,9 @@ from huc_monitor.audit.two_samples import Sample, compare_samples
 from huc_monitor.detection.history import rounded
 
 COLUMNS = {
-    "template": "p_{leaf}",
-    "list_column": None,
-    "classes": None,
+    "predictions": {"pattern": "p_{leaf}"},
+    "shares": None,
+    "tolerance": 0.0,
     "labels": "label",
     "coded": False,
     "weights": None,
