@@ -211,6 +211,8 @@ def paired(settings: argparse.Namespace) -> None:
     """Share of trials in which the bounds on all differences hold, and those of HUC."""
     p = predictions(settings.population, settings.spread)
     for name, (before, after, truth) in pairs_of_predictors(p).items():
+        if not any(word in name for word in settings.pairs):
+            continue
         sides = [Population.of(q) for q in (before, after)]
         sizes = [side.sizes(truth) for side in sides]
         wanted, huc = sizes[1] - sizes[0], sizes[1].max() - sizes[0].max()
@@ -371,6 +373,7 @@ def main() -> None:
     parser.add_argument("--spread", type=float, default=0.5)
     parser.add_argument("--truths", nargs="*", default=list(TRUTHS), choices=TRUTHS)
     parser.add_argument("--faults", nargs="*", type=int, default=[0, 1])
+    parser.add_argument("--pairs", nargs="*", default=[""], help="words in names of pairs")
     parser.add_argument("--rows", nargs="*", type=int, default=[500, 2_000, 10_000])
     parser.add_argument("--ratios", nargs="*", type=float, default=[1.0, 10.0, 0.1])
     settings = parser.parse_args()
