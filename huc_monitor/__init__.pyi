@@ -40,6 +40,7 @@ from .monitor.windows import TimeWindows as TimeWindows
 from .planning import AlarmDelay as AlarmDelay
 from .planning import LabelPlan as LabelPlan
 from .planning import detectable_size as detectable_size
+from .planning import fit_proxy_odds as fit_proxy_odds
 from .planning import labels_needed as labels_needed
 from .planning import pilot_candidates as pilot_candidates
 from .planning import plan_labels as plan_labels

@@ -192,6 +192,7 @@ def test_the_public_names_are_these():
         "detectable_size",
         "discover",
         "draw_pictures",
+        "fit_proxy_odds",
         "forecast",
         "labels_needed",
         "leaf_shares",

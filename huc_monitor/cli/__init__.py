@@ -25,6 +25,7 @@ from huc_monitor.cli import (
     init,
     plan,
     report,
+    sample,
     status,
     versions,
     watch,
@@ -57,6 +58,7 @@ app.command("watch")(watch.run)
 app.command("status")(status.run)
 app.command("report")(report.run)
 app.command("forecast")(forecast.run)
+app.command("sample")(sample.run)
 app.command("recalibrate")(versions.recalibrate)
 app.command("promote")(versions.promote)
 app.command("rollback")(versions.rollback)

@@ -208,6 +208,7 @@ class Config:
                 **{name: getattr(labels, name) for name in LabelColumns.model_fields},
                 table=self._table(labels, ("source", "labels")),
             ),
+            "plan": self._plan(),
             "max_bad_share": 1.0 if base else settings.max_bad_share,
             "sum_tolerance": settings.sum_tolerance,
             "label_mapping": {}
@@ -243,6 +244,16 @@ class Config:
                 )
                 raise self.document.error(("tree_changes",), msg) from error
         return VersionedSource(newest, earlier)
+
+    def _plan(self) -> LabelTable | None:
+        given = self.settings.source.plan
+        if given is None:
+            return None
+        if self._engine() is not None:
+            text = "must not be given with `engine: spark`, which does not weigh labels by a plan."
+            raise self.document.error(("source", "plan"), text)
+        table = self._table(given, ("source", "plan"))
+        return LabelTable(table=table, id=given.id, label=given.probability)
 
     def _keys(self, log: Table) -> list[str]:
         """Columns within which rows may depend on each other, where nobody said."""

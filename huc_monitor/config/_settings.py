@@ -109,12 +109,27 @@ class LabelTableSettings(TableSettings, LabelColumns):
     """Labels in a table of their own; the latest of each id counts."""
 
 
+class PlanSettings(TableSettings):
+    """A sampling plan, as `huc-monitor sample` writes it: which rows were chosen to be labelled."""
+
+    id: Name = Field(default="id", description="Column that equals the log's `columns.id`.")
+    probability: Name = Field(
+        default="label_probability",
+        description="Column of the probability with which the row was chosen.",
+    )
+
+
 class SourceSettings(RowChecks):
     """Where predictions and labels are."""
 
     log: TableSettings = Field(description="The prediction log.")
     labels: LabelTableSettings | None = Field(
         default=None, description="Labels, where they are not in the log (`columns.label`)."
+    )
+    plan: PlanSettings | None = Field(
+        default=None,
+        description="Sampling plans of `huc-monitor sample`, where labels were chosen by them. In "
+        "a window with planned rows, labels of other rows are left out.",
     )
     label_mapping: PathText | None = Field(
         default=None,

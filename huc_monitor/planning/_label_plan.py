@@ -12,9 +12,13 @@ steps on lambda raise the candidates with the largest radius until they are equa
 are found on a sample of rows, probabilities made for all. A share of the budget is spread evenly,
 because V is what the model thinks: a model that is sure and wrong is found by that share.
 
-A second opinion (an LLM judge, a junior annotator) says which label is likely: with probability
-`accuracy` the truth, else any other leaf. V is then the mean over p times that likelihood. Only the
-choice of rows depends on it, so a poor opinion costs labels and never validity.
+To V comes the audit's floor for rare branches, b^2 log(N / d) / n, which even sampling makes
+smallest: with few labels there is less to save.
+
+A second opinion (an LLM judge, a junior annotator) makes the leaf it names likelier, by odds that
+are fitted where labels are known (`proxy_odds`); V is then the mean over these probabilities. An
+opinion that repeats what the prediction says has odds near 1 and changes nothing. Only the choice
+of rows depends on it, so a poor opinion costs labels and never validity.
 """
 
 from __future__ import annotations
@@ -42,12 +46,13 @@ if TYPE_CHECKING:
     from huc_monitor.utilities import Utility
     from huc_monitor.utilities.program import Floats, Ints
 
-__all__ = ["LabelPlan", "plan_labels"]
+__all__ = ["LabelPlan", "fit_proxy_odds", "plan_labels"]
 
 _PILOT_ROWS = 4_000
 _MOST_STEPS = 400
 _CLOSE_ENOUGH = 1.01
 _BLOCK_ROWS = 1 << 14
+_MOST_ODDS = 1e4
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -108,7 +113,7 @@ def plan_labels(
     tolerance: float | Sequence[float] | None = None,
     uniform_share: float = 0.2,
     proxy: Any = None,
-    proxy_accuracy: float | None = None,
+    proxy_odds: float = 1.0,
     rng: Any = DEFAULTS.rng,
 ) -> LabelPlan:
     """Choose rows to label so that the largest radius relative to tolerance becomes smallest.
@@ -129,8 +134,9 @@ def plan_labels(
         ``uniform_share * budget / n``.
     proxy : (n,) leaf names or codes, optional
         A second, cheaper opinion on every row's label.
-    proxy_accuracy : float, optional
-        How often that opinion is right, measured where both are known. At 1 / K it is not used.
+    proxy_odds : float, default 1
+        How many times likelier it makes the leaf it names, as `fit_proxy_odds` measures; at 1 it
+        is not used.
     rng : int or numpy Generator, default 0
 
     Returns
@@ -159,11 +165,12 @@ def plan_labels(
         raise InvalidInputError(msg)
     groups = Subgroups.whole() if subgroups is None else subgroups
     members = np.stack([np.square(w, dtype=np.float64) for w in groups.weights(features, n)])
-    variances = _Variances(tree, chosen, _likelihood(proxy, proxy_accuracy, n, tree))
+    variances = _Variances(tree, chosen, _likelihood(proxy, proxy_odds, n, tree))
     limits = _limits(tolerance, members.shape[0], variances)
     generator = np.random.default_rng(rng)
     pilot = np.sort(generator.choice(n, min(n, _PILOT_ROWS), replace=False))
     known = variances.of(predictions.take(pilot).positive(), pilot)
+    known += variances.floor(members.shape[0], budget)
     share = budget / n
     worth = _balance(known, members[:, pilot], limits, share, uniform_share)
     sizes = np.empty(n)
@@ -171,6 +178,7 @@ def plan_labels(
     def work(lo: int, hi: int) -> None:
         rows = np.arange(lo, hi)
         found = variances.of(predictions.block(lo, hi), rows)
+        found += variances.floor(members.shape[0], budget)
         sizes[lo:hi] = _sizes(found, members[:, lo:hi], worth)
 
     spans = [(lo, min(lo + _BLOCK_ROWS, n)) for lo in range(0, n, _BLOCK_ROWS)]
@@ -219,6 +227,15 @@ class _Variances:
             done += relevant.size
         return out
 
+    def floor(self, n_groups: int, budget: float) -> Floats:
+        """Return what an audit of so many labels adds for branches that are seen rarely."""
+        log = math.log(n_groups * self.n_branches / (1.0 - DEFAULTS.confidence_level))
+        spreads = [
+            u.spreads(self.tree)[r] for u, r in zip(self.utilities, self.relevant, strict=True)
+        ]
+        added: Floats = np.concatenate(spreads) ** 2 * (log / budget)
+        return added
+
     def name(self, candidate: int, groups: Subgroups) -> tuple[str, str, str]:
         """Return (utility, subgroup, node) of a place in the tables of subgroups and branches."""
         group, column = divmod(candidate, self.n_branches)
@@ -255,21 +272,56 @@ def _branch_squares(
         out[:, column] = square
 
 
-def _likelihood(
-    proxy: Any, accuracy: float | None, n: int, tree: LabelTree
-) -> tuple[Ints, float] | None:
+def _likelihood(proxy: Any, odds: float, n: int, tree: LabelTree) -> tuple[Ints, float] | None:
     """Codes of a second opinion, and how much likelier it makes the leaf it names."""
-    if proxy is None:
+    if proxy is None or odds == 1.0:
         return None
-    if accuracy is None or not 0 < accuracy <= 1:
-        msg = (
-            "`proxy_accuracy` must lie in (0, 1]: how often the proxy agrees with labels where "
-            f"both are known; got {accuracy!r}."
-        )
+    if not 1.0 <= odds < math.inf:
+        msg = f"`proxy_odds` must be a number of at least 1; got {odds!r}."
         raise InvalidInputError(msg)
-    codes = check_labels(proxy, n, tree=tree, any_depth=False)
-    others = max(tree.n_leaves - 1, 1)
-    return codes, max(1.0, min(accuracy, 0.999) * others / (1.0 - min(accuracy, 0.999)))
+    return check_labels(proxy, n, tree=tree, any_depth=False), odds
+
+
+def fit_proxy_odds(
+    probabilities: Any, labels: Any, proxy: Any, *, tree: LabelTree | str | Path
+) -> float:
+    """Measure how many times likelier a second opinion makes the leaf it names.
+
+    The odds of greatest likelihood, given the predictions: 1 where the opinion says nothing beyond
+    them, however often it is right.
+
+    Examples
+    --------
+    >>> import huc_monitor as hm
+    >>> tree = hm.LabelTree.flat(["a", "b"])
+    >>> y, judge = ["a", "a", "a", "b"] * 50, ["a", "a", "a", "a"] * 50
+    >>> round(fit_proxy_odds([[0.5, 0.5]] * 200, y, judge, tree=tree), 2)
+    3.0
+    """
+    tree = check_tree(tree)
+    predictions = check_predictions(probabilities, tree=tree)
+    codes, said = (
+        check_labels(given, predictions.n, tree=tree, any_depth=False) for given in (labels, proxy)
+    )
+    named = np.concatenate(
+        [
+            predictions.block(lo, hi)[np.arange(hi - lo), said[lo:hi]]
+            for lo, hi in predictions.spans()
+        ]
+    )
+    right = codes == said
+
+    def slope(log_odds: float) -> float:
+        tilted = named * math.exp(log_odds)
+        return float(np.sum(right - tilted / (1.0 - named + tilted)))
+
+    low, high = 0.0, math.log(_MOST_ODDS)
+    if slope(low) <= 0:
+        return 1.0
+    for _ in range(40):
+        middle = 0.5 * (low + high)
+        low, high = (middle, high) if slope(middle) > 0 else (low, middle)
+    return math.exp(low)
 
 
 def _limits(tolerance: Any, n_groups: int, variances: _Variances) -> Floats:

@@ -340,9 +340,18 @@ def concatenate(parts: Sequence[WindowData]) -> WindowData:
         n_changed_labels=sum(part.n_changed_labels for part in parts),
         sampled_from=_sampled_from(parts),
         clusters=joined("clusters"),
-        label_probability=joined("label_probability"),
+        label_probability=_chances(parts),
         unknown_labels=dict(unknown.most_common(N_UNKNOWN)),
     )
+
+
+def _chances(parts: Sequence[WindowData]) -> NDArray[np.float64] | None:
+    """Join label probabilities; where a part has none, all its rows were to be labelled."""
+    found = [part.label_probability for part in parts]
+    if all(one is None for one in found):
+        return None
+    pairs = zip(found, parts, strict=True)
+    return np.concatenate([np.ones(part.n) if one is None else one for one, part in pairs])
 
 
 def _sampled_from(parts: Sequence[WindowData]) -> int | None:

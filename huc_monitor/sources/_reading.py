@@ -31,12 +31,14 @@ from huc_monitor.sources._repeats import (
     settle,
 )
 from huc_monitor.sources._rows import (
+    BAD_LABEL_PROBABILITY,
     DESIGN_PROBLEMS,
     UNKNOWN_LABEL,
     Quarantine,
     add_design,
     read_chunk,
 )
+from huc_monitor.sources._table import as_numbers
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -68,8 +70,10 @@ class Reading:
         labels: LabelsById | None,
         *,
         with_labels: bool,
+        plan: Labels | None = None,
     ) -> None:
         self.source, self.labels, self.with_labels = source, labels, with_labels
+        self.plan = plan
         self.start, self.end, self.as_of = start, end, as_of
         self.bad = Quarantine()
         self.unknown: Counter[str] = Counter()
@@ -113,6 +117,8 @@ class Reading:
             label, when = self._label_columns(frame)
             rows = np.flatnonzero(label.notna().to_numpy())
             self.n_labelled += len(rows)
+            if self.plan is not None:
+                rows = rows[self._add_chances(frame, kept)[rows]]
             kept["code"] = source.encoder.find(label)
             if self.labels is not None and self.labels.conflicting.any():
                 place = self.labels.find(frame[str(given.id)])
@@ -135,6 +141,16 @@ class Reading:
         when = np.full(len(frame), np.datetime64("NaT", "us"))
         when[known] = self.labels.times.to_numpy().astype("datetime64[us]")[place[known]]
         return pd.Series(label, dtype=object), when
+
+    def _add_chances(self, frame: pd.DataFrame, kept: pd.DataFrame) -> NDArray[np.bool_]:
+        """Add the probabilities of the sampling plan; say which rows it chose."""
+        assert self.plan is not None  # noqa: S101 - asked for with a plan only
+        place = self.plan.find(frame[str(self.source.columns.id)])
+        chances = np.append(as_numbers(self.plan.by_id), np.nan)[place]
+        kept["label probability"] = chances
+        known: NDArray[np.bool_] = place >= 0
+        kept.loc[known & ~((chances > 0) & (chances <= 1)), "problem"] = BAD_LABEL_PROBABILITY
+        return known
 
     def _keep(self, read: ReadRows, rows: NDArray[np.int64], kept: pd.DataFrame) -> None:
         matrix, good = read.rows, read.good
@@ -268,7 +284,7 @@ class Reading:
         self.settle()
         self._check_bad(self.n_labelled)
         common = self._common()
-        chosen = self.source.columns.label_probability is not None
+        chosen = self.source.columns.label_probability is not None or self.plan is not None
         timed = self.labels is not None and self.labels.times is not None
         return WindowData(
             **common,

@@ -56,6 +56,9 @@ class TableSource:
     columns : Columns
     labels : LabelTable, optional
         Where the labels are not in the log.
+    plan : LabelTable, optional
+        A sampling plan: its `label` is the probability with which a row was chosen to be labelled.
+        In a window with planned rows, labels of others are left out; in one without, all count.
     max_bad_share : float, default 0.05
         A window with a larger share of unusable rows is refused with `TooManyBadRowsError`.
     label_mapping : mapping of spelling to node, or path of a file
@@ -97,6 +100,7 @@ class TableSource:
     tree: LabelTree = field(kw_only=True)
     columns: Columns = field(kw_only=True)
     labels: LabelTable | None = field(default=None, kw_only=True)
+    plan: LabelTable | None = field(default=None, kw_only=True)
     max_bad_share: float = field(default=ROW_CHECKS.max_bad_share, kw_only=True)
     sum_tolerance: float = field(default=ROW_CHECKS.sum_tolerance, kw_only=True)
     label_mapping: Mapping[str, str] | str | Path = field(default_factory=dict, kw_only=True)
@@ -117,6 +121,12 @@ class TableSource:
             raise InvalidInputError(msg)
         if labels is not None and given.id is None:
             msg = "`id` must name the log's column that labels are joined by; got None."
+            raise InvalidInputError(msg)
+        if self.plan is not None and (given.id is None or given.label_probability is not None):
+            msg = (
+                "`plan` must come with the log's `id`, and without `label_probability`: choose one "
+                "of the two."
+            )
             raise InvalidInputError(msg)
         columns = self._columns()
         # The rule "reference" is worked out when rows are read.
@@ -176,7 +186,11 @@ class TableSource:
         labels = None
         if self.labels is not None:
             labels = latest_labels(self.labels, self._ids(start, end), as_of)
-        return Reading(self, start, end, as_of, labels, with_labels=True).window()
+        plan = None
+        if self.plan is not None:
+            found = latest_labels(self.plan, self._ids(start, end), None)
+            plan = found if len(found.by_id) else None
+        return Reading(self, start, end, as_of, labels, with_labels=True, plan=plan).window()
 
     def everything(self) -> WindowData:
         """Read all labelled rows of files, in their order, whatever their time."""
@@ -260,6 +274,9 @@ class TableSource:
             needed[reader.names[0]] = what[reader.given.form]
             needed |= dict.fromkeys(reader.names[1:], "the classes of the list")
         require_columns(self.log, needed)
+        if self.plan is not None:
+            planned = {self.plan.id: "the id", self.plan.label: "the label probability"}
+            require_columns(self.plan.table, planned)
         if self.labels is not None:
             wanted = {self.labels.id: "the id", self.labels.label: "the label"}
             if self.labels.time is not None:

@@ -482,6 +482,12 @@ class LargeSource(TableSource):
         options: AuditOptions,
     ) -> AuditResult:
         """Audit all usable labelled rows of a range, as a monitor does that can hold them."""
+        if self.plan is not None:
+            msg = (
+                "`plan` must not be given for windows with more than `large.most_rows` labelled "
+                "rows. Raise that limit."
+            )
+            raise InvalidInputError(msg)
         check = PieceAudit.of(
             tree=self.tree,
             utilities=utilities,

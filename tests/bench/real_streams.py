@@ -106,6 +106,6 @@ def _in_order(p: np.ndarray, classes: np.ndarray, tree: hm.LabelTree) -> np.ndar
     return found / found.sum(axis=1, keepdims=True)
 
 
-def load(folder: Path) -> list[Stream]:
-    """Both streams."""
-    return [massive(folder), nsl_kdd(folder)]
+def load(folder: Path, n_train: int = 4_000) -> list[Stream]:
+    """Both streams; MASSIVE's model is trained on so many rows."""
+    return [massive(folder, n_train), nsl_kdd(folder)]

@@ -1,0 +1,193 @@
+"""``huc-monitor sample``: which rows of a window to label, for a budget."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import numpy as np
+import typer
+
+from huc_monitor.cli import options
+from huc_monitor.cli.logs import start_logging
+from huc_monitor.cli.showing import print_json, say
+from huc_monitor.errors import InvalidInputError, UnknownNameError, did_you_mean
+
+if TYPE_CHECKING:
+    from datetime import datetime
+
+    from huc_monitor.config import Config
+    from huc_monitor.monitor._state import MonitorState
+    from huc_monitor.planning import LabelPlan
+    from huc_monitor.sources import PredictionData, TableSource
+
+# Labelled rows with a proxy's opinion that say how good it is.
+_LEAST_BOTH = 50
+
+
+def run(
+    *,
+    budget: Annotated[int, typer.Option(min=1, help="Labels to buy.")],
+    config: options.ConfigFile = Path("huc.yaml"),
+    window: Annotated[
+        str | None,
+        typer.Option(help="A time in the window: 2024-03-31. The newest whole one if left out."),
+    ] = None,
+    out: Annotated[Path, typer.Option(help="Where to write ids and probabilities.")] = Path(
+        "plan.csv"
+    ),
+    proxy: Annotated[
+        str | None,
+        typer.Option(help="Column of the log with a second, cheaper opinion on the label."),
+    ] = None,
+    uniform_share: Annotated[
+        float, typer.Option(min=0.01, max=1, help="Share of the budget that is spread evenly.")
+    ] = 0.2,
+    seed: Annotated[int, typer.Option(min=0, help="Of the draw.")] = 0,
+    as_json: options.Json = False,
+) -> None:
+    """Choose rows to label so that the widest bound relative to its tolerance shrinks most.
+
+    Writes a CSV file with an empty column for labels. Point `source.plan` at it, so that checks
+    weigh every label by the probability of its choice.
+
+    Example: huc-monitor sample --budget 500 --window 2024-03-31 --out plans/2024-03-31.csv
+    """
+    from huc_monitor.config import load_config
+    from huc_monitor.config.opening import open_tracker
+    from huc_monitor.monitor import open_state
+    from huc_monitor.planning import plan_labels
+    from huc_monitor.subgroups import Subgroups
+    from huc_monitor.tree.labels import LeafCodes
+
+    start_logging(None)
+    settings = load_config(config)
+    if settings.settings.columns.id is None:
+        msg = "`columns.id` must name the column by which labels are joined; the file has none."
+        raise InvalidInputError(msg)
+    features = [*settings.feature_columns, *([proxy] if proxy else [])]
+    source = settings.open_source(features=features)
+    if proxy is not None and proxy not in source.log.columns():
+        known = did_you_mean(proxy, source.log.columns())
+        msg = f"`--proxy` must name a column of {source.log.name}; got {proxy!r}. {known}"
+        raise UnknownNameError(msg)
+    tracker = open_tracker(settings)
+    try:
+        state = open_state(tracker, settings.identity, settings.tree, settings.utilities)
+    finally:
+        tracker.close()
+    start, end = _find_window(settings, source, window)
+    data = source.predictions(start, end)
+    groups = Subgroups.whole()
+    if state.subgroups is not None:
+        groups = Subgroups.from_dict(state.subgroups)
+    elif settings.feature_columns:
+        groups = settings.make_subgroups(data.features)
+    tolerance = settings.settings.tolerance.values(settings.tree, settings.utilities, groups)
+    opinion, odds = _opinion(source, state, data, proxy)
+    plan = plan_labels(
+        data.probabilities,
+        tree=settings.tree,
+        utilities=list(settings.utilities),
+        subgroups=groups,
+        features=data.features,
+        budget=min(budget, data.n),
+        tolerance=np.maximum(tolerance, 1e-3).tolist(),
+        uniform_share=uniform_share,
+        proxy=None if opinion is None else LeafCodes(opinion),
+        proxy_odds=1.0 if odds is None else odds,
+        rng=seed,
+    )
+    out.parent.mkdir(parents=True, exist_ok=True)
+    plan.to_frame(data.ids).assign(label="").to_csv(out, index=False)
+    _tell(plan, out, (start, end), proxy, odds, as_json=as_json)
+
+
+def _find_window(
+    settings: Config, source: TableSource, wanted: str | None
+) -> tuple[datetime, datetime]:
+    from huc_monitor._common.times import get_zone, to_utc
+
+    ranges = list(settings.windows.ranges(source, None))
+    extent = source.time_range()
+    if wanted is not None:
+        zone = get_zone(settings.settings.windows.time_zone)
+        moment = to_utc(wanted, argument="window", zone=zone)
+        found = [span for span in ranges if span[0] <= moment < span[1]]
+    else:
+        found = [span for span in ranges if extent is not None and span[1] <= extent.last]
+        found = found or ranges
+    if not found:
+        reach = "it is empty" if extent is None else f"from {extent.first} to {extent.last}"
+        msg = f"`--window` must lie in the log ({reach}); got {wanted!r}."
+        raise InvalidInputError(msg)
+    return found[-1]
+
+
+def _opinion(
+    source: TableSource, state: MonitorState, data: PredictionData, proxy: str | None
+) -> tuple[Any, float | None]:
+    """Return the proxy's leaf codes and its odds, measured on the newest audited windows.
+
+    Rows without an opinion that is a leaf take the likeliest one: nothing new about them.
+    """
+    from huc_monitor.planning import fit_proxy_odds
+    from huc_monitor.tree.labels import LeafCodes
+
+    if proxy is None:
+        return None, None
+    n_leaves, odds, n = source.tree.n_leaves, [], []
+    for kept in state.compared[-4:]:
+        past = source.labelled(kept.start, kept.end)
+        codes = source.encoder.find(past.features[proxy].astype(object))
+        both = np.flatnonzero((codes >= 0) & (codes < n_leaves) & (past.labels < n_leaves))
+        if both.size:
+            pair = LeafCodes(past.labels[both]), LeafCodes(codes[both])
+            odds.append(fit_proxy_odds(past.probabilities[both], *pair, tree=source.tree))
+            n.append(both.size)
+    if sum(n) < _LEAST_BOTH:
+        return None, None
+    codes = source.encoder.find(data.features[proxy].astype(object))
+    codes = np.where((codes >= 0) & (codes < n_leaves), codes, _likeliest(data))
+    return codes, float(np.exp(np.average(np.log(odds), weights=n)))
+
+
+def _likeliest(data: PredictionData) -> Any:
+    from huc_monitor.audit.inputs import Predictions
+
+    rows = Predictions.of(data.probabilities)
+    return np.concatenate([rows.block(lo, hi).argmax(axis=1) for lo, hi in rows.spans()])
+
+
+def _tell(
+    plan: LabelPlan,
+    out: Path,
+    span: tuple[datetime, datetime],
+    proxy: str | None,
+    odds: float | None,
+    *,
+    as_json: bool,
+) -> None:
+    n_chosen = int(plan.chosen.size)
+    if as_json:
+        document = {
+            "path": str(out),
+            "start": span[0].isoformat(),
+            "end": span[1].isoformat(),
+            "n_rows": plan.n,
+            "n_chosen": n_chosen,
+            "saving": plan.saving,
+            "worst": list(plan.worst),
+            "proxy_odds": odds,
+        }
+        print_json(document)
+        return
+    say(f"Wrote {out}: {n_chosen:,} of {plan.n:,} rows from {span[0]:%Y-%m-%d %H:%M} UTC on.")
+    even = n_chosen / max(1e-9, plan.design_effect)
+    say(f"Chosen evenly, the same largest radius would take {even:,.0f} labels, by calculation.")
+    if proxy is not None:
+        used = "not used, too few labelled rows have it"
+        if odds is not None:
+            used = f"makes the leaf it names {odds:.3g} times likelier (on audited windows)"
+        say(f"Second opinion {proxy}: {used}.")
+    say(f"Fill in the labels, and set source.plan.path: {out}")
