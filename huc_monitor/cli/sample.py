@@ -20,6 +20,8 @@ if TYPE_CHECKING:
     from huc_monitor.monitor._state import MonitorState
     from huc_monitor.planning import LabelPlan
     from huc_monitor.sources import PredictionData, TableSource
+    from huc_monitor.sources.versions import VersionedSource
+    from huc_monitor.tree import LabelTree
 
 # Labelled rows with a proxy's opinion that say how good it is.
 _LEAST_BOTH = 50
@@ -84,7 +86,7 @@ def run(
     elif settings.feature_columns:
         groups = settings.make_subgroups(data.features)
     tolerance = settings.settings.tolerance.values(settings.tree, settings.utilities, groups)
-    opinion, odds = _opinion(source, state, data, proxy)
+    opinion, odds = _opinion(settings.tree, source, state, data, proxy)
     plan = plan_labels(
         data.probabilities,
         tree=settings.tree,
@@ -104,7 +106,7 @@ def run(
 
 
 def _find_window(
-    settings: Config, source: TableSource, wanted: str | None
+    settings: Config, source: TableSource | VersionedSource, wanted: str | None
 ) -> tuple[datetime, datetime]:
     from huc_monitor._common.times import get_zone, to_utc
 
@@ -125,7 +127,11 @@ def _find_window(
 
 
 def _opinion(
-    source: TableSource, state: MonitorState, data: PredictionData, proxy: str | None
+    tree: LabelTree,
+    source: TableSource | VersionedSource,
+    state: MonitorState,
+    data: PredictionData,
+    proxy: str | None,
 ) -> tuple[Any, float | None]:
     """Return the proxy's leaf codes and its odds, measured on the newest audited windows.
 
@@ -136,18 +142,18 @@ def _opinion(
 
     if proxy is None:
         return None, None
-    n_leaves, odds, n = source.tree.n_leaves, [], []
+    encoder, n_leaves, odds, n = tree.label_encoder(), tree.n_leaves, [], []
     for kept in state.compared[-4:]:
         past = source.labelled(kept.start, kept.end)
-        codes = source.encoder.find(past.features[proxy].astype(object))
+        codes = encoder.find(past.features[proxy].astype(object))
         both = np.flatnonzero((codes >= 0) & (codes < n_leaves) & (past.labels < n_leaves))
         if both.size:
             pair = LeafCodes(past.labels[both]), LeafCodes(codes[both])
-            odds.append(fit_proxy_odds(past.probabilities[both], *pair, tree=source.tree))
+            odds.append(fit_proxy_odds(past.probabilities[both], *pair, tree=tree))
             n.append(both.size)
     if sum(n) < _LEAST_BOTH:
         return None, None
-    codes = source.encoder.find(data.features[proxy].astype(object))
+    codes = encoder.find(data.features[proxy].astype(object))
     codes = np.where((codes >= 0) & (codes < n_leaves), codes, _likeliest(data))
     return codes, float(np.exp(np.average(np.log(odds), weights=n)))
 
