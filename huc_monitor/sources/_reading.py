@@ -70,7 +70,7 @@ class Reading:
         labels: LabelsById | None,
         *,
         with_labels: bool,
-        plan: Labels | None = None,
+        plan: LabelsById | None = None,
     ) -> None:
         self.source, self.labels, self.with_labels = source, labels, with_labels
         self.plan = plan
