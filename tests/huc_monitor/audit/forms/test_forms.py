@@ -204,3 +204,45 @@ def test_short_floats_are_rescaled_alike_in_every_form():
     assert audit(hm.read_predictions(lists, tree=TREE, list="s")).to_dict() == dense
     both = hm.read_predictions(lists, tree=TREE, list="s", class_column="c")
     assert audit(both).to_dict() == dense
+
+
+@pytest.mark.parametrize("name", ["top-k lists", "JSON map"])
+def test_a_window_larger_than_memory_is_audited_as_it_was_logged(name, tmp_path):
+    import pyarrow.parquet as pq
+
+    from huc_monitor.audit.options import AuditOptions
+    from huc_monitor.sources import Columns, DuckTable
+    from huc_monitor.sources.large import LargeSource
+
+    case = CASES[name]
+    pq.write_table(case.table, tmp_path / "log.parquet")
+    source = LargeSource(
+        DuckTable.files(tmp_path / "log.parquet"),
+        tree=TREE,
+        columns=Columns(
+            time="at", id="id", label="y", probabilities=hm.PredictionColumns(**case.words)
+        ),
+        most_rows=20,
+    )
+    found = source.audit(
+        datetime(2024, 1, 1, tzinfo=UTC),
+        datetime(2024, 1, 2, tzinfo=UTC),
+        as_of=None,
+        utilities=UTILITIES,
+        subgroups=hm.Subgroups.whole(),
+        options=AuditOptions(n_draws=50),
+    )
+    wanted = audit(hm.read_predictions(case.frame, tree=TREE, **case.words))
+    assert list(found.candidates.moment) == list(wanted.candidates.moment)
+    assert found.notes == wanted.notes
+
+
+def test_json_text_in_a_csv_file_is_read_as_in_a_parquet_file(tmp_path):
+    case = CASES["JSON map"]
+    case.frame.to_csv(tmp_path / "log.csv", index=False)
+    (tmp_path / "tree.json").write_text(json.dumps(TREE.to_dict()))
+    arguments = ["audit", str(tmp_path / "log.csv"), "--tree", str(tmp_path / "tree.json")]
+    arguments += ["--label", "y", "--form", "{map: s}", "--bounds", "sharp", "--json"]
+    answer = CliRunner().invoke(app, arguments)
+    wanted = hm.audit(P, Y, tree=TREE, bounds="sharp")
+    assert json.loads(answer.output)["audit"] == json.loads(json.dumps(wanted.to_dict()))
