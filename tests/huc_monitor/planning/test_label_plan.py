@@ -140,6 +140,19 @@ def test_of_two_equally_important_candidates_none_is_left_behind():
     assert plan.saving > 0.5
 
 
+def test_labels_needed_are_fewer_by_what_a_plan_saves():
+    p = np.random.default_rng(1).beta(0.4, 0.4, 3000).clip(1e-6, 1 - 1e-6)
+    matrix = np.stack([p, 1 - p], axis=1)
+    plan = hm.plan_labels(matrix, tree=hm.LabelTree.flat(["a", "b"]), budget=1000)
+    needed = {
+        effect: hm.labels_needed(0.05, bounds="bootstrap", n_candidates=2, design_effect=effect)
+        for effect in (1.0, plan.design_effect)
+    }
+    assert plan.saving > 0.1
+    wanted = needed[1.0] * (1 - plan.saving)
+    assert needed[plan.design_effect] == pytest.approx(wanted, abs=2)
+
+
 def test_a_plan_lists_ids_with_their_probabilities():
     p = np.random.default_rng(0).dirichlet(np.ones(6), 50)
     plan = hm.plan_labels(p, tree=TREE, budget=10)
