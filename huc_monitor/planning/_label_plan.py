@@ -151,7 +151,7 @@ def plan_labels(
     >>> p = [[0.99, 0.01]] * 500 + [[0.5, 0.5]] * 500
     >>> plan = hm.plan_labels(p, tree=hm.LabelTree.flat(["a", "b"]), budget=100)
     >>> plan.probability[[0, -1]].round(3), plan.chosen.size
-    (array([0.047, 0.153]), 100)
+    (array([0.064, 0.136]), 100)
     """
     tree = check_tree(tree)
     chosen = check_utilities(utilities, tree)

@@ -140,6 +140,25 @@ def test_of_many_branches_that_changed_ten_have_metrics_of_their_own():
     assert not any("change" in key for key in quiet)
 
 
+def test_a_forecast_and_what_came_of_it_have_metrics_of_their_own():
+    from huc_mlflow._tracker import node_metrics
+
+    made = hm.forecast(
+        [[0.9, 0.1]] * 50,
+        [[0.9, 0.1]] * 100,
+        ["a"] * 70 + ["b"] * 30,
+        tree=hm.LabelTree.flat(["a", "b"]),
+        utilities=hm.TopK(1),
+    )
+    waiting = node_metrics(dataclasses.replace(a_record(1), forecasts=tuple(made)))
+    assert waiting["forecast/top1"] == pytest.approx(0.7)
+    assert waiting["forecast_lower/top1"] < 0.7 < waiting["forecast_upper/top1"]
+    judged = tuple(item.judged(-0.25, 50) for item in made)
+    done = node_metrics(dataclasses.replace(a_record(1), forecasts=judged))
+    assert done["realised/top1"] == pytest.approx(0.65)
+    assert "realised/top1" not in waiting
+
+
 def test_recording_again_changes_nothing(store):
     mine = tracker(store)
     for _ in range(3):
