@@ -92,6 +92,9 @@ def test_a_missing_package_for_delta_is_said(spark, table):
         SparkEngine().table(path=str(table), table=None)
 
 
-def test_the_local_engine_refuses_a_delta_folder_rather_than_count_replaced_rows(table):
-    with pytest.raises(InvalidInputError, match="`engine: spark`"):
-        DuckTable.files(table)
+def test_the_local_engine_counts_no_replaced_rows_either(table):
+    found = DuckTable.files(table)
+    time = TimeColumn("at")
+    span = found.time_range(time)
+    n, _ = found.count(time, span.first, span.last.replace(year=2025))
+    assert n == 30

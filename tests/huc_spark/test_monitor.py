@@ -172,7 +172,7 @@ def test_a_place_that_spark_cannot_open_names_its_line(folder, log, message):
 def test_spark_tables_and_formats_need_the_engine(folder):
     for log, message in (
         ("table: served", "`path`"),
-        ("path: a, format: delta", "`engine: spark`"),
+        ("path: a, format: orc", "`engine: spark`"),
     ):
         with pytest.raises(hm.InvalidInputError, match=message):
             check(folder, "local", log, "path: labels.parquet")
