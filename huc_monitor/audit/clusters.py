@@ -209,7 +209,7 @@ def check_clusters(clusters: Any, n: int, *, argument: str = "clusters") -> Ints
 
     Examples
     --------
-    >>> a, b, c = check_clusters(["ann", "bob", "ann"], 3)
+    >>> a, b, c = check_clusters(["ann", "bob", "ann"], 3).tolist()
     >>> a == c, a == b
     (True, False)
     """
