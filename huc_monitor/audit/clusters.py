@@ -113,7 +113,7 @@ class ClusterSizes:
 
     @property
     def square(self) -> float:
-        """Sum of squared sizes."""
+        """Return the sum over clusters of the squared number of rows."""
         return math.fsum((self.amounts**2).tolist())
 
     @property

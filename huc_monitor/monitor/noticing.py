@@ -313,7 +313,7 @@ def _predicted_child(probabilities: Any, tree: LabelTree) -> Ints:
 def _effects(
     rows: Sequence[UtilityRows], scored: Sequence[UtilityRows], chance: Floats | None
 ) -> dict[str, float]:
-    """By how much mean gaps move when scores are those of all rows, by utility."""
+    """Return, by utility, how the mean gap would move if labelled rows had the scores of all."""
     weights = np.empty(0) if chance is None else 1.0 / chance
     found = {}
     for mine, theirs in zip(rows, scored, strict=True):

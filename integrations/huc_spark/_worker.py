@@ -177,7 +177,7 @@ class Worker:
         )
 
     def _design(self, table: pa.Table) -> tuple[Any, Any]:
-        """Clusters and label probabilities, where there are any."""
+        """Return the columns of clusters and label probabilities, where the log has any."""
         clusters, chosen = (self.columns.get(name) for name in ("clusters", "label_probability"))
         found = None if clusters is None else table.column(clusters).to_pandas()
         if found is not None and self.columns["coded"]:

@@ -86,7 +86,7 @@ def design_effect(variances: Floats, mean_squares: Floats, sizes: Sizes) -> floa
 
 
 def reach_of_rare(effect: float, sizes: Sizes) -> float:
-    """Rows that come together when an outcome comes that was never seen: D above."""
+    """Return how many rows an outcome that was never seen may bring at once: D above."""
     reach = effect * (1.0 + math.sqrt(2.0 / sizes.n_clusters))
     return min(reach, max(1.0, sizes.n_apart / sizes.n))
 
