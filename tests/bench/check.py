@@ -1,7 +1,7 @@
 """What a check costs on a log of two million rows, and on thirty windows.
 
-``python tests/bench/check.py [--days 40] [--per-day 50000] [--classes 20] [--windows 30]`` prints
-one JSON document:
+``python tests/bench/check.py [--days 40] [--per-day 50000] [--classes 20] [--windows 30]
+[--without-change]`` prints one JSON document:
 
 * ``one_day``: peak memory of ``huc-monitor check`` over one new day, in a process of its own, and
   what DuckDB read for it;
@@ -168,10 +168,13 @@ def main() -> None:
     parser.add_argument("--classes", type=int, default=20)
     parser.add_argument("--windows", type=int, default=30)
     parser.add_argument("--draws", type=int, default=1000)
+    parser.add_argument("--without-change", action="store_true", help="no change test")
     given = parser.parse_args()
     folder = Path(tempfile.mkdtemp(prefix="huc-bench-"))
     try:
         config = write(folder, given.days, given.per_day, given.classes, given.draws)
+        if given.without_change:
+            config.write_text(config.read_text("utf-8") + "change: {enabled: false}\n", "utf-8")
         last = FIRST + timedelta(days=given.days)
         now, since = last + timedelta(days=3), last - timedelta(days=given.windows)
         one = check(config, now, last - timedelta(days=1), last, 1)

@@ -6,6 +6,8 @@ OLD and NEW are folders with a checkout each; the present environment must have 
 Each round runs a bench in one checkout and at once in the other, and every other round begins with
 NEW. Sizes are reduced, so that a round takes minutes. Prints one JSON line per bench: for every
 number that both print, ``[median of OLD, median of NEW, median of NEW / OLD]``.
+``--new-only`` hands NEW options that OLD does not know: OLD has no change test, so
+``--only check --new-only=--without-change`` compares the same work.
 """
 
 from __future__ import annotations
@@ -20,7 +22,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Iterator, Sequence
 
 BENCHES = {
     "audit": ["--quick"],
@@ -32,11 +34,11 @@ BENCHES = {
 }
 
 
-def measured(checkout: Path, bench: str) -> dict[str, float]:
+def measured(checkout: Path, bench: str, more: Sequence[str] = ()) -> dict[str, float]:
     """Run a bench in a checkout and return its numbers by place."""
     path = os.pathsep.join([str(checkout), str(checkout / "integrations")])
     done = subprocess.run(
-        [sys.executable, f"tests/bench/{bench}.py", *BENCHES[bench]],
+        [sys.executable, f"tests/bench/{bench}.py", *BENCHES[bench], *more],
         cwd=checkout,
         env={**os.environ, "PYTHONPATH": path},
         capture_output=True,
@@ -66,13 +68,15 @@ def main() -> None:
     parser.add_argument("new", type=Path)
     parser.add_argument("--rounds", type=int, default=3)
     parser.add_argument("--only", nargs="+", choices=BENCHES, default=list(BENCHES))
+    parser.add_argument("--new-only", nargs="*", default=())
     given = parser.parse_args()
     checkouts = [given.old.resolve(), given.new.resolve()]
     for bench in given.only:
         rounds = []
         for k in range(given.rounds):
             order = checkouts[:: 1 if k % 2 == 0 else -1]
-            found = {checkout: measured(checkout, bench) for checkout in order}
+            more = {checkouts[1]: given.new_only}
+            found = {one: measured(one, bench, more.get(one, ())) for one in order}
             rounds.append([found[checkout] for checkout in checkouts])
         shared = [
             name for name in rounds[0][0] if all(name in one for both in rounds for one in both)
