@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import json
 import math
-from typing import TYPE_CHECKING, Any
+from dataclasses import fields, is_dataclass, replace
+from typing import TYPE_CHECKING, Any, TypeVar
 
 import numpy as np
 
@@ -13,6 +14,7 @@ from huc_monitor.errors import InvalidInputError
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
+_T = TypeVar("_T")
 _NUMBERS = "biuf"
 _HEAD = 4
 
@@ -45,3 +47,50 @@ def arrays_from_bytes(data: bytes) -> dict[str, np.ndarray[Any, Any]]:
         arrays[name] = array.reshape(shape).copy()
         end += array.nbytes
     return arrays
+
+
+def pack(value: Any) -> bytes:
+    """Write a dataclass of numbers and arrays; dataclasses and tuples in it may hold more.
+
+    Examples
+    --------
+    >>> from dataclasses import dataclass
+    >>> @dataclass
+    ... class Counts:
+    ...     n: int
+    ...     by_label: np.ndarray
+    >>> unpack(Counts(0, np.empty(0)), pack(Counts(3, np.array([1, 2]))))
+    Counts(n=3, by_label=array([1, 2]))
+    """
+    return arrays_to_bytes(_named(value, ""))
+
+
+def unpack(like: _T, data: bytes) -> _T:
+    """Read what `pack` wrote of something of the same form as `like`."""
+    found: _T = _formed(like, "", arrays_from_bytes(data))
+    return found
+
+
+def _named(value: Any, name: str) -> dict[str, Any]:
+    inside: dict[str, Any] = {}
+    for step, part in _parts(value):
+        inside |= _named(part, f"{name}.{step}" if name else step)
+    return inside or ({} if isinstance(value, tuple) else {name: value})
+
+
+def _formed(like: Any, name: str, arrays: Mapping[str, Any]) -> Any:
+    inside = {
+        step: _formed(part, f"{name}.{step}" if name else step, arrays)
+        for step, part in _parts(like)
+    }
+    if isinstance(like, tuple):
+        return tuple(inside.values())
+    if inside:
+        return replace(like, **inside)
+    return arrays[name] if arrays[name].ndim else arrays[name].item()
+
+
+def _parts(value: Any) -> list[tuple[str, Any]]:
+    if is_dataclass(value):
+        return [(field.name, getattr(value, field.name)) for field in fields(value)]
+    return [(str(k), part) for k, part in enumerate(value)] if isinstance(value, tuple) else []

@@ -8,11 +8,24 @@ from __future__ import annotations
 
 import dataclasses
 import inspect
+import math
 import types
 from collections.abc import Callable, Mapping, Sequence
 from datetime import datetime
 from functools import cache
-from typing import Any, ClassVar, Literal, NamedTuple, Self, TypeVar, Union, get_args, get_origin
+from typing import (
+    Annotated,
+    Any,
+    ClassVar,
+    Literal,
+    NamedTuple,
+    Self,
+    TypeAlias,
+    TypeVar,
+    Union,
+    get_args,
+    get_origin,
+)
 from typing import get_type_hints as type_hints
 
 import numpy as np
@@ -23,12 +36,16 @@ VERSION = "schema_version"
 STORED_AS = "stored as"  # in a field's metadata: the key it was first written under
 _T = TypeVar("_T")
 
+# A number that may be undefined or infinite, which JSON cannot say: it is written as null then.
+Measured: TypeAlias = Annotated[float, "null where not finite"]
+
 
 class Form:
     """Base of dataclasses with a JSON form.
 
     Times are written as ISO text, tuples and arrays as lists, dataclasses by field; mappings of
-    plain values, and what is annotated as Any, are JSON already. `schema` is written first and
+    plain values, and what is annotated as Any, are JSON already. Numbers of arrays, and those
+    annotated as `Measured`, are null where they are not finite. `schema` is written first and
     asked for when read, unless it is None.
 
     Examples
@@ -110,7 +127,7 @@ def _read_field(cls: Any, field: dataclasses.Field[Any], value: Any) -> Any:
 
 @cache
 def _codecs(cls: Any) -> dict[str, _Codec]:
-    hints = type_hints(cls)
+    hints = type_hints(cls, include_extras=True)
     return {field.name: _codec(hints[field.name]) for field in dataclasses.fields(cls)}
 
 
@@ -133,10 +150,14 @@ def _codec(kind: Any) -> _Codec:
 def _generic(origin: Any, inner: tuple[Any, ...]) -> _Codec:
     if origin in (Union, types.UnionType):
         return _optional(_codec(next(arg for arg in inner if arg is not type(None))))
+    if origin is Annotated:
+        return _Codec(
+            _finite, lambda value: math.nan if value is None else _of((int, float), value)
+        )
     if origin is Literal:
         return _Codec(_same, lambda value: _among(inner, value))
     if origin is np.ndarray:
-        return _Codec(np.ndarray.tolist, lambda value: np.array(value, dtype=np.float64))
+        return _Codec(_finite_list, lambda value: np.array(value, dtype=np.float64))
     if origin is tuple and inner[-1] is not Ellipsis:
         return _fixed([_codec(arg) for arg in inner])
     if origin in (tuple, list):
@@ -150,6 +171,20 @@ def _generic(origin: Any, inner: tuple[Any, ...]) -> _Codec:
 
 def _same(value: Any) -> Any:
     return value
+
+
+def _finite(value: float) -> float | None:
+    return value if math.isfinite(value) else None
+
+
+def _measured(value: Any) -> Any:
+    return math.nan if value is None else _of((int, float), value)
+
+
+def _finite_list(values: Any) -> Any:
+    plain = values.astype(object)
+    plain[~np.isfinite(values)] = None
+    return plain.tolist()
 
 
 def _optional(codec: _Codec) -> _Codec:

@@ -221,13 +221,16 @@ def _compare_audits(before: Any, after: Any) -> Comparison:
         raise InvalidInputError(msg)
     old, new = (np.abs(table.moment) for table in tables)
     radii = tables[0].radius + tables[1].radius
-    empty = np.full(old.size, np.nan)
     huc = (
         after.huc - before.huc,
         after.huc_lower - before.huc_upper,
         after.huc_upper - before.huc_lower,
     )
-    return Comparison(
+    return Comparison.of_sizes(
+        old,
+        new,
+        radii,
+        radii,
         kind="audits",
         n_before=before.n,
         n_after=after.n,
@@ -235,14 +238,5 @@ def _compare_audits(before: Any, after: Any) -> Comparison:
         method=None if None in (before.method, after.method) else "radii",
         n_draws=0,
         names=tuple(names[1]),
-        before=old,
-        after=new,
-        difference=new - old,
-        lower=new - old - radii,
-        upper=new - old + radii,
-        interval_low=empty,
-        interval_high=empty,
-        n_in_before=empty,
-        n_in_after=empty,
         huc=Difference("", "", "", before.huc, after.huc, *huc),
     )

@@ -3,21 +3,15 @@
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass, fields
-from typing import TYPE_CHECKING, Any, Self
+from dataclasses import dataclass
+from typing import Any, ClassVar, Literal, Self
 
 import numpy as np
 import pandas as pd
 
+from huc_monitor._common.forms import Form, Measured
 from huc_monitor.errors import InvalidInputError
-
-if TYPE_CHECKING:
-    from collections.abc import Mapping
-
-    from huc_monitor.utilities.program import Floats
-
-SCHEMA_VERSION = 1
-KINDS = ("samples", "predictors", "audits")
+from huc_monitor.utilities.program import Floats
 
 
 @dataclass(frozen=True, slots=True)
@@ -31,13 +25,13 @@ class Difference:
     utility: str
     subgroup: str
     node: str
-    before: float
-    after: float
-    difference: float
-    lower: float
-    upper: float
-    interval_low: float = math.nan
-    interval_high: float = math.nan
+    before: Measured
+    after: Measured
+    difference: Measured
+    lower: Measured
+    upper: Measured
+    interval_low: Measured = math.nan
+    interval_high: Measured = math.nan
 
     @property
     def sure(self) -> bool:
@@ -54,7 +48,7 @@ class Difference:
 
 
 @dataclass(frozen=True, slots=True, eq=False, repr=False)
-class Comparison:
+class Comparison(Form):
     """After minus before for every candidate, with simultaneous bounds.
 
     Attributes
@@ -81,7 +75,7 @@ class Comparison:
         HUC after minus before. NaN for two samples, whose changes may cancel in HUC.
     """
 
-    kind: str
+    kind: Literal["samples", "predictors", "audits"]
     n_before: float
     n_after: float
     confidence_level: float
@@ -98,6 +92,15 @@ class Comparison:
     n_in_before: Floats
     n_in_after: Floats
     huc: Difference
+    schema: ClassVar[int | None] = 1
+
+    @classmethod
+    def of_sizes(cls, before: Floats, after: Floats, down: Floats, up: Floats, **more: Any) -> Self:
+        """Compare absolute moments, which have no interval in common."""
+        change, empty = after - before, np.full(before.size, np.nan)
+        where: Any = dict.fromkeys(_COLUMNS[5:], empty)
+        bounds: Any = {"difference": change, "lower": change - down, "upper": change + up}
+        return cls(before=before, after=after, **bounds, **where, **more)
 
     @property
     def sure(self) -> tuple[Difference, ...]:
@@ -138,41 +141,6 @@ class Comparison:
         frame["sure"] = (frame["lower"] > 0) | (frame["upper"] < 0)
         return frame
 
-    def to_dict(self) -> dict[str, Any]:
-        """JSON-safe form with a schema version; undefined numbers are None."""
-        plain = ("kind", "n_before", "n_after", "confidence_level", "method", "n_draws")
-        huc = {field.name: _json_safe(getattr(self.huc, field.name)) for field in fields(self.huc)}
-        return {
-            "schema_version": SCHEMA_VERSION,
-            **{name: getattr(self, name) for name in plain},
-            "names": [list(names) for names in self.names],
-            **{name: [_json_safe(x) for x in getattr(self, name).tolist()] for name in _COLUMNS},
-            "huc": huc,
-        }
-
-    @classmethod
-    def from_dict(cls, data: Mapping[str, Any]) -> Self:
-        """Read what `to_dict` wrote."""
-        if data.get("schema_version") != SCHEMA_VERSION or data.get("kind") not in KINDS:
-            msg = (
-                f"`data` must be what Comparison.to_dict wrote, schema version {SCHEMA_VERSION}; "
-                f"got version {data.get('schema_version')!r}, kind {data.get('kind')!r}."
-            )
-            raise InvalidInputError(msg)
-        columns: dict[str, Any] = {
-            name: np.array(data[name], dtype=np.float64) for name in _COLUMNS
-        }
-        huc: dict[str, Any] = {
-            name: math.nan if x is None else x for name, x in data["huc"].items()
-        }
-        plain = {
-            field.name: data[field.name]
-            for field in fields(cls)
-            if field.name not in {*_COLUMNS, "names", "huc"}
-        }
-        names = tuple((str(u), str(c), str(v)) for u, c, v in data["names"])
-        return cls(**plain, **columns, names=names, huc=Difference(**huc))
-
     def __repr__(self) -> str:
         """One line."""
         sizes = f"n={self.n_before:g} and {self.n_after:g}"
@@ -195,7 +163,3 @@ _COLUMNS = (
     "n_in_before",
     "n_in_after",
 )
-
-
-def _json_safe(value: Any) -> Any:
-    return None if isinstance(value, float) and not math.isfinite(value) else value

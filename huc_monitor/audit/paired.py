@@ -164,10 +164,14 @@ def compare_predictors(before: Sample, after: Sample, plan: AuditPlan) -> Compar
     down, up = _reach(above[:-1], below[:-1], rare, bound)
     huc_down, huc_up = _reach(above[-1:], below[-1:], rare.max(keepdims=True), bound)
     old, new = (side.sizes for side in sides)
-    empty = np.full(every.size, np.nan)
     huc_old, huc_new = float(old.max()), float(new.max())
     change = huc_new - huc_old
-    return Comparison(
+    bounds = change - float(huc_down[0]), change + float(huc_up[0])
+    return Comparison.of_sizes(
+        old,
+        new,
+        down,
+        up,
         kind="predictors",
         n_before=n,
         n_after=n,
@@ -175,25 +179,7 @@ def compare_predictors(before: Sample, after: Sample, plan: AuditPlan) -> Compar
         method="bootstrap",
         n_draws=bound.n_draws,
         names=plan.names,
-        before=old,
-        after=new,
-        difference=new - old,
-        lower=new - old - down,
-        upper=new - old + up,
-        interval_low=empty,
-        interval_high=empty,
-        n_in_before=empty,
-        n_in_after=empty,
-        huc=Difference(
-            "",
-            "",
-            "",
-            huc_old,
-            huc_new,
-            change,
-            change - float(huc_down[0]),
-            change + float(huc_up[0]),
-        ),
+        huc=Difference("", "", "", huc_old, huc_new, change, *bounds),
     )
 
 

@@ -17,10 +17,11 @@ be gradual: both are outside the model, and simulation (tests/bench/change.py) i
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import numpy as np
 
+from huc_monitor._common.forms import Form
 from huc_monitor.audit.options import AuditOptions
 from huc_monitor.detection.change import candidate_terms
 from huc_monitor.errors import InvalidInputError
@@ -33,11 +34,9 @@ if TYPE_CHECKING:
     from huc_monitor.audit.two_samples import Sample
     from huc_monitor.utilities.program import Floats
 
-__all__ = ["Onset", "find_onset", "onset_set"]
-
 
 @dataclass(frozen=True, slots=True)
-class Onset:
+class Onset(Form):
     """Windows with which a change may have begun, counted from 0, the oldest that was kept.
 
     Attributes
@@ -63,14 +62,6 @@ class Onset:
     def last(self) -> int:
         """Latest window that cannot be excluded."""
         return self.windows[-1]
-
-    def to_dict(self) -> dict[str, Any]:
-        """JSON-safe form."""
-        return {
-            "likeliest": self.likeliest,
-            "windows": list(self.windows),
-            "confidence_level": self.confidence_level,
-        }
 
 
 def find_onset(

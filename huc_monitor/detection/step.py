@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import pandas as pd
 
+from huc_monitor._common.forms import Form, Measured
 from huc_monitor.detection._betting import Outcome
 
 if TYPE_CHECKING:
@@ -56,7 +57,7 @@ class CandidateNames:
 
 
 @dataclass(frozen=True, slots=True)
-class Evidence:
+class Evidence(Form):
     """How strongly the stream speaks against one candidate, and what its richest arm bets on.
 
     ``value`` is the candidate's Shiryaev-Roberts value. ``side`` is 1 where predictions understate
@@ -67,24 +68,11 @@ class Evidence:
     utility: str
     subgroup: str
     node: str
-    value: float
+    value: Measured
     named: bool
     side: int
-    interval_low: float
-    interval_high: float
-
-    def to_dict(self) -> dict[str, Any]:
-        """JSON-safe form; infinite numbers are None."""
-        return {
-            "utility": self.utility,
-            "subgroup": self.subgroup,
-            "node": self.node,
-            "value": _finite(self.value),
-            "named": self.named,
-            "side": self.side,
-            "interval_low": _finite(self.interval_low),
-            "interval_high": _finite(self.interval_high),
-        }
+    interval_low: Measured
+    interval_high: Measured
 
 
 @dataclass(frozen=True, slots=True, eq=False, repr=False)

@@ -6,8 +6,9 @@ import dataclasses
 from collections import Counter
 from dataclasses import dataclass
 from datetime import datetime
-from itertools import pairwise
-from typing import TYPE_CHECKING, Any, Protocol, Self, runtime_checkable
+from itertools import chain, pairwise
+from operator import itemgetter
+from typing import TYPE_CHECKING, Any, Final, Protocol, Self, TypeVar, runtime_checkable
 
 import numpy as np
 import pandas as pd
@@ -24,16 +25,6 @@ if TYPE_CHECKING:
     from huc_monitor.audit.comparison import Comparison
     from huc_monitor.audit.result import AuditResult
     from huc_monitor.audit.sparse_rows import Rows
-
-__all__ = [
-    "BadRow",
-    "PredictionData",
-    "PredictionSource",
-    "RowCounts",
-    "TimeRange",
-    "TooManyBadRowsError",
-    "WindowData",
-]
 
 N_EXAMPLES = 5
 N_UNKNOWN = 20
@@ -287,8 +278,11 @@ class PredictionSource(Protocol):
         ...
 
 
-def concatenate(parts: Sequence[WindowData]) -> WindowData:
-    """Join labelled rows of adjacent ranges, in order of time, into one window.
+Data = TypeVar("Data", bound=PredictionData)
+
+
+def concatenate(parts: Sequence[Data]) -> Data:
+    """Join rows of adjacent ranges, in order of time, into one window.
 
     For rolling windows, which share most of their rows: read each stride once, keep it, and join.
     """
@@ -302,59 +296,41 @@ def concatenate(parts: Sequence[WindowData]) -> WindowData:
                 "Sort them by time, and read the missing range."
             )
             raise InvalidInputError(msg)
-    reasons: dict[str, int] = {}
-    unknown: Counter[str] = Counter()
-    for part in parts:
-        unknown.update(part.unknown_labels)
-        for reason, count in part.bad_reasons.items():
-            reasons[reason] = reasons.get(reason, 0) + count
-
-    def joined(name: str) -> Any:
-        arrays = [getattr(part, name) for part in parts]
-        if name == "probabilities":
-            return join(arrays)
-        return None if any(array is None for array in arrays) else np.concatenate(arrays)
-
-    known = [part.as_of for part in parts]
-    latest = [part.latest_label for part in parts if part.latest_label is not None]
-    return WindowData(
-        start=parts[0].start,
-        end=parts[-1].end,
-        probabilities=joined("probabilities"),
-        features=pd.concat([part.features for part in parts], ignore_index=True),
-        keys=pd.concat([part.keys for part in parts], ignore_index=True),
-        ids=joined("ids"),
-        times=joined("times"),
-        model_versions=joined("model_versions"),
-        n_predictions=sum(part.n_predictions for part in parts),
-        n_quarantined=sum(part.n_quarantined for part in parts),
-        bad_rows=tuple(row for part in parts for row in part.bad_rows)[:N_EXAMPLES],
-        bad_reasons=reasons,
-        n_duplicate_ids=sum(part.n_duplicate_ids for part in parts),
-        labels=joined("labels"),
-        label_times=joined("label_times"),
-        as_of=None if None in known else max(time for time in known if time is not None),
-        n_labelled=sum(part.n_labelled for part in parts),
-        latest_label=max(latest, default=None),
-        n_duplicate_labels=sum(part.n_duplicate_labels for part in parts),
-        n_changed_labels=sum(part.n_changed_labels for part in parts),
-        sampled_from=_sampled_from(parts),
-        clusters=joined("clusters"),
-        label_probability=_chances(parts),
-        unknown_labels=dict(unknown.most_common(N_UNKNOWN)),
-    )
+    joined = {item.name: _joined(item.name, parts) for item in dataclasses.fields(parts[0])}
+    return type(parts[0])(**joined)
 
 
-def _chances(parts: Sequence[WindowData]) -> NDArray[np.float64] | None:
-    """Join label probabilities; where a part has none, all its rows were to be labelled."""
-    found = [part.label_probability for part in parts]
-    if all(one is None for one in found):
-        return None
-    pairs = zip(found, parts, strict=True)
-    return np.concatenate([np.ones(part.n) if one is None else one for one, part in pairs])
+def _joined(name: str, parts: Sequence[Any]) -> Any:
+    """Join one field of all parts: counts add up, rows follow one another."""
+    values = [getattr(part, name) for part in parts]
+    if name == "sampled_from" and any(values):
+        return sum(part.n_labelled for part in parts)
+    if name == "label_probability" and not all(value is None for value in values):
+        pairs = zip(values, parts, strict=True)
+        return np.concatenate([np.ones(part.n) if one is None else one for one, part in pairs])
+    if name in _JOINING:
+        return _JOINING[name](values)
+    if name.startswith("n_"):
+        return sum(values)
+    if isinstance(values[0], pd.DataFrame):
+        return pd.concat(values, ignore_index=True)
+    return None if any(value is None for value in values) else np.concatenate(values)
 
 
-def _sampled_from(parts: Sequence[WindowData]) -> int | None:
-    if all(part.sampled_from is None for part in parts):
-        return None
-    return sum(part.n_labelled for part in parts)
+def _total(counts: Sequence[Mapping[str, int]]) -> Counter[str]:
+    total: Counter[str] = Counter()
+    for one in counts:
+        total.update(one)
+    return total
+
+
+_JOINING: Final[dict[str, Callable[[list[Any]], Any]]] = {
+    "start": itemgetter(0),
+    "end": itemgetter(-1),
+    "probabilities": join,
+    "bad_rows": lambda rows: tuple(chain.from_iterable(rows))[:N_EXAMPLES],
+    "bad_reasons": lambda counts: dict(_total(counts)),
+    "unknown_labels": lambda counts: dict(_total(counts).most_common(N_UNKNOWN)),
+    "as_of": lambda times: None if None in times else max(times),
+    "latest_label": lambda times: max(filter(None, times), default=None),
+}

@@ -286,19 +286,10 @@ class TableSource:
     def needed_columns(self, *, with_labels: bool) -> dict[str, ColumnKind]:
         """Return the columns of the log that reading a range takes, and no others."""
         given = self.columns
-        needed: dict[str, ColumnKind] = dict.fromkeys(given.features, "any")
-        if given.time is not None:
-            needed[given.time] = "any"
-        if given.id is not None:
-            needed.setdefault(given.id, "any")
-        if given.model_version is not None:
-            needed.setdefault(given.model_version, "any")
-        if given.cluster is not None:
-            needed.setdefault(given.cluster, "any")
-        if with_labels and given.label_probability is not None:
-            needed.setdefault(given.label_probability, "any")
+        names = [*given.features, given.time, given.id, given.model_version, given.cluster]
         if with_labels:
-            needed |= {name: "any" for name in given.keys if name not in needed}
+            names += [given.label_probability, *given.keys]
+        needed: dict[str, ColumnKind] = {name: "any" for name in names if name is not None}
         if with_labels and given.label is not None:
             needed[given.label] = "label"
         reader = self.probabilities

@@ -11,39 +11,33 @@ import dataclasses
 import functools
 import operator
 import re
-import tempfile
-from contextlib import contextmanager
-from dataclasses import dataclass, field
-from pathlib import Path
+from dataclasses import dataclass, field, fields
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from huc_monitor._common.threads import n_threads
 from huc_monitor._common.times import to_utc
 from huc_monitor.audit.clusters import ClusterKeys
 from huc_monitor.audit.options import DEFAULTS, AuditOptions
 from huc_monitor.audit.runs.changes import PieceChange, compare_pools
-from huc_monitor.audit.runs.packing import Packing
 from huc_monitor.audit.runs.pieces import PieceAudit, merge_runs
 from huc_monitor.errors import InvalidInputError
 from huc_monitor.sources import RowCounts, SampledTable, Streaming, Table, TableSource
 from huc_monitor.sources._labels import latest_labels
 from huc_monitor.sources._repeats import repeated_ids
 from huc_monitor.sources._spec import LARGE
+from huc_monitor.sources._store import RowStore
 from huc_monitor.tree.labels import LeafCodes
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Sequence
     from datetime import datetime
-
-    import duckdb
+    from pathlib import Path
 
     from huc_monitor.audit.comparison import Comparison
     from huc_monitor.audit.plan import AuditPlan
     from huc_monitor.audit.result import AuditResult
-    from huc_monitor.audit.runs.packing import Records
-    from huc_monitor.audit.runs.pieces import Facts, Piece, RunSummary, ScoredRows
+    from huc_monitor.audit.runs.pieces import Facts, Piece, PiecePlan, RunSummary
     from huc_monitor.audit.two_samples import AfterSums
     from huc_monitor.sources import PredictionData, WindowData
     from huc_monitor.sources._data import Known
@@ -52,14 +46,7 @@ if TYPE_CHECKING:
     from huc_monitor.utilities import Utility
     from huc_monitor.utilities.program import Floats
 
-__all__ = ["LargeSource", "Rows", "audit_pieces", "bytes_of", "compare_pieces"]
-
 _UNITS = {"": 1, "K": 10**3, "M": 10**6, "G": 10**9, "T": 10**12}
-# Of the limit: for DuckDB, and for a run of rows with what is made of it. The rest is slack.
-_DUCKDB_SHARE = 0.5
-_RUN_SHARE = 0.15
-_LEAST_DUCKDB = 32 * 10**6
-_ROOM_FOR_THREADS = 256 * 10**6
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -145,13 +132,13 @@ def _audit_pieces(
     if not facts.n_rows:
         msg = "`read` must give at least one row of positive weight; got none."
         raise InvalidInputError(msg)
-    with _Store.open(audit, limit, folder) as store:
+    with RowStore.open(audit, limit, folder) as store:
         for piece in _checked(audit, read):
             store.add(audit.rows(piece, facts))
         return _result(audit, facts, store)
 
 
-def _result(audit: PieceAudit, facts: Facts, store: _Store) -> AuditResult:
+def _result(audit: PieceAudit, facts: Facts, store: RowStore) -> AuditResult:
     """Summarise every utility's rows and make the result."""
     merged, within = [], []
     for u in range(len(audit.utilities)):
@@ -200,12 +187,12 @@ def compare_pieces(
     list of Comparison, or None where a sample has no rows
     """
     check = PieceChange.from_plan(plan, len(samples))
-    with _Store.open(check, bytes_of(memory_limit), folder, sampled=True) as store:
+    with RowStore.open(check, bytes_of(memory_limit), folder, sampled=True) as store:
         engine, done = _ChangeStore(check, store), 0
         for k, read in enumerate(samples):
             for piece in _checked(check, read, k, done):
-                engine.facts += check.count(piece)
-                store.add(check.scored(piece))
+                engine.facts += check.facts(piece)
+                store.add(check.rows(piece))
             done = int(engine.facts.n_rows.sum())
         return compare_pools(check, engine, pools, screen=screen)
 
@@ -213,9 +200,9 @@ def compare_pieces(
 class _ChangeStore:
     """Rows of a reference and of windows on disk; see `huc_monitor.audit.runs.changes`."""
 
-    def __init__(self, check: PieceChange, store: _Store) -> None:
+    def __init__(self, check: PieceChange, store: RowStore) -> None:
         self._check, self._store = check, store
-        self.facts = check.no_count
+        self.facts = check.no_facts
 
     def multipliers(self) -> Floats:
         """Add up what every sample's rows draw."""
@@ -270,7 +257,7 @@ def bytes_of(memory_limit: str | int) -> int:
 
 
 def _checked(
-    audit: PieceAudit, read: Callable[[], Iterable[Rows]], sample: int = 0, done: int = 0
+    audit: PiecePlan, read: Callable[[], Iterable[Rows]], sample: int = 0, done: int = 0
 ) -> Iterator[Piece]:
     """Check pieces; rows are called by their place in the window, as `audit` calls them."""
     for rows in read():
@@ -287,112 +274,6 @@ def _checked(
         done += piece.labels.size
         if piece.labels.size:
             yield piece
-
-
-class _Store:
-    """Rows of all utilities in a DuckDB file, to be read in order of score."""
-
-    def __init__(self, audit: PieceAudit, folder: Path, limit: int, *, sampled: bool) -> None:
-        self._audit, self._limit, self._sampled = audit, limit, sampled
-        self._packings: list[Packing] = []
-        self._database = _open(folder, max(_LEAST_DUCKDB, int(limit * _DUCKDB_SHARE)))
-
-    @classmethod
-    @contextmanager
-    def open(
-        cls, audit: PieceAudit, limit: int, folder: str | Path | None, *, sampled: bool = False
-    ) -> Iterator[_Store]:
-        """Keep rows in a folder that is removed in the end."""
-        with tempfile.TemporaryDirectory(prefix="huc-", dir=folder) as place:
-            store = cls(audit, Path(place), limit, sampled=sampled)
-            try:
-                yield store
-            finally:
-                store._database.close()
-
-    def add(self, scored: Iterable[ScoredRows]) -> None:
-        """Write a piece's rows, utility by utility."""
-        import pyarrow as pa
-
-        for u, rows in enumerate(scored):
-            if len(self._packings) <= u:
-                packing = Packing.of(
-                    self._audit,
-                    u,
-                    weighted=rows.repeats.size > 0,
-                    sampled=self._sampled,
-                    chosen=rows.times.size > 0,
-                )
-                self._packings.append(packing)
-                self._database.execute(f"CREATE TABLE rows_{u} (score DOUBLE, record BLOB)")
-            records = self._packings[u].pack(rows)
-            width = pa.binary(records.dtype.itemsize)
-            packed = pa.FixedSizeBinaryArray.from_buffers(
-                width, len(records), [None, pa.py_buffer(records.tobytes())]
-            )
-            batch = pa.table({"score": rows.scores, "record": packed})
-            self._database.register("batch", batch)
-            self._database.execute(f"INSERT INTO rows_{u} SELECT score, record FROM batch")  # noqa: S608
-            self._database.unregister("batch")
-
-    def runs(self, u: int) -> Iterator[ScoredRows]:
-        """Yield a utility's rows in order of score, none cut between equal scores."""
-        for records in _whole_ties(self._records(u, "ORDER BY score"), self._rows_at_a_time(u)):
-            yield self._packings[u].unpack(records)
-
-    def rows(self, u: int) -> Iterator[ScoredRows]:
-        """Yield a utility's rows in any order."""
-        for records in self._records(u, ""):
-            yield self._packings[u].unpack(records)
-
-    def _records(self, u: int, order: str) -> Iterator[Records]:
-        query = f"SELECT record FROM rows_{u} {order}"  # noqa: S608 - numbers and constants
-        dtype = self._packings[u].dtype
-        reader = self._database.sql(query).to_arrow_reader(min(100_000, self._rows_at_a_time(u)))
-        for batch in reader:
-            column = batch.column(0)
-            data = np.frombuffer(column.buffers()[2], dtype=np.uint8)
-            start = int(np.frombuffer(column.buffers()[1], dtype=np.int32)[column.offset])
-            yield data[start : start + len(column) * dtype.itemsize].view(dtype)
-
-    def _rows_at_a_time(self, u: int) -> int:
-        """Rows of a run: records, their sorted copies, weights, and multipliers of a block."""
-        n_groups = len(self._audit.subgroups)
-        per_row = 4 * self._packings[u].bytes_per_row + 10 * n_groups + 64
-        per_row += (128 + 16 * n_groups) if self._audit.n_draws else 0
-        return max(1_000, int(self._limit * _RUN_SHARE) // per_row)
-
-
-def _whole_ties(batches: Iterable[Records], at_least: int) -> Iterator[Records]:
-    """Put ordered records together into runs, none of which ends between equal scores."""
-    kept: list[Records] = []
-    n = 0
-    for batch in batches:
-        kept.append(batch.copy())
-        n += len(batch)
-        if n < at_least or batch["score"][-1] == kept[0]["score"][0]:
-            continue
-        records = np.concatenate(kept)
-        end = int(np.searchsorted(records["score"], records["score"][-1]))
-        yield records[:end]
-        kept, n = [records[end:].copy()], len(records) - end
-    if kept:
-        yield np.concatenate(kept)
-
-
-def _open(folder: Path, limit: int) -> duckdb.DuckDBPyConnection:
-    import duckdb
-
-    settings: dict[str, Any] = {
-        "memory_limit": f"{limit}B",
-        "temp_directory": str(folder / "spill"),
-        "preserve_insertion_order": "false",
-        # Every thread asks for buffers of its own, and a small limit has no room for two.
-        "threads": 1 if limit < _ROOM_FOR_THREADS else n_threads(),
-    }
-    connection = duckdb.connect(str(folder / "rows.duckdb"), config=settings)
-    connection.execute("SET enable_progress_bar = false")
-    return connection
 
 
 @dataclass(frozen=True, slots=True, eq=False, repr=False)
@@ -530,16 +411,8 @@ class LargeSource(TableSource):
 
     def _sampled(self, share: float) -> TableSource:
         """Return the source of a share of all rows."""
-        return TableSource(
-            self._sampled_log(share),
-            tree=self.tree,
-            columns=self.columns,
-            labels=self.labels,
-            max_bad_share=self.max_bad_share,
-            sum_tolerance=self.sum_tolerance,
-            label_mapping=self.label_mapping,
-            reference=self.reference,
-        )
+        own = {item.name: getattr(self, item.name) for item in fields(TableSource) if item.init}
+        return TableSource(**{**own, "log": self._sampled_log(share), "plan": None})
 
     def _sampled_log(self, share: float) -> Table:
         return SampledTable(self.log, share, self.columns.id)

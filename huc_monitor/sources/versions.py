@@ -29,8 +29,6 @@ if TYPE_CHECKING:
     from huc_monitor.sources._table import ColumnKind, Table
     from huc_monitor.tree.changes import TreeVersion
 
-__all__ = ["VersionedSource"]
-
 
 @dataclass(frozen=True, slots=True, eq=False)
 class VersionedSource:
@@ -112,7 +110,7 @@ class VersionedSource:
             if version is not None:
                 data = dataclasses.replace(data, probabilities=_spread(data, version))
             found.append(data)
-        return found[0] if len(found) == 1 else _joined(found)
+        return found[0] if len(found) == 1 else concatenate([_dense(data) for data in found])
 
     def advance(self, start: datetime, n_rows: int) -> datetime | None:
         """Find the smallest time of a row such that ``[start, time)`` holds at least `n_rows`."""
@@ -137,23 +135,3 @@ def _spread(data: PredictionData, version: TreeVersion) -> Any:
 def _dense(data: Any) -> Any:
     matrix = Predictions.of(data.probabilities).dense()
     return dataclasses.replace(data, probabilities=matrix)
-
-
-def _joined(parts: Sequence[PredictionData]) -> PredictionData:
-    """Join unlabelled rows as `concatenate` joins labelled ones."""
-    empty: dict[str, Any] = {
-        "label_times": None,
-        "as_of": None,
-        "n_labelled": 0,
-    }
-    names = [item.name for item in dataclasses.fields(PredictionData)]
-    labelled = [
-        WindowData(
-            **{name: getattr(part, name) for name in names},
-            labels=np.zeros(part.n, dtype=np.int64),
-            **empty,
-        )
-        for part in map(_dense, parts)
-    ]
-    whole = concatenate(labelled)
-    return PredictionData(**{name: getattr(whole, name) for name in names})

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from huc_monitor._common.arrays import unpack
 from huc_monitor.audit.forms.reader import PredictionReader
 from huc_monitor.audit.forms.spec import PredictionColumns, as_columns
 from huc_monitor.audit.options import DEFAULTS
@@ -17,6 +18,7 @@ from huc_monitor.audit.runs.pieces import PieceAudit, RunSummary, merge_runs
 from huc_monitor.errors import InvalidInputError, UnknownNameError, did_you_mean
 from huc_monitor.sources._rows import column_kinds, rounding_of
 from huc_spark import _worker
+from huc_spark._table import WHOLE, quoted
 from huc_spark._worker import Job
 
 if TYPE_CHECKING:
@@ -30,7 +32,6 @@ if TYPE_CHECKING:
 
 _ROWS_PER_RUN = 500_000
 _FAN_IN = 32
-_WHOLE = ("tinyint", "smallint", "int", "bigint")
 
 
 def audit(
@@ -148,34 +149,27 @@ class SparkAudit:
 
     def run(self) -> AuditResult:
         """Audit all rows."""
-        facts, scores = self._facts()
+        facts, scores = collect_facts(self.df, self.job, self.audit)
         if not facts.n_rows:
             msg = "`df` must have at least one row; got none. Check the filter before the audit."
             raise InvalidInputError(msg)
-        known = _worker.pack_facts(facts)
         cuts = find_cuts(scores, n_runs(self.df, facts.n_rows, self.n_partitions))
-        merged = self._summaries(known, cuts)
-        within = self._within(known, merged)
+        merged = self._summaries(facts, cuts)
+        within = self._within(facts, merged)
         for run in merged:
             self._same_rows(facts.n_rows, run.scan.n_rows)
         return self.audit.merged_result(facts, merged, within)
 
-    def _facts(self) -> tuple[Facts, list[tuple[Floats, int]]]:
-        found = self.df.mapInArrow(_worker.find_facts(self.job), _worker.FACTS)
-        packed, samples = collect_facts(found, len(self.audit.utilities))
-        parts = [_worker.unpack_facts(facts) for facts in packed]
-        return functools.reduce(operator.add, parts, self.audit.no_facts), samples
-
-    def _summaries(self, known: bytes, cuts: list[Floats]) -> list[RunSummary]:
-        rows = self.df.mapInArrow(_worker.send_rows(self.job, known, cuts), _worker.RECORDS)
+    def _summaries(self, facts: Facts, cuts: list[Floats]) -> list[RunSummary]:
+        rows = self.df.mapInArrow(_worker.send_rows(self.job, facts, cuts), _worker.RECORDS)
         runs = rows.groupBy("utility", "run").applyInArrow(
-            _worker.summarise(self.job, known), _worker.SUMMARIES
+            _worker.summarise(self.job, facts), _worker.SUMMARIES
         )
         return merge_all(runs, max(cut.size for cut in cuts) + 1)
 
-    def _within(self, known: bytes, merged: list[RunSummary]) -> list[Ints]:
+    def _within(self, facts: Facts, merged: list[RunSummary]) -> list[Ints]:
         shown = [run.scan.shown for run in merged]
-        step = _worker.sum_within(self.job, known, shown)
+        step = _worker.sum_within(self.job, facts, shown)
         found = self.df.mapInArrow(step, _worker.SUMS).toArrow().to_pylist()
         sums = []
         for u, run in enumerate(merged):
@@ -195,21 +189,23 @@ class SparkAudit:
             raise InvalidInputError(msg)
 
 
-def collect_facts(
-    found: DataFrame, n_utilities: int
-) -> tuple[list[bytes], list[tuple[Floats, int]]]:
-    """Return what tasks counted, and the scores they sampled; raise the first error of any."""
+def collect_facts(df: DataFrame, job: Job, check: Any) -> tuple[Any, list[tuple[Floats, int]]]:
+    """Check and count all rows; also return scores of some, with how many rows each stands for."""
+    found = df.mapInArrow(_worker.find_facts(job), _worker.FACTS)
     rows = found.toArrow().to_pylist()
     errors = [row["error"] for row in rows if row["error"] is not None]
     if errors:
         msg = f"{errors[0]} Rows are counted within a batch of one of Spark's partitions."
         raise InvalidInputError(msg)
     samples = [
-        (np.frombuffer(row["sample"]).reshape(n_utilities, -1), int(row["stride"]))
+        (np.frombuffer(row["sample"]).reshape(len(check.utilities), -1), int(row["stride"]))
         for row in rows
         if row["sample"]
     ]
-    return [row["facts"] for row in rows], samples
+    none = check.no_facts
+    return functools.reduce(
+        operator.add, [unpack(none, row["facts"]) for row in rows], none
+    ), samples
 
 
 def n_runs(df: DataFrame, n_rows: int, n_partitions: int | None) -> int:
@@ -234,13 +230,13 @@ def merge_all(runs: DataFrame, n_runs: int) -> list[RunSummary]:
     """Merge the summaries of all ranges of score, one by one of what `utility` counts."""
     while n_runs > _FAN_IN:
         # Neighbours merge where they are, until the driver can take the rest.
-        runs = runs.selectExpr("utility", f"run div {_FAN_IN} AS run", "scan", "draws")
-        runs = runs.selectExpr("utility", "cast(run AS int) AS run", "scan", "draws")
+        runs = runs.selectExpr("utility", f"run div {_FAN_IN} AS run", "summary")
+        runs = runs.selectExpr("utility", "cast(run AS int) AS run", "summary")
         runs = runs.groupBy("utility", "run").applyInArrow(_worker.merge, _worker.SUMMARIES)
         n_runs = -(-n_runs // _FAN_IN)
     found: dict[int, list[RunSummary]] = {}
     for row in runs.toArrow().to_pylist():
-        summary = RunSummary.from_bytes(row["scan"], row["draws"])
+        summary = RunSummary.from_bytes(row["summary"])
         found.setdefault(row["utility"], []).append(summary)
     return [merge_runs(found[k]) for k in sorted(found)]
 
@@ -326,11 +322,11 @@ def _select(
     kinds = column_kinds(where)
     chosen = []
     for name in needed:
-        column = f.col(_quote(name))
+        column = f.col(quoted(name))
         wanted = casts.get(kinds.get(name, "any"), types[name])
         if types[name] != wanted and types[name] != "string":
             column = column.cast(wanted)
-        if name == columns["row_id"] and types[name] not in _WHOLE:
+        if name == columns["row_id"] and types[name] not in WHOLE:
             column = f.xxhash64(column)
         elif name == columns["row_id"]:
             column = column.cast("bigint")
@@ -340,7 +336,3 @@ def _select(
             column = column.cast("double")
         chosen.append(column.alias(name))
     return df.select(*chosen)
-
-
-def _quote(name: str) -> str:
-    return "`" + name.replace("`", "``") + "`"

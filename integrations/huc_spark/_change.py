@@ -6,21 +6,17 @@ executors' disks while scans, draws and sums read them.
 
 from __future__ import annotations
 
-import functools
-import operator
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, cast
 
 import numpy as np
 
-from huc_monitor._common.arrays import arrays_from_bytes, arrays_to_bytes
-from huc_monitor.audit.clusters import ClusterSizes
-from huc_monitor.audit.row_weights import WeightUnit
-from huc_monitor.audit.runs.changes import PieceChange, SampleFacts, compare_pools
+from huc_monitor._common.arrays import arrays_from_bytes, arrays_to_bytes, pack
+from huc_monitor.audit.runs.changes import PieceChange, compare_pools
 from huc_monitor.audit.two_samples import AfterSums
-from huc_monitor.errors import HUCError
 from huc_spark import _worker
 from huc_spark._audit import collect_facts, find_cuts, merge_all, n_runs
+from huc_spark._table import on_disk
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Sequence
@@ -29,6 +25,7 @@ if TYPE_CHECKING:
     from pyspark.sql import DataFrame
 
     from huc_monitor.audit.comparison import Comparison
+    from huc_monitor.audit.runs.changes import SampleFacts
     from huc_monitor.audit.runs.pieces import RunSummary, ScoredRows
     from huc_monitor.utilities.program import Floats
     from huc_spark._worker import Job, Worker
@@ -46,13 +43,11 @@ def compare_frame(
     screen: bool = True,
 ) -> list[Comparison] | None:
     """Compare pooled windows with a reference; a column of `df` has every row's sample."""
-    n_utilities = len(check.utilities)
-    packed, samples = collect_facts(df.mapInArrow(_count(job), _worker.FACTS), n_utilities)
-    facts = functools.reduce(operator.add, map(_unpack, packed), check.no_count)
+    facts, samples = collect_facts(df, job, check)
     if not facts.n_rows.all():
         return None
     cuts = find_cuts(samples, n_runs(df, int(facts.n_rows.sum()), n_partitions))
-    records = df.mapInArrow(_send(job, cuts), _worker.RECORDS).persist(_disk())
+    records = df.mapInArrow(_worker.send_rows(job, facts, cuts), _worker.RECORDS).persist(on_disk())
     try:
         engine = _SparkChange(records, job, facts, max(cut.size for cut in cuts) + 1)
         return compare_pools(check, engine, pools, screen=screen)
@@ -71,14 +66,14 @@ class _SparkChange:
 
     def multipliers(self) -> Floats:
         """Add up what every sample's rows draw."""
-        step = _multipliers(self.job, _pack(self.facts))
+        step = _multipliers(self.job, self.facts)
         rows = self.records.where("utility = 0").mapInArrow(step, _FOUND).toArrow().to_pylist()
         found: Floats = np.sum([arrays_from_bytes(row["found"])["sums"] for row in rows], axis=0)
         return found
 
     def summaries(self, pools: Sequence[int], sums: Floats | None) -> list[list[RunSummary]]:
         """Summarise every range of score once, for all pools."""
-        step = _summarise(self.job, _pack(self.facts), list(pools), sums)
+        step = _summarise(self.job, self.facts, list(pools), sums)
         runs = self.records.groupBy("utility", "run").applyInArrow(step, _worker.SUMMARIES)
         merged = merge_all(runs, self.n_runs)
         return [merged[i :: len(pools)] for i in range(len(pools))]
@@ -87,7 +82,7 @@ class _SparkChange:
         self, pools: Sequence[int], intervals: Sequence[Sequence[Floats]]
     ) -> list[list[AfterSums]]:
         """Add up the rows of every pool on its intervals."""
-        step = _after(self.job, _pack(self.facts), list(pools), [list(one) for one in intervals])
+        step = _after(self.job, self.facts, list(pools), [list(one) for one in intervals])
         found: dict[int, AfterSums] = {}
         for row in self.records.mapInArrow(step, _FOUND).toArrow().to_pylist():
             part = AfterSums(**arrays_from_bytes(row["found"]))
@@ -105,43 +100,9 @@ def _open(job: Job) -> tuple[Worker, PieceChange]:
     return worker, cast(PieceChange, worker.audit)
 
 
-def _count(job: Job) -> Any:
-    """Check every row, count samples, and sample scores; one row per task."""
-
+def _multipliers(job: Job, facts: SampleFacts) -> Any:
     def step(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         worker, check = _open(job)
-        facts, sample, error = check.no_count, _worker.ScoreSample(), None
-        try:
-            for table in _worker.tables(batches, _worker.ROWS_AT_A_TIME):
-                piece = worker.read(table)
-                facts += check.count(piece)
-                sample.add(piece.predictions)
-        except HUCError as problem:
-            error = str(problem)
-        scores = b"" if error else sample.scores(check)
-        yield _worker.make_batch(_worker.FACTS, [error], [_pack(facts)], [scores], [sample.stride])
-
-    return step
-
-
-def _send(job: Job, cuts: list[Floats]) -> Any:
-    """Score rows, and hand them over by utility and range of score."""
-
-    def step(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-        worker, check = _open(job)
-        for table in _worker.tables(batches, _worker.ROWS_BEFORE_SENDING):
-            piece = worker.read(table)
-            if piece.labels.size:
-                found = zip(worker.packings, check.scored(piece), strict=True)
-                yield from _worker.cut_records([[p.pack(rows)] for p, rows in found], cuts)
-
-    return step
-
-
-def _multipliers(job: Job, packed: bytes) -> Any:
-    def step(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-        worker, check = _open(job)
-        facts = _unpack(packed)
         sums = np.zeros((check.n_samples, 0))
         for _, rows in _scored(worker, batches):
             part = check.add_multipliers(rows, facts)
@@ -152,7 +113,7 @@ def _multipliers(job: Job, packed: bytes) -> Any:
     return step
 
 
-def _summarise(job: Job, packed: bytes, pools: list[int], sums: Floats | None) -> Any:
+def _summarise(job: Job, facts: SampleFacts, pools: list[int], sums: Floats | None) -> Any:
     """Summarise all rows of a utility in one range of score, pool by pool."""
 
     def step(key: tuple[Any, ...], table: pa.Table) -> pa.Table:
@@ -160,33 +121,28 @@ def _summarise(job: Job, packed: bytes, pools: list[int], sums: Floats | None) -
 
         worker, check = _open(job)
         u, run = (int(item.as_py()) for item in key)
-        rows = _unpacked(worker, u, table.column("records"))
+        rows = worker.unpack(u, table.column("records"))
         batches = []
         for i, pool in enumerate(pools):
-            found = check.summarise_pool(u, rows, _unpack(packed), pool, sums)
+            found = check.summarise_pool(u, rows, facts, pool, sums)
             if found is not None:
                 batches.append(_worker.summary_batch(u * len(pools) + i, run, found))
-        empty = _worker.make_batch(_worker.SUMMARIES, [], [], [], [])
+        empty = _worker.make_batch(_worker.SUMMARIES, [], [], [])
         return pa.Table.from_batches(batches or [empty])
 
     return step
 
 
-def _after(job: Job, packed: bytes, pools: list[int], intervals: list[list[Floats]]) -> Any:
+def _after(job: Job, facts: SampleFacts, pools: list[int], intervals: list[list[Floats]]) -> Any:
     def step(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         worker, check = _open(job)
-        facts = _unpack(packed)
         found: dict[int, AfterSums] = {}
         for u, rows in _scored(worker, batches):
             for i, pool in enumerate(pools):
-                part, k = (
-                    check.after_sums(u, rows, facts, pool, intervals[i][u]),
-                    u * len(pools) + i,
-                )
+                part = check.after_sums(u, rows, facts, pool, intervals[i][u])
+                k = u * len(pools) + i
                 found[k] = found[k] + part if k in found else part
-        data = [
-            arrays_to_bytes({"sums": part.sums, "counts": part.counts}) for part in found.values()
-        ]
+        data = [pack(part) for part in found.values()]
         yield _worker.make_batch(_FOUND, list(found), data)
 
     return step
@@ -196,42 +152,4 @@ def _scored(worker: Worker, batches: Iterable[pa.RecordBatch]) -> Iterator[tuple
     for batch in batches:
         for u in sorted(set(batch.column("utility").to_pylist())):
             mine = batch.filter(batch.column("utility").to_numpy() == u)
-            yield u, _unpacked(worker, u, mine.column("records"))
-
-
-def _unpacked(worker: Worker, u: int, column: Any) -> ScoredRows:
-    packing = worker.packings[u]
-    parts = [np.frombuffer(item.as_buffer(), dtype=packing.dtype) for item in column]
-    return packing.unpack(np.concatenate(parts))
-
-
-def _pack(facts: SampleFacts) -> bytes:
-    unit = np.array([facts.unit.largest, facts.unit.whole, facts.partial], dtype=np.float64)
-    arrays = {"n_rows": facts.n_rows, "totals": facts.totals, "unit": unit, "apart": facts.apart}
-    for k, own in enumerate(facts.clusters):
-        arrays |= {f"keys{k}": own.keys, f"amounts{k}": own.amounts}
-    return arrays_to_bytes({**arrays, "chosen": facts.chosen})
-
-
-def _unpack(data: bytes) -> SampleFacts:
-    found = arrays_from_bytes(data)
-    largest, whole, partial = found["unit"].tolist()
-    unit = WeightUnit(largest, int(whole))
-    return SampleFacts(
-        found["n_rows"],
-        found["totals"],
-        unit,
-        bool(partial),
-        found["apart"],
-        tuple(
-            ClusterSizes(found[f"keys{k}"], found[f"amounts{k}"])
-            for k in range(found["n_rows"].size)
-        ),
-        bool(found["chosen"]),
-    )
-
-
-def _disk() -> Any:
-    from pyspark import StorageLevel
-
-    return StorageLevel.DISK_ONLY
+            yield u, worker.unpack(u, mine.column("records"))

@@ -23,7 +23,7 @@ from huc_monitor.sources.large import LargeSource
 from huc_monitor.tree import LabelTree
 from huc_spark._audit import SparkAudit
 from huc_spark._change import compare_frame
-from huc_spark._table import SparkTable, as_chunk
+from huc_spark._table import WHOLE, SparkTable, as_chunk, on_disk, quoted
 from huc_spark._worker import Job, tables
 
 if TYPE_CHECKING:
@@ -94,7 +94,7 @@ class SparkSource(LargeSource):
         self, check: PieceAudit, start: datetime, end: datetime, as_of: datetime | None
     ) -> AuditResult:
         columns = {**self._job_columns(), "row_id": _ROW if check.n_draws else None}
-        usable = self.usable(start, end, as_of=as_of).persist(_disk())
+        usable = self.usable(start, end, as_of=as_of).persist(on_disk())
         try:
             return SparkAudit(usable, check, Job.of(check, columns), self.n_partitions).run()
         finally:
@@ -113,7 +113,7 @@ class SparkSource(LargeSource):
             self.usable(start, end, as_of=as_of).withColumn(_SAMPLE, f.lit(k).cast("bigint"))
             for k, (start, end, as_of) in enumerate(ranges)
         ]
-        usable = functools.reduce(DataFrame.unionByName, parts).persist(_disk())
+        usable = functools.reduce(DataFrame.unionByName, parts).persist(on_disk())
         try:
             return compare_frame(usable, check, job, pools, n_partitions=self.n_partitions)
         finally:
@@ -173,13 +173,13 @@ class SparkSource(LargeSource):
         name = self.columns.id
         if name is None:
             return rows
-        same = Window.partitionBy(f.col(_quoted(name)).cast("string"))
-        first = f.row_number().over(same.orderBy(f.col(_quoted(str(self.columns.time))), f.col(_P)))
+        same = Window.partitionBy(f.col(quoted(name)).cast("string"))
+        first = f.row_number().over(same.orderBy(f.col(quoted(str(self.columns.time))), f.col(_P)))
         alike = f.min(_Y).over(same) == f.max(_Y).over(same)
         judged = rows.withColumns({"huc_first": first == 1, "huc_alike": alike})
-        kept = judged.where(f"{_quoted(name)} IS NULL OR (huc_first AND huc_alike)")
+        kept = judged.where(f"{quoted(name)} IS NULL OR (huc_first AND huc_alike)")
         return kept.select(
-            _P, _C, _Y, _ROW, *_design(self).values(), *map(_quoted, self.columns.features)
+            _P, _C, _Y, _ROW, *_design(self).values(), *map(quoted, self.columns.features)
         )
 
     @property
@@ -201,8 +201,7 @@ class SparkSource(LargeSource):
         rows = log.between(self.time, first, last)
         names = [log.column(name) for name in ([given.id] if given.id else self._keys())]
         kind = log.columns()[given.id] if given.id else ""
-        whole = kind in {"tinyint", "smallint", "int", "bigint"}
-        called = names[0].cast("bigint") if whole else f.xxhash64(*names)
+        called = names[0].cast("bigint") if kind in WHOLE else f.xxhash64(*names)
         chosen = [*log.expressions(columns), called.alias(_ROW)]
         if self.labels is None:
             label = log.column(str(given.label)).alias(_LABEL)
@@ -260,16 +259,6 @@ def _carried(source: SparkSource) -> list[str]:
     """Columns of the log that usable rows keep until each id is there once."""
     own = [source.columns.id, source.columns.time]
     return list(dict.fromkeys([*source.columns.features, *(name for name in own if name)]))
-
-
-def _quoted(name: str) -> str:
-    return "`" + name.replace("`", "``") + "`"
-
-
-def _disk() -> Any:
-    from pyspark import StorageLevel
-
-    return StorageLevel.DISK_ONLY
 
 
 def _keep_usable(

@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 
     from pyspark.sql import Column, DataFrame
 
-_WHOLE = ("tinyint", "smallint", "int", "bigint")
+WHOLE = ("tinyint", "smallint", "int", "bigint")
 
 
 @dataclass(frozen=True, slots=True, eq=False, repr=False)
@@ -146,7 +146,7 @@ class SparkTable:
 
     def column(self, name: str) -> Column:
         """Return a column by its name, whatever characters that has."""
-        return self.df["`" + name.replace("`", "``") + "`"]
+        return self.df[quoted(name)]
 
     def _bound(self, time: TimeColumn, moment: datetime) -> Any:
         from pyspark.sql import functions as f
@@ -157,7 +157,7 @@ class SparkTable:
             return f.timestamp_micros(f.lit(micros))
         if kind in {"timestamp_ntz", "date"}:
             return f.lit(wall_bound(moment, time.zone)).cast("timestamp_ntz")
-        if kind in _WHOLE:
+        if kind in WHOLE:
             if time.unit is None:
                 raise time.no_unit(self.name)
             return f.lit(epoch_bound(moment, time.unit))
@@ -187,3 +187,15 @@ def as_chunk(batch: Any, columns: Mapping[str, ColumnKind]) -> Chunk:
 def _moment(column: Any, time: TimeColumn) -> datetime | None:
     values = time.read(column.to_pandas())
     return None if not len(values) or np.isnat(values[0]) else from_column(values[0])
+
+
+def quoted(name: str) -> str:
+    """Write a column's name as Spark's expressions do."""
+    return "`" + name.replace("`", "``") + "`"
+
+
+def on_disk() -> Any:
+    """Where rows that are read more than once are kept."""
+    from pyspark import StorageLevel
+
+    return StorageLevel.DISK_ONLY

@@ -13,20 +13,18 @@ import json
 import os
 from dataclasses import dataclass, field
 from functools import lru_cache
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, cast
 
 import numpy as np
 import pyarrow as pa
 
-from huc_monitor._common.arrays import arrays_from_bytes, arrays_to_bytes
-from huc_monitor.audit.clusters import ClusterKeys, ClusterSizes
+from huc_monitor._common.arrays import pack
+from huc_monitor.audit.clusters import ClusterKeys
 from huc_monitor.audit.forms.reader import PredictionReader
 from huc_monitor.audit.forms.spec import PredictionColumns
-from huc_monitor.audit.row_weights import WeightUnit
 from huc_monitor.audit.runs.changes import PieceChange
 from huc_monitor.audit.runs.packing import Packing
-from huc_monitor.audit.runs.pieces import Facts, PieceAudit, RunSummary, merge_runs
-from huc_monitor.audit.truncation import Truncation
+from huc_monitor.audit.runs.pieces import PieceAudit, RunSummary, merge_runs
 from huc_monitor.errors import HUCError, InvalidInputError
 from huc_monitor.sources._rows import read_chunk
 from huc_monitor.sources._table import Chunk
@@ -39,7 +37,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Mapping
 
     from huc_monitor.audit.inputs import Predictions
-    from huc_monitor.audit.runs.pieces import Piece
+    from huc_monitor.audit.runs.pieces import Facts, Piece, PiecePlan, ScoredRows
     from huc_monitor.utilities.program import Floats, Ints
 
 # Rows taken at a time: enough to make calls cheap, few enough to stay small.
@@ -49,7 +47,7 @@ _SAMPLE = 512
 
 FACTS = "error string, facts binary, sample binary, stride long"
 RECORDS = "utility int, run int, records binary"
-SUMMARIES = "utility int, run int, scan binary, draws binary"
+SUMMARIES = "utility int, run int, summary binary"
 SUMS = "utility int, n_rows long, sums binary"
 
 
@@ -61,7 +59,7 @@ class Job:
     functions: Mapping[str, Any] = field(default_factory=dict)
 
     @classmethod
-    def of(cls, audit: PieceAudit, columns: Mapping[str, Any]) -> Job:
+    def of(cls, audit: PiecePlan, columns: Mapping[str, Any]) -> Job:
         """Write an audit down; only a user's own functions travel as code."""
         plain = {
             "tree": audit.tree.to_dict(),
@@ -119,7 +117,7 @@ def _worker(text: str) -> Worker:
 class Worker:
     """An audit and the columns it reads, on an executor."""
 
-    audit: PieceAudit
+    audit: PiecePlan
     columns: Mapping[str, Any]
 
     @functools.cached_property
@@ -176,6 +174,12 @@ class Worker:
             *self._design(table),
         )
 
+    def unpack(self, utility: int, column: Any) -> ScoredRows:
+        """Read the rows that `send_rows` sent."""
+        packing = self.packings[utility]
+        parts = [np.frombuffer(item.as_buffer(), dtype=packing.dtype) for item in column]
+        return packing.unpack(np.concatenate(parts))
+
     def _design(self, table: pa.Table) -> tuple[Any, Any]:
         """Return the columns of clusters and label probabilities, where the log has any."""
         clusters, chosen = (self.columns.get(name) for name in ("clusters", "label_probability"))
@@ -227,19 +231,18 @@ def find_facts(job: Job) -> Callable[[Iterable[pa.RecordBatch]], Iterator[pa.Rec
 
     def step(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         worker = job.open()
-        facts, sample, stride = worker.audit.no_facts, ScoreSample(), 1
-        error = None
+        check: Any = worker.audit
+        facts, sample, error = check.no_facts, ScoreSample(), None
         try:
             for table in tables(batches, ROWS_AT_A_TIME):
                 piece = worker.read(table)
                 if piece.labels.size:
-                    facts += worker.audit.facts(piece)
+                    facts += check.facts(piece)
                     sample.add(piece.predictions)
-            stride = sample.stride
         except HUCError as problem:
             error = str(problem)
-        scores = sample.scores(worker.audit) if error is None else b""
-        yield make_batch(FACTS, [error], [pack_facts(facts)], [scores], [stride])
+        scores = sample.scores(check) if error is None else b""
+        yield make_batch(FACTS, [error], [pack(facts)], [scores], [sample.stride])
 
     return step
 
@@ -260,7 +263,7 @@ class ScoreSample:
             self._kept = self._kept[::2]
             self.stride *= 2
 
-    def scores(self, audit: PieceAudit) -> bytes:
+    def scores(self, audit: PiecePlan) -> bytes:
         """Scores of the sampled rows, utility by utility."""
         from huc_monitor.audit.decomposition import iter_decomposed
         from huc_monitor.audit.inputs import Predictions
@@ -274,20 +277,21 @@ class ScoreSample:
 
 
 def send_rows(
-    job: Job, facts: bytes, cuts: list[Floats]
+    job: Job, facts: Any, cuts: list[Floats]
 ) -> Callable[[Iterable[pa.RecordBatch]], Iterator[pa.RecordBatch]]:
     """Score rows, and hand them over by utility and range of score, many rows to a record."""
 
     def step(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-        worker, known = job.open(), unpack_facts(facts)
-        n_utilities = len(worker.audit.utilities)
+        worker = job.open()
+        check: Any = worker.audit
+        n_utilities = len(check.utilities)
         waiting: list[list[Any]] = [[] for _ in range(n_utilities)]
         n = 0
         for table in tables(batches, ROWS_AT_A_TIME):
             piece = worker.read(table)
             if not piece.labels.size:
                 continue
-            for u, rows in enumerate(worker.audit.rows(piece, known)):
+            for u, rows in enumerate(check.rows(piece, facts)):
                 waiting[u].append(worker.packings[u].pack(rows))
             n += piece.labels.size
             if n >= ROWS_BEFORE_SENDING:
@@ -311,17 +315,14 @@ def cut_records(waiting: list[list[Any]], cuts: list[Floats]) -> Iterator[pa.Rec
         yield make_batch(RECORDS, [u] * len(found), found, data)
 
 
-def summarise(job: Job, facts: bytes) -> Callable[..., pa.Table]:
+def summarise(job: Job, facts: Facts) -> Callable[..., pa.Table]:
     """Summarise all rows of a utility in one range of score."""
 
     def step(key: tuple[Any, ...], table: pa.Table) -> pa.Table:
-        worker, known = job.open(), unpack_facts(facts)
+        worker = job.open()
         u, run = (int(item.as_py()) for item in key)
-        packing = worker.packings[u]
-        column = table.column("records")
-        parts = [np.frombuffer(item.as_buffer(), dtype=packing.dtype) for item in column]
-        rows = packing.unpack(np.concatenate(parts))
-        found = worker.audit.summarise(u, rows, known)
+        rows = worker.unpack(u, table.column("records"))
+        found = cast(PieceAudit, worker.audit).summarise(u, rows, facts)
         return pa.Table.from_batches([summary_batch(u, run, found)])
 
     return step
@@ -330,20 +331,18 @@ def summarise(job: Job, facts: bytes) -> Callable[..., pa.Table]:
 def merge(key: tuple[Any, ...], table: pa.Table) -> pa.Table:
     """Merge the summaries of neighbouring ranges of score."""
     u, run = (int(item.as_py()) for item in key)
-    runs = [
-        RunSummary.from_bytes(scan.as_py(), draws.as_py())
-        for scan, draws in zip(table.column("scan"), table.column("draws"), strict=True)
-    ]
+    runs = [RunSummary.from_bytes(item.as_py()) for item in table.column("summary")]
     return pa.Table.from_batches([summary_batch(u, run, merge_runs(runs))])
 
 
 def sum_within(
-    job: Job, facts: bytes, shown: list[Floats]
+    job: Job, facts: Facts, shown: list[Floats]
 ) -> Callable[[Iterable[pa.RecordBatch]], Iterator[pa.RecordBatch]]:
     """Add up all branches on the intervals that were found; one row per task and utility."""
 
     def step(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-        worker, known = job.open(), unpack_facts(facts)
+        worker = job.open()
+        check = cast(PieceAudit, worker.audit)
         sums: list[Ints] = []
         n = 0
         for table in tables(batches, ROWS_AT_A_TIME):
@@ -352,8 +351,8 @@ def sum_within(
             if not piece.labels.size:
                 continue
             found = [
-                worker.audit.within(u, rows, known, shown[u])
-                for u, rows in enumerate(worker.audit.rows(piece, known))
+                check.within(u, rows, facts, shown[u])
+                for u, rows in enumerate(check.rows(piece, facts))
             ]
             sums = [a + b for a, b in zip(sums, found, strict=True)] if sums else found
         if sums:
@@ -364,8 +363,7 @@ def sum_within(
 
 
 def summary_batch(utility: int, run: int, found: RunSummary) -> pa.RecordBatch:
-    scan, draws = found.to_bytes()
-    return make_batch(SUMMARIES, [utility], [run], [scan], [draws])
+    return make_batch(SUMMARIES, [utility], [run], [found.to_bytes()])
 
 
 _TYPES = {
@@ -380,37 +378,3 @@ def make_batch(schema: str, *columns: list[Any]) -> pa.RecordBatch:
     fields = [part.split() for part in schema.split(", ")]
     arrays = [pa.array(c, _TYPES[kind]) for c, (_, kind) in zip(columns, fields, strict=True)]
     return pa.RecordBatch.from_arrays(arrays, names=[name for name, _ in fields])
-
-
-def pack_facts(facts: Facts) -> bytes:
-    """Write facts as bytes."""
-    unit = facts.unit
-    lost = facts.lost
-    known = [facts.n_rows, facts.total, unit.largest, unit.whole, facts.any_zero]
-    known += [facts.copies, facts.apart, facts.least, lost.mass, lost.sure_k]
-    head = np.array(known, dtype=np.float64)
-    arrays = {name: getattr(facts, name) for name in ("shares", "multipliers", "depths")}
-    clusters = {"keys": facts.clusters.keys, "amounts": facts.clusters.amounts}
-    return arrays_to_bytes({"head": head, **arrays, **clusters})
-
-
-@lru_cache(maxsize=8)
-def unpack_facts(data: bytes) -> Facts:
-    """Read what `pack_facts` wrote, once per process."""
-    found = arrays_from_bytes(data)
-    n, total, largest, whole, zero, *sums = found["head"].tolist()
-    copies, apart, least, mass, sure_k = sums
-    return Facts(
-        int(n),
-        total,
-        WeightUnit(largest, int(whole)),
-        bool(zero),
-        found["shares"],
-        found["multipliers"],
-        found["depths"],
-        Truncation(mass, sure_k),
-        copies,
-        apart,
-        least,
-        ClusterSizes(found["keys"], found["amounts"]),
-    )

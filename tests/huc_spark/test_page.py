@@ -7,6 +7,7 @@ import yaml
 from support.pages import blocks, read_page
 from support.spark_cases import TREE, UTILITIES, window
 
+from huc_monitor._common.arrays import pack
 from huc_monitor.audit.runs.pieces import PieceAudit
 from huc_monitor.config._settings import Settings
 from huc_monitor.recalibration import HUCBoost
@@ -67,9 +68,7 @@ def test_the_calculation_is_that_of_the_code():
         np.arange(100),
     )
     facts = check.no_facts + check.facts(piece)
-    sizes = [
-        [len(part) for part in check.summarise(u, rows, facts).to_bytes()]
-        for u, rows in enumerate(check.rows(piece, facts))
-    ]
+    runs = [check.summarise(u, rows, facts) for u, rows in enumerate(check.rows(piece, facts))]
+    sizes = [[len(pack(run.scan)), len(pack(run.draws))] for run in runs]
     scan, draws = np.sum(sizes, axis=0) / 40
     assert (round(scan, -1), round(draws / 64)) == (160, 24)

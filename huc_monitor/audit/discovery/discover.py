@@ -35,8 +35,6 @@ if TYPE_CHECKING:
     from huc_monitor.utilities import Utility
     from huc_monitor.utilities.program import Floats, Ints
 
-__all__ = ["Discovery", "Segment", "discover"]
-
 _RANGES: Final = ("any", "low", "high")
 _MOST_SEARCHED: Final = 200_000
 _FEWEST_ROWS: Final = 200
@@ -97,7 +95,7 @@ class Segment(Form):
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class Discovery:
+class Discovery(Form):
     """What a search found, and what of it held on rows that did not choose it.
 
     Attributes
@@ -134,16 +132,6 @@ class Discovery:
     def to_frame(self) -> pd.DataFrame:
         """Tabulate the segments."""
         return pd.DataFrame([segment.to_dict() for segment in self.segments])
-
-    def to_dict(self) -> dict[str, Any]:
-        """JSON-safe form."""
-        return {
-            "segments": [segment.to_dict() for segment in self.segments],
-            "n_searched": self.n_searched,
-            "n_certifying": self.n_certifying,
-            "confidence_level": self.confidence_level,
-            "notes": list(self.notes),
-        }
 
     def __repr__(self) -> str:
         """Count and name what was certified."""

@@ -18,14 +18,12 @@ from typing import TYPE_CHECKING, Any, Protocol, Self
 
 import numpy as np
 
-from huc_monitor.audit.bounds.bootstrap import draw_units
 from huc_monitor.audit.clusters import ClusterSizes, Sizes
-from huc_monitor.audit.decomposition import SortedRows, iter_decomposed, relevant_paths
+from huc_monitor.audit.decomposition import SortedRows, iter_decomposed
 from huc_monitor.audit.plan import AuditPlan
 from huc_monitor.audit.row_weights import WeightUnit
-from huc_monitor.audit.runs.draws import DrawSummary, add_multipliers
-from huc_monitor.audit.runs.pieces import PieceAudit, RunSummary, ScoredRows
-from huc_monitor.audit.runs.summaries import ScanSummary
+from huc_monitor.audit.runs.draws import add_multipliers
+from huc_monitor.audit.runs.pieces import PiecePlan, ScoredRows
 from huc_monitor.audit.scan import AFTER, BEFORE, Groups
 from huc_monitor.audit.two_samples import (
     AfterSums,
@@ -39,11 +37,9 @@ if TYPE_CHECKING:
 
     from huc_monitor.audit.bounds.bootstrap import BootstrapBound
     from huc_monitor.audit.comparison import Comparison
-    from huc_monitor.audit.runs.pieces import Piece
+    from huc_monitor.audit.runs.pieces import Piece, RunSummary
     from huc_monitor.audit.scan import UtilityScan
     from huc_monitor.utilities.program import Floats, Ints
-
-__all__ = ["ChangeEngine", "PieceChange", "SampleFacts", "compare_pools"]
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -130,7 +126,7 @@ class ChangeEngine(Protocol):
 
 
 @dataclass(frozen=True, eq=False)
-class PieceChange(PieceAudit):
+class PieceChange(PiecePlan):
     """A comparison's arguments, and every step of it on rows that come in pieces."""
 
     n_samples: int
@@ -141,7 +137,7 @@ class PieceChange(PieceAudit):
         given: Any = {item.name: getattr(plan, item.name) for item in fields(AuditPlan)}
         return cls(**given, n_samples=n_samples)
 
-    def count(self, piece: Piece) -> SampleFacts:
+    def facts(self, piece: Piece) -> SampleFacts:
         """Count what the scan must know in advance."""
         weights = piece.repeats if piece.repeats.size else None
         sizes = {"minlength": self.n_samples}
@@ -156,7 +152,7 @@ class PieceChange(PieceAudit):
         )
 
     @property
-    def no_count(self) -> SampleFacts:
+    def no_facts(self) -> SampleFacts:
         """Facts of no rows."""
         none = np.zeros(self.n_samples)
         return SampleFacts(
@@ -168,21 +164,18 @@ class PieceChange(PieceAudit):
             clusters=(ClusterSizes(),) * self.n_samples,
         )
 
-    def scored(self, piece: Piece) -> Iterator[ScoredRows]:
+    def rows(
+        self,
+        piece: Piece,
+        facts: SampleFacts | None = None,  # noqa: ARG002 - as `PieceAudit.rows` is called
+    ) -> Iterator[ScoredRows]:
         """Yield every utility's scores, and contributions in 32 bits, as past windows are kept."""
+        more = (piece.weights, piece.repeats, piece.ids, piece.samples, piece.times)
         for rows in iter_decomposed(
             self.utilities, piece.predictions, piece.labels, tree=self.tree
         ):
-            yield ScoredRows(
-                rows.scores,
-                piece.labels,
-                rows.contributions.astype(np.float32),
-                piece.weights,
-                piece.repeats,
-                piece.ids,
-                piece.samples,
-                piece.times,
-            )
+            values = rows.contributions.astype(np.float32)
+            yield ScoredRows(rows.scores, piece.labels, values, *more)
 
     def add_multipliers(self, rows: ScoredRows, facts: SampleFacts) -> Floats:
         """Sum of every draw's multipliers over the rows of each sample."""
@@ -207,13 +200,11 @@ class PieceChange(PieceAudit):
         ordered, groups, ids = self._pooled(utility, rows, facts, pool)
         if not ids.size:
             return None
-        means = np.empty((2, 0), dtype=np.float32)
+        means = np.empty((2, 0))
         if sums is not None:
             both = np.stack([sums[1 : pool + 1].sum(axis=0), sums[0]])
-            means = (both / np.array(groups.masses)[:, None]).astype(np.float32)
-        units = draw_units(self.limits[utility], groups.sizes().square)
-        draws = DrawSummary.of(ordered, groups, ids, units, seed=self.seed, means=means)
-        return RunSummary(ScanSummary.of(ordered, groups), draws)
+            means = both / np.array(groups.masses)[:, None]
+        return self._summary(utility, ordered, groups, ids, means)
 
     def after_sums(
         self, utility: int, rows: ScoredRows, facts: SampleFacts, pool: int, intervals: Floats
@@ -233,17 +224,8 @@ class PieceChange(PieceAudit):
         kept = np.flatnonzero(rows.samples <= pool)
         mine = rows.take(kept[np.argsort(rows.scores[kept], kind="stable")])
         groups = facts.groups(pool, mine)
-        relevant, paths = relevant_paths(self.tree, self.utilities[utility])
-        ordered = SortedRows(
-            self.utilities[utility],
-            relevant,
-            np.arange(kept.size),
-            mine.scores,
-            np.rint(mine.values.astype(np.float64) * groups.scale).astype(np.int64),
-            mine.labels,
-            paths,
-            groups.scale,
-        )
+        values = np.rint(mine.values.astype(np.float64) * groups.scale).astype(np.int64)
+        ordered = self._ordered(utility, mine, values, groups.scale)
         return ordered, groups, mine.ids
 
 

@@ -16,7 +16,6 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import numpy.typing as npt
 
-from huc_monitor._common.arrays import arrays_from_bytes, arrays_to_bytes
 from huc_monitor._common.threads import run_tasks
 from huc_monitor.audit.bounds.bootstrap import _normal_quantiles, gather_terms
 
@@ -93,15 +92,6 @@ class DrawSummary:
             n_groups, n_slots, n_blocks * lanes
         )
         return by_candidate
-
-    def to_bytes(self) -> bytes:
-        """One plain array."""
-        return arrays_to_bytes({"prefixes": self.prefixes})
-
-    @classmethod
-    def from_bytes(cls, data: bytes) -> DrawSummary:
-        """Read what `to_bytes` wrote."""
-        return cls(arrays_from_bytes(data)["prefixes"])
 
 
 def add_multipliers(seed: int, n_draws: int, ids: Ints, roots: npt.NDArray[np.float32]) -> Floats:

@@ -11,7 +11,7 @@ from huc_monitor.audit.decomposition import relevant_paths
 from huc_monitor.audit.runs.pieces import ScoredRows
 
 if TYPE_CHECKING:
-    from huc_monitor.audit.runs.pieces import PieceAudit
+    from huc_monitor.audit.runs.pieces import PiecePlan
 
 Records = np.ndarray[Any, Any]
 
@@ -33,7 +33,7 @@ class Packing:
     @classmethod
     def of(
         cls,
-        audit: PieceAudit,
+        audit: PiecePlan,
         utility: int,
         *,
         weighted: bool,

@@ -11,13 +11,14 @@ from __future__ import annotations
 
 import functools
 import math
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, fields, replace
 from functools import cached_property
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeVar
 
 import numpy as np
 import numpy.typing as npt
 
+from huc_monitor._common.arrays import pack, unpack
 from huc_monitor.audit.bounds.bootstrap import draw_units
 from huc_monitor.audit.clusters import (
     ClusterSizes,
@@ -47,6 +48,8 @@ if TYPE_CHECKING:
 
     from huc_monitor.audit.result import AuditResult
     from huc_monitor.utilities.program import Floats, Ints
+
+_Item = TypeVar("_Item", "Piece", "ScoredRows")
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -82,16 +85,7 @@ class Piece:
 
     def take(self, rows: Ints) -> Piece:
         """Return some of the rows."""
-        return Piece(
-            self.predictions.take(rows),
-            self.labels[rows],
-            [weights[rows] for weights in self.weights],
-            _some(self.repeats, rows),
-            _some(self.ids, rows),
-            _some(self.samples, rows),
-            _some(self.times, rows),
-            _some(self.clusters, rows),
-        )
+        return _taken(self, rows)
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -177,16 +171,7 @@ class ScoredRows:
 
     def take(self, rows: Ints) -> ScoredRows:
         """Return some of the rows."""
-        return ScoredRows(
-            self.scores[rows],
-            self.labels[rows],
-            np.ascontiguousarray(self.values[rows]),
-            [weights[rows] for weights in self.weights],
-            _some(self.repeats, rows),
-            _some(self.ids, rows),
-            _some(self.samples, rows),
-            _some(self.times, rows),
-        )
+        return _taken(self, rows)
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -196,14 +181,16 @@ class RunSummary:
     scan: ScanSummary
     draws: DrawSummary
 
-    def to_bytes(self) -> list[bytes]:
+    def to_bytes(self) -> bytes:
         """Plain arrays."""
-        return [self.scan.to_bytes(), self.draws.to_bytes()]
+        return pack(self)
 
     @classmethod
-    def from_bytes(cls, scan: bytes, draws: bytes) -> RunSummary:
+    def from_bytes(cls, data: bytes) -> RunSummary:
         """Read what `to_bytes` wrote."""
-        return cls(ScanSummary.from_bytes(scan), DrawSummary.from_bytes(draws))
+        none: Any = np.empty(0)
+        empty = ScanSummary(0.0, 0.0, 0, size=none, sums=none, places=none, squares=none)
+        return unpack(cls(empty, DrawSummary(none)), data)
 
 
 def merge_runs(runs: Sequence[RunSummary]) -> RunSummary:
@@ -214,16 +201,14 @@ def merge_runs(runs: Sequence[RunSummary]) -> RunSummary:
 
 
 @dataclass(frozen=True, eq=False)
-class PieceAudit(AuditPlan):
-    """An audit's arguments, and every step of it on rows that come in pieces."""
+class PiecePlan(AuditPlan):
+    """An audit's arguments, and what is done with rows that come in pieces, whoever asks."""
 
     @cached_property
     def real(self) -> tuple[bool, ...]:
         """Which subgroups have weights other than 0 and 1."""
         entries = self.subgroups.to_dict()["subgroups"]
         return (False, *("weight" in entry["rule"] for entry in entries))
-
-    # One piece.
 
     def check(
         self,
@@ -254,6 +239,28 @@ class PieceAudit(AuditPlan):
         if repeats.size and not repeats.all():
             piece = piece.take(np.flatnonzero(repeats))
         return piece
+
+    def _ordered(self, utility: int, rows: ScoredRows, values: Ints, scale: float) -> SortedRows:
+        """Call rows by their place among those at hand."""
+        relevant, paths = relevant_paths(self.tree, self.utilities[utility])
+        order = np.arange(rows.scores.size)
+        mine = (order, rows.scores, values, rows.labels)
+        return SortedRows(self.utilities[utility], relevant, *mine, paths, scale)
+
+    def _summary(
+        self, utility: int, rows: SortedRows, groups: Groups, ids: Ints, means: Floats
+    ) -> RunSummary:
+        units = draw_units(self.limits[utility], groups.sizes().square)
+        drawn = means.astype(np.float32)
+        draws = DrawSummary.of(rows, groups, ids, units, seed=self.seed, means=drawn)
+        return RunSummary(ScanSummary.of(rows, groups), draws)
+
+
+@dataclass(frozen=True, eq=False)
+class PieceAudit(PiecePlan):
+    """Every step of an audit on rows that come in pieces."""
+
+    # One piece.
 
     def facts(self, piece: Piece) -> Facts:
         """Count what the scan must know in advance."""
@@ -299,18 +306,8 @@ class PieceAudit(AuditPlan):
         self, utility: int, rows: ScoredRows, facts: Facts
     ) -> tuple[SortedRows, Groups, Ints]:
         """Bring rows into order of score."""
-        relevant, paths = relevant_paths(self.tree, self.utilities[utility])
         mine = rows.take(np.argsort(rows.scores, kind="stable"))
-        ordered = SortedRows(
-            self.utilities[utility],
-            relevant,
-            np.arange(mine.scores.size),
-            mine.scores,
-            mine.values,
-            mine.labels,
-            paths,
-            facts.scale,
-        )
+        ordered = self._ordered(utility, mine, mine.values, facts.scale)
         clusters = mine.ids if facts.clusters.keys.size else np.empty(0, dtype=np.int64)
         groups = Groups(
             mine.weights,
@@ -325,25 +322,13 @@ class PieceAudit(AuditPlan):
     def summarise(self, utility: int, rows: ScoredRows, facts: Facts) -> RunSummary:
         """Summarise all rows between two scores."""
         ordered, groups, ids = self.sorted(utility, rows, facts)
-        units = draw_units(self.limits[utility], facts.sizes().square)
         unit = math.sqrt(facts.unit.size) if facts.design_alone else facts.unit.size
-        means = (facts.multipliers / unit / facts.mass).astype(np.float32)
-        draws = DrawSummary.of(ordered, groups, ids, units, seed=self.seed, means=means[None])
-        return RunSummary(ScanSummary.of(ordered, groups), draws)
+        means = facts.multipliers / unit / facts.mass
+        return self._summary(utility, ordered, groups, ids, means[None])
 
     def within(self, utility: int, rows: ScoredRows, facts: Facts, shown: Floats) -> Ints:
         """Add up all branches on the intervals that a merged summary shows; in any order."""
-        relevant, paths = relevant_paths(self.tree, self.utilities[utility])
-        plain = SortedRows(
-            self.utilities[utility],
-            relevant,
-            np.arange(rows.scores.size),
-            rows.scores,
-            rows.values,
-            rows.labels,
-            paths,
-            facts.scale,
-        )
+        plain = self._ordered(utility, rows, rows.values, facts.scale)
         return sums_within(plain, Groups.counted(rows.weights, rows.repeats), shown)
 
     # Everything.
@@ -382,9 +367,18 @@ class PieceAudit(AuditPlan):
         return result.with_truncation(facts.lost, facts.n_rows)
 
 
-def _some(found: np.ndarray[Any, Any], rows: Ints) -> np.ndarray[Any, Any]:
-    """Take rows of what may be left out, and is empty then."""
-    return found[rows] if found.size else found
+def _taken(item: _Item, rows: Ints) -> _Item:
+    """Take rows of every field; one that may be left out is empty then."""
+    some: dict[str, Any] = {}
+    for name in (one.name for one in fields(item)):
+        found = getattr(item, name)
+        if isinstance(found, Predictions):
+            some[name] = found.take(rows)
+        elif isinstance(found, list):
+            some[name] = [weights[rows] for weights in found]
+        else:
+            some[name] = np.ascontiguousarray(found[rows]) if len(found) else found
+    return replace(item, **some)
 
 
 def _row_weights(weights: Any, n: int) -> Floats:

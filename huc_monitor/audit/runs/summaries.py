@@ -10,12 +10,11 @@ merging shows in a result. The summary of a run has the size of the candidates, 
 
 from __future__ import annotations
 
-from dataclasses import dataclass, fields
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from huc_monitor._common.arrays import arrays_from_bytes, arrays_to_bytes
 from huc_monitor._common.threads import run_tasks
 from huc_monitor.audit.scan import UtilityScan, add_squares, group_rows
 
@@ -142,17 +141,6 @@ class ScanSummary:
         """Mean squared contribution, as `intervals.second_moments`."""
         found: Floats = self.squares / (0.5 * scale * total)
         return found
-
-    def to_bytes(self) -> bytes:
-        """Plain arrays, without code."""
-        return arrays_to_bytes({field.name: getattr(self, field.name) for field in fields(self)})
-
-    @classmethod
-    def from_bytes(cls, data: bytes) -> ScanSummary:
-        """Read what `to_bytes` wrote."""
-        arrays: dict[str, Any] = arrays_from_bytes(data)
-        plain = {"first": float(arrays["first"]), "last": float(arrays["last"])}
-        return cls(**{**arrays, **plain, "n_rows": int(arrays["n_rows"])})
 
 
 def merge_summaries(summaries: Sequence[ScanSummary]) -> ScanSummary:

@@ -315,7 +315,7 @@ def test_a_comparison_survives_json():
         assert again.to_dict() == found.to_dict()
         pd.testing.assert_frame_equal(again.to_frame(), found.to_frame())
         assert repr(again) == repr(found)
-    with pytest.raises(hm.InvalidInputError, match="schema version 1; got version 7"):
+    with pytest.raises(hm.InvalidInputError, match="must have schema_version 1; got 7"):
         hm.Comparison.from_dict({**data, "schema_version": 7})
 
 

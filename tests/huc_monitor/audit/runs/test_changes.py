@@ -28,12 +28,12 @@ class Engine:
 
     def __init__(self, check, pieces, rng, *, weighted):
         self.check, self.rng = check, rng
-        self.facts = functools.reduce(operator.add, map(check.count, pieces), check.no_count)
+        self.facts = functools.reduce(operator.add, map(check.facts, pieces), check.no_facts)
         self.packings = [
             Packing.of(check, u, weighted=weighted, sampled=True)
             for u in range(len(check.utilities))
         ]
-        scored = [list(check.scored(piece)) for piece in pieces]
+        scored = [list(check.rows(piece)) for piece in pieces]
         self.records = [
             np.concatenate([packing.pack(found[u]) for found in scored])
             for u, packing in enumerate(self.packings)
@@ -60,7 +60,7 @@ class Engine:
                     self.check.summarise_pool(u, rows, self.facts, pool, sums)
                     for rows in self._cut(u)
                 ]
-                runs = [RunSummary.from_bytes(*run.to_bytes()) for run in runs if run is not None]
+                runs = [RunSummary.from_bytes(run.to_bytes()) for run in runs if run is not None]
                 found[-1].append(merge_runs(runs))
         return found
 

@@ -75,7 +75,7 @@ def in_pieces(audit, rows, rng, n_runs):
             audit.summarise(u, packing.unpack(rng.permutation(records[place == k])), facts)
             for k in np.unique(place)
         ]
-        runs = [RunSummary.from_bytes(*run.to_bytes()) for run in rng.permutation(runs)]
+        runs = [RunSummary.from_bytes(run.to_bytes()) for run in rng.permutation(runs)]
         merged.append(merge_runs(runs))
         shown = merged[-1].scan.shown
         within.append(sum(audit.within(u, found[u], facts, shown) for found in scored))
