@@ -53,7 +53,9 @@ def main() -> None:
     table = result.to_frame().sort_values("moment", key=abs, ascending=False)
     for row in table.itertuples():
         verdict = "overstated" if row.moment < 0 else "understated"
-        sure = "shown to be" if row.lower > 0.005 else "not shown to be"
+        sure = (
+            "shown to be" if max(row.moment_lower, -row.moment_upper) > 0.005 else "not shown to be"
+        )
         print(f"{row.node:>9}: {row.moment_in_units:+.2f} {row.units} a ticket, {sure} {verdict}")
 
 

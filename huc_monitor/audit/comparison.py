@@ -10,6 +10,7 @@ import numpy as np
 import pandas as pd
 
 from huc_monitor._common.forms import Form, Measured
+from huc_monitor._common.views import Drawn
 from huc_monitor.errors import InvalidInputError
 from huc_monitor.utilities.program import Floats
 
@@ -48,7 +49,7 @@ class Difference:
 
 
 @dataclass(frozen=True, slots=True, eq=False, repr=False)
-class Comparison(Form):
+class Comparison(Form, Drawn):
     """After minus before for every candidate, with simultaneous bounds.
 
     Attributes
@@ -129,14 +130,15 @@ class Comparison(Form):
         """Return the number of candidates."""
         return len(self.names)
 
-    def to_frame(self) -> pd.DataFrame:
+    def to_frame(self, *, all_columns: bool = False) -> pd.DataFrame:
         """Return a row per candidate, in the order utility, subgroup, branch.
 
-        ``sure`` is true where zero lies outside the simultaneous bounds.
+        With `all_columns`, the interval on which two samples differ most and their rows there
+        follow. ``sure`` is true where zero lies outside the simultaneous bounds.
         """
         names = zip(*self.names, strict=True) if self.names else ((), (), ())
         frame = pd.DataFrame(dict(zip(("utility", "subgroup", "node"), names, strict=True)))
-        for name in _COLUMNS:
+        for name in _COLUMNS if all_columns else _COLUMNS[:5]:
             frame[name] = getattr(self, name)
         frame["sure"] = (frame["lower"] > 0) | (frame["upper"] < 0)
         return frame

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 import numpy as np
 import pandas as pd
 
+from huc_monitor._common.views import Drawn
 from huc_monitor.audit.clusters import Design
 from huc_monitor.errors import InvalidInputError, UnknownNameError
 
@@ -64,6 +65,16 @@ class CandidateTable:
         return int(self.moment.size)
 
     @property
+    def moment_lower(self) -> Floats:
+        """Lower bounds of the moments, with their sign."""
+        return self.moment - self.radius
+
+    @property
+    def moment_upper(self) -> Floats:
+        """Upper bounds of the moments, with their sign."""
+        return self.moment + self.radius
+
+    @property
     def lower(self) -> Floats:
         """Lower bounds of the absolute moments."""
         return np.maximum(0.0, np.abs(self.moment) - self.radius)
@@ -89,6 +100,17 @@ _COLUMNS = (
     "radius",
     "detectable",
     *(item.name for item in fields(CandidateTable)[5:]),
+)
+_FIRST = (
+    "utility",
+    "subgroup",
+    "node",
+    "moment",
+    "moment_lower",
+    "moment_upper",
+    "interval_low",
+    "interval_high",
+    "n_in_interval",
 )
 _TOTALS = tuple(item.name for item in fields(TotalTable))
 
@@ -121,7 +143,7 @@ class Candidate:
 
 
 @dataclass(frozen=True, slots=True, eq=False, repr=False)
-class AuditResult:
+class AuditResult(Drawn):
     """Moments of all candidates of one window, with simultaneous bounds.
 
     Attributes
@@ -142,7 +164,7 @@ class AuditResult:
     fingerprint : str
         Of the label tree.
     candidates, totals : CandidateTable, TotalTable
-        The columns of `to_frame` and `uc_frame`.
+        The columns of `to_frame(all_columns=True)` and `uc_frame`.
     notes : tuple of str
         What a reader should know before the numbers, such as accuracy at chance.
     unlogged : float
@@ -236,9 +258,16 @@ class AuditResult:
         place = table.utility[row], table.subgroup[row], table.node[row]
         return Candidate(*place, *map(float, numbers))
 
-    def to_frame(self) -> pd.DataFrame:
+    def to_frame(self, *, all_columns: bool = False) -> pd.DataFrame:
         """Return a row per candidate, in the order utility, subgroup, branch.
 
+        The columns people read first: ``moment``, the mean contribution in the range of predicted
+        utility from ``interval_low`` to ``interval_high``, where its absolute value is largest;
+        ``moment_lower`` and ``moment_upper``, its simultaneous bounds on that range, with their
+        sign; ``n_in_interval``, the rows there. Where a utility has units, ``moment_in_units`` and
+        ``units`` follow; where labels stop above the leaves, ``label_coverage``.
+
+        With `all_columns` there is all that is known.
         ``lower`` and ``upper``, the absolute moment minus and plus ``radius``, hold for all rows
         together. ``detectable`` is twice the radius: had the population's absolute moment been
         larger than that, ``lower`` would have come out above zero with probability of at least the
@@ -250,7 +279,11 @@ class AuditResult:
         ``label_coverage`` is the share of the branch's rows whose label goes on below it: 1 where
         every label is a leaf. Moments of a branch count the rows it sees, divided by this share.
         """
-        return pd.DataFrame({name: getattr(self.candidates, name) for name in _COLUMNS})
+        names = _COLUMNS
+        if not all_columns:
+            units = ("moment_in_units", "units") if any(self.candidates.units) else ()
+            names = (*_FIRST, *units, *(("label_coverage",) if self._partial else ()))
+        return pd.DataFrame({name: getattr(self.candidates, name) for name in names})
 
     def uc_frame(self) -> pd.DataFrame:
         """Return a row per (utility, subgroup): the moment after summing over branches."""
@@ -264,7 +297,7 @@ class AuditResult:
         if not (isinstance(tolerance, int | float | np.number) and 0 <= tolerance < math.inf):
             msg = f"`tolerance` must be a number of at least 0; got {tolerance!r}."
             raise InvalidInputError(msg)
-        frame = self.to_frame()
+        frame = self.to_frame(all_columns=True)
         size = frame["moment"].abs()
         frame["confident"] = frame["lower"] > tolerance
         kept = frame[size > tolerance]

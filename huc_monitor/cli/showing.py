@@ -29,7 +29,7 @@ def show_audit(result: AuditResult, *, tolerance: float | None, top: int) -> Non
     from rich.text import Text
 
     console = make_console()
-    frame = worst_first(result.to_frame())
+    frame = worst_first(result.to_frame(all_columns=True))
     console.print(Text(headline(result), style="bold"))
     if frame.empty:
         console.print(Text("No branch of this tree can change any of these utilities."))

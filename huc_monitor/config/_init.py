@@ -295,7 +295,7 @@ def _pilot(config: Config, found: FileContents) -> _Pilot:
         bounds="bootstrap",
         n_draws=400,
     )
-    frame = result.to_frame()
+    frame = result.to_frame(all_columns=True)
     if not len(frame):
         return _Pilot(simple, 0.0, 0.0, 0.0, "no branch of the tree can change these utilities")
     worst = frame.iloc[int(frame["moment"].abs().argmax())]

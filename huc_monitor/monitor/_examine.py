@@ -129,7 +129,7 @@ class Examination:
         result = _audit(monitor, subgroups, found)
         seconds = perf_counter() - started
         values = monitor.policy.tolerance.values(monitor.tree, monitor.utilities, subgroups)
-        frame = result.to_frame()
+        frame = result.to_frame(all_columns=True)
         allowed = None
         if monitor.policy.tolerance.relative and reference is not None:
             allowed = reference.moments

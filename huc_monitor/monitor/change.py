@@ -15,6 +15,7 @@ from pydantic import Field
 
 from huc_monitor._common.forms import Form
 from huc_monitor._common.settings import Number, Section, Whole
+from huc_monitor._common.views import Shown
 
 __all__ = ["CandidateChange", "ChangePolicy", "WindowChange"]
 
@@ -58,7 +59,7 @@ class ChangePolicy(Section):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class CandidateChange(Form):
+class CandidateChange(Form, Shown):
     """How a candidate's moment moved from the reference to the newest windows.
 
     Attributes
@@ -116,7 +117,7 @@ class CandidateChange(Form):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class WindowChange(Form):
+class WindowChange(Form, Shown):
     """What the newest windows say about a change since the reference.
 
     Attributes

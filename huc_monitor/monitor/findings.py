@@ -16,6 +16,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Literal
 
 from huc_monitor._common.forms import Form
+from huc_monitor._common.views import Shown
 from huc_monitor.monitor.change import CandidateChange
 
 if TYPE_CHECKING:
@@ -38,7 +39,7 @@ _PART = 0.5
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Finding(Form):
+class Finding(Form, Shown):
     """What is told about one branch.
 
     Attributes

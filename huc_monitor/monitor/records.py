@@ -15,6 +15,7 @@ from datetime import datetime
 from typing import TYPE_CHECKING, Any, ClassVar, Literal, TypeAlias
 
 from huc_monitor._common.forms import STORED_AS, Form, write_form
+from huc_monitor._common.views import Drawn
 from huc_monitor.audit.forecast import Forecast
 from huc_monitor.audit.result import AuditResult
 from huc_monitor.monitor.change import CandidateChange, WindowChange
@@ -227,7 +228,7 @@ class RecalibrationTrigger(Form):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class WindowRecord(Form):
+class WindowRecord(Form, Drawn):
     """Everything a monitor found in one window.
 
     Attributes
@@ -370,7 +371,7 @@ class WindowRecord(Form):
         levels = {alert.level for alert in self.alerts}
         return "critical" if "critical" in levels else "warning" if "warning" in levels else None
 
-    def to_frame(self) -> pd.DataFrame:
+    def to_frame(self, *, all_columns: bool = False) -> pd.DataFrame:
         """Return a row per candidate: the audit's columns, with ``tolerance`` and ``level``."""
         import pandas as pd
 
@@ -378,7 +379,9 @@ class WindowRecord(Form):
         if result is None or not result.candidates.n:
             return pd.DataFrame()
         levels = pd.Series(list(self.levels), dtype=object)
-        return result.to_frame().assign(tolerance=self.tolerances, level=levels)
+        return result.to_frame(all_columns=all_columns).assign(
+            tolerance=self.tolerances, level=levels
+        )
 
     def to_dict(self) -> dict[str, Any]:
         """JSON-safe form; what is there in few records only where there is some of it."""

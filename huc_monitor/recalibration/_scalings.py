@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any, ClassVar, Self
 import numpy as np
 
 from huc_monitor._common.row_order import check_row_order
+from huc_monitor._common.views import Shown
 from huc_monitor.audit.inputs import check_labels, check_predictions, check_weights
 from huc_monitor.errors import InvalidInputError
 from huc_monitor.recalibration._contract import Scaling
@@ -38,7 +39,7 @@ _SCHEMA_VERSION = 1
 _MOST_PARAMETERS_PER_ROW = 5
 
 
-class _LogLossScaling(Parametrised, Scaling):
+class LogLossScaling(Parametrised, Shown, Scaling):
     """Shared by the three scalings; a subclass says how parameters make logits."""
 
     q_min: float
@@ -167,7 +168,7 @@ class _LogLossScaling(Parametrised, Scaling):
             raise InvalidInputError(msg) from None
 
 
-class TemperatureScaling(_LogLossScaling):
+class TemperatureScaling(LogLossScaling):
     """Sharpen or flatten every prediction by one temperature: softmax(log p / T).
 
     Parameters
@@ -205,7 +206,7 @@ class TemperatureScaling(_LogLossScaling):
         return TemperatureMap(n_leaves)
 
 
-class VectorScaling(_LogLossScaling):
+class VectorScaling(LogLossScaling):
     """Give every leaf its own slope and intercept: softmax(a * log p + b).
 
     Parameters
@@ -254,7 +255,7 @@ class VectorScaling(_LogLossScaling):
         return VectorMap(n_leaves)
 
 
-class DirichletScaling(_LogLossScaling):
+class DirichletScaling(LogLossScaling):
     """Let every leaf's probability inform all others: softmax(W log p + b).
 
     Parameters
@@ -343,7 +344,7 @@ def choose_scaling(
     before = row_losses(plain.start(), plain, held)
     best, most = None, 0.0
     for kind in (TemperatureScaling, VectorScaling, DirichletScaling):
-        scaling: _LogLossScaling = kind()
+        scaling: LogLossScaling = kind()
         if scaling.make_map(tree.n_leaves).start().size > _MOST_PARAMETERS_PER_ROW * size:
             continue
         scaling.fit(probabilities, labels, tree=tree, weights=weights, validation=validation)

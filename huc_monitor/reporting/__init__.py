@@ -10,7 +10,7 @@ from huc_monitor.audit.comparison import Comparison
 from huc_monitor.errors import InvalidInputError
 from huc_monitor.reporting._charts import moment_bars, reliability, waterfall
 from huc_monitor.reporting._compared import difference_grid, differences
-from huc_monitor.reporting._drawing import Picture, stack
+from huc_monitor.reporting._drawing import Picture, Pictures, stack
 from huc_monitor.reporting._history import heat_map, timeline
 from huc_monitor.reporting._icicle import icicle
 from huc_monitor.reporting._reading import Source, read
@@ -93,7 +93,7 @@ def draw_pictures(
     tolerance: float | None = None,
     curve: ReliabilityCurve | None = None,
     tree_width: float = 960.0,
-) -> dict[str, Picture]:
+) -> Pictures:
     """Draw the report's pictures, for logs and artifact stores.
 
     Keys are ``moments``; ``icicle`` when the tree is known; ``waterfall`` when a moment is not
@@ -115,11 +115,11 @@ def draw_pictures(
     """
     if isinstance(source, Comparison):
         if not len(source):
-            return {}
-        return {"differences": differences(source), "by_subgroup": difference_grid(source)}
+            return Pictures()
+        return Pictures(differences=differences(source), by_subgroup=difference_grid(source))
     _check_tolerance(tolerance)
     report = read(source, tree=tree, tolerance=tolerance, curve=curve)
-    pictures: dict[str, Picture] = {}
+    pictures = Pictures()
     window = report.latest
     worst = None if window is None else window.worst
     if window is not None and worst is not None:

@@ -17,7 +17,7 @@ from huc_monitor.reporting._looks import DARK, FONT, LIGHT, LOOKS, MARK_CLASS, m
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
-__all__ = ["Group", "Line", "Mark", "Path", "Picture", "Rect", "Text"]
+__all__ = ["Group", "Line", "Mark", "Path", "Picture", "Pictures", "Rect", "Text"]
 
 Anchor = Literal["start", "middle", "end"]
 _WIDE: Final = set("mwMWGOQ%@—")
@@ -79,7 +79,7 @@ class Group:
 Mark = Rect | Line | Path | Text | Group
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, repr=False)
 class Picture:
     """A drawing with a title and a description in words for who cannot see it.
 
@@ -92,6 +92,13 @@ class Picture:
     marks: tuple[Mark, ...]
     title: str
     description: str
+
+    def __repr__(self) -> str:
+        """One line: what is drawn."""
+        return f"Picture({self.title!r}, {self.width:.0f} x {self.height:.0f})"
+
+    def _repr_svg_(self) -> str:
+        return self.to_svg()
 
     def to_svg(self) -> str:
         """Return a self-contained SVG document."""
@@ -118,6 +125,15 @@ class Picture:
     def body(self) -> str:
         """Return the marks alone."""
         return "".join(map(_svg, self.marks))
+
+
+class Pictures(dict[str, Picture]):
+    """Pictures by name; a notebook shows all of them."""
+
+    def _repr_html_(self) -> str:
+        from huc_monitor.reporting.notebook import show
+
+        return show(self)
 
 
 def stack(pictures: Sequence[Picture], *, gap: float = 28.0, margin: float = 16.0) -> Picture:

@@ -126,7 +126,7 @@ class WindowAudit:
         change: pd.DataFrame | None = None,
     ) -> WindowAudit:
         """Compare every candidate with its tolerance."""
-        frame = result.to_frame()
+        frame = result.to_frame(all_columns=True)
         allowed = None
         if tolerance.relative:
             if reference is None:

@@ -149,7 +149,7 @@ def _log(
 
 def _csv(result: AuditResult) -> str:
     buffer = io.StringIO()
-    frame = result.to_frame()
+    frame = result.to_frame(all_columns=True)
     names = ["utility", "subgroup", "node"]
     frame[names] = frame[names].map(table_cell)
     frame.to_csv(buffer, index=False)

@@ -216,7 +216,7 @@ def moment_of(shift: float, slope: float = 1.0, n: int = 400_000) -> dict[str, f
     result = hm.audit(
         rows.p, rows.labels, tree=TREE, utilities=UTILITIES, bounds="theorem", confidence_level=0.95
     )
-    frame = result.to_frame()
+    frame = result.to_frame(all_columns=True)
     major = frame[frame["node"] == "major"]
     return {
         "share_reaching_branch": round(float(rows.p[:, 2:4].sum(axis=1).mean()), 3),

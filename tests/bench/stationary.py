@@ -74,7 +74,7 @@ def true_sizes(kind, config, subgroups):
         features=log[["protocol"]],
         bounds=None,
     )
-    frame = result.to_frame()
+    frame = result.to_frame(all_columns=True)
     names = frame[["utility", "subgroup", "node"]].itertuples(index=False, name=None)
     return dict(zip(names, frame["moment"].abs(), strict=True))
 

@@ -357,7 +357,7 @@ def what_a_result_answers():
             "worst": {name: getattr(worst, name) for name in worst.__slots__},
             "worst in words": repr(worst),
             "bounds": [result.huc, result.uc, result.huc_lower, result.huc_upper, result.n],
-            "frame": result.to_frame(),
+            "frame": result.to_frame(all_columns=True),
             "uc": result.uc_frame(),
             "violations": result.violations(0.01),
             "guarantee": [result.guarantee("level2"), result.guarantee("level1", ["root"])],

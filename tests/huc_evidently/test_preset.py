@@ -114,7 +114,7 @@ def test_the_numbers_are_those_of_an_audit(days, by_protocol):
         features=days[2],
         n_draws=200,
     )
-    frame = wanted.to_frame().assign(point=lambda f: f["moment"].abs())
+    frame = wanted.to_frame(all_columns=True).assign(point=lambda f: f["moment"].abs())
     found = {}
     for result in run.metric_results.values():
         params = result.metric_value_location.metric.params

@@ -56,5 +56,7 @@ def test_a_comparison_on_spark_is_the_local_one(spark, n_partitions):
     made = [local(part, check) for part in parts]
     for k, one in enumerate(found, 1):
         expected = compare_samples(made[0], Sample.join(made[1 : k + 1]), check)
-        pd.testing.assert_frame_equal(one.to_frame(), expected.to_frame(), rtol=0, atol=1e-12)
+        pd.testing.assert_frame_equal(
+            one.to_frame(all_columns=True), expected.to_frame(all_columns=True), rtol=0, atol=1e-12
+        )
     assert [item.node for item in found[0].sure]

@@ -40,11 +40,11 @@ def test_spark_gives_the_one_answer(case, spark):
             source.labelled(*DAY)
         return
     p, codes = frame[list(case.leaves)], LeafCodes(case.codes(len(frame)))
-    expected = hm.audit(p, codes, tree=case.tree, **OPTIONS).to_frame()
-    found = huc_spark.audit(df, tree=case.tree, **OPTIONS).to_frame()
+    expected = hm.audit(p, codes, tree=case.tree, **OPTIONS).to_frame(all_columns=True)
+    found = huc_spark.audit(df, tree=case.tree, **OPTIONS).to_frame(all_columns=True)
     assert np.array_equal(found["moment"], expected["moment"])
     on_cluster = source.audit(
         *DAY, as_of=None, options=hm.AuditOptions(bounds="sharp"), **whole
-    ).to_frame()
+    ).to_frame(all_columns=True)
     assert np.array_equal(on_cluster["moment"], expected["moment"])
     assert np.array_equal(source.labelled(*DAY).labels, codes.codes)

@@ -92,9 +92,14 @@ def window(seed: int, *, n: int | None = None, skewed=False, ties=True) -> Windo
 
 def assert_same(found, expected) -> None:
     """Equal to 1e-12, radii of the bootstrap included."""
-    pd.testing.assert_frame_equal(found.to_frame(), expected.to_frame(), **SAME)
+    pd.testing.assert_frame_equal(
+        found.to_frame(all_columns=True), expected.to_frame(all_columns=True), **SAME
+    )
     moments = ["moment", "interval_low", "interval_high", "n_in_interval", "on_uc_interval"]
-    one, other = found.to_frame()[moments], expected.to_frame()[moments]
+    one, other = (
+        found.to_frame(all_columns=True)[moments],
+        expected.to_frame(all_columns=True)[moments],
+    )
     pd.testing.assert_frame_equal(one, other, **SAME)
     pd.testing.assert_frame_equal(found.uc_frame(), expected.uc_frame(), **SAME)
     for name in ("interiorized", "method", "confidence_level", "n_draws"):

@@ -12,6 +12,7 @@ import pandas as pd
 
 from huc_monitor._common.forms import Form
 from huc_monitor._common.frames import to_frame
+from huc_monitor._common.views import Shown
 from huc_monitor.audit.decomposition import iter_decomposed
 from huc_monitor.audit.discovery.conditions import read_conditions
 from huc_monitor.audit.discovery.search import Found, Search
@@ -95,7 +96,7 @@ class Segment(Form):
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class Discovery(Form):
+class Discovery(Form, Shown):
     """What a search found, and what of it held on rows that did not choose it.
 
     Attributes
@@ -129,9 +130,12 @@ class Discovery(Form):
         """Make the family of the certified segments, for audits and recalibration."""
         return Subgroups.from_reference(features, predicates=self.predicates)
 
-    def to_frame(self) -> pd.DataFrame:
-        """Tabulate the segments."""
-        return pd.DataFrame([segment.to_dict() for segment in self.segments])
+    def to_frame(self, *, all_columns: bool = False) -> pd.DataFrame:
+        """Tabulate the segments: what people read first, or all columns."""
+        columns = list(Segment.__slots__)
+        frame = pd.DataFrame([segment.to_dict() for segment in self.segments], columns=columns)
+        less = [] if all_columns else ["rule", "score_range", "share", "moment_in_segment"]
+        return frame.drop(columns=less)
 
     def __repr__(self) -> str:
         """Count and name what was certified."""

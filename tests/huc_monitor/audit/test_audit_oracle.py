@@ -35,7 +35,11 @@ def test_every_moment_and_interval_equals_brute_force(part):
 
 def check_against_brute_force(result, p, labels, frame, groups, utilities, tree):
     plain = brute_force.PlainTree(tree)
-    found = result.to_frame().set_index(["utility", "subgroup", "node"]).to_dict(orient="index")
+    found = (
+        result.to_frame(all_columns=True)
+        .set_index(["utility", "subgroup", "node"])
+        .to_dict(orient="index")
+    )
     totals = result.uc_frame().set_index(["utility", "subgroup"]).to_dict(orient="index")
     largest = {}
     for utility in utilities:

@@ -12,7 +12,7 @@ FOUR = hm.LabelTree.from_nested({"vL": ["y1", "y2"], "vR": ["y3", "y4"]}, root="
 
 
 def moment(result, node, utility=None, subgroup="all", column="moment"):
-    frame = result.to_frame()
+    frame = result.to_frame(all_columns=True)
     rows = frame[(frame.node == node) & (frame.subgroup == subgroup)]
     if utility is not None:
         rows = rows[rows.utility == utility]
@@ -28,7 +28,7 @@ def test_errors_of_opposite_sign_cancel_in_uc_and_not_in_huc():
     assert result.huc == pytest.approx(1 / 4, abs=1e-12)
     assert moment(result, "v0") == pytest.approx(1 / 4, abs=1e-12)
     assert moment(result, "vL") == pytest.approx(-1 / 4, abs=1e-12)
-    assert "vR" not in set(result.to_frame().node)
+    assert "vR" not in set(result.to_frame(all_columns=True).node)
     assert (result.worst.interval_low, result.worst.interval_high) == (0.5, 0.5)
 
 
@@ -43,7 +43,7 @@ def test_the_largest_branch_error_need_not_be_the_largest_utility_error():
     )
     assert moment(result, "v0") == pytest.approx(0, abs=1e-12)
     assert moment(result, "vR") == pytest.approx(1 / 20, abs=1e-12)
-    assert set(result.to_frame().node) == {"v0", "vR"}
+    assert set(result.to_frame(all_columns=True).node) == {"v0", "vR"}
     assert result.uc == pytest.approx(1 / 20, abs=1e-12)
 
 
@@ -73,7 +73,7 @@ def test_one_predicted_utility_cell_compares_branches_in_the_same_population():
     )
     assert moment(result, "v0") == pytest.approx(1 / 32, abs=1e-12)
     assert moment(result, "vR") == pytest.approx(-1 / 40, abs=1e-12)
-    assert "vL" not in set(result.to_frame().node)
+    assert "vL" not in set(result.to_frame(all_columns=True).node)
     assert moment(result, "vR", column="interval_low") == 0.25
     assert moment(result, "vR", column="interval_high") == 0.25
     (row,) = result.uc_frame().itertuples()

@@ -30,7 +30,7 @@ def audit(p, y, n_draws=200, **more):
 
 
 def same(one, other, *, but=()):
-    ours, theirs = one.to_frame(), other.to_frame()
+    ours, theirs = one.to_frame(all_columns=True), other.to_frame(all_columns=True)
     kept = [name for name in ours if name not in but]
     pd.testing.assert_frame_equal(ours[kept], theirs[kept], check_exact=True)
 

@@ -85,7 +85,11 @@ def check_against_brute_force(found, before, after, both, groups, utilities, tre
     p, labels = (np.concatenate([before[k], after[k]]) for k in (0, 1))
     is_after = np.arange(len(p)) >= len(before[0])
     amount = np.where(is_after, 1.0 / len(after[0]), -1.0 / len(before[0]))
-    rows = found.to_frame().set_index(["utility", "subgroup", "node"]).to_dict(orient="index")
+    rows = (
+        found.to_frame(all_columns=True)
+        .set_index(["utility", "subgroup", "node"])
+        .to_dict(orient="index")
+    )
     for utility in utilities:
         scores, by_node, _ = brute_force.row_terms(p, labels, utility, plain)
         for name, weights in zip(groups.names, groups.weights(both, len(p)), strict=True):
@@ -313,7 +317,9 @@ def test_a_comparison_survives_json():
         data = json.loads(json.dumps(found.to_dict(), allow_nan=False))
         again = hm.Comparison.from_dict(data)
         assert again.to_dict() == found.to_dict()
-        pd.testing.assert_frame_equal(again.to_frame(), found.to_frame())
+        pd.testing.assert_frame_equal(
+            again.to_frame(all_columns=True), found.to_frame(all_columns=True)
+        )
         assert repr(again) == repr(found)
     with pytest.raises(hm.InvalidInputError, match="must have schema_version 1; got 7"):
         hm.Comparison.from_dict({**data, "schema_version": 7})

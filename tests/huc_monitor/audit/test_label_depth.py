@@ -40,8 +40,8 @@ def stopped_at(names, leaves, chosen):
 def test_branches_above_all_labels_equal_the_audit_with_full_labels_bit_for_bit():
     p, leaves, rng = sample()
     labels = stopped_at({"a1", "a2", "b"}, leaves, rng.random(600) < 0.6)
-    full = hm.audit(p, leaves, tree=TREE, utilities=UTILITIES).to_frame()
-    part = hm.audit(p, labels, tree=TREE, utilities=UTILITIES).to_frame()
+    full = hm.audit(p, leaves, tree=TREE, utilities=UTILITIES).to_frame(all_columns=True)
+    part = hm.audit(p, labels, tree=TREE, utilities=UTILITIES).to_frame(all_columns=True)
     above = full["node"].isin(["root", "a"])
     kept = [name for name in full if name not in {"radius", "lower", "upper", "detectable"}]
     kept = [name for name in kept if not name.startswith("on_")]
@@ -55,7 +55,9 @@ def test_a_branch_below_counts_the_rows_it_sees_divided_by_its_coverage():
     tree = hm.LabelTree.from_nested({"cat": ["lion", "lynx"], "dog": None})
     pay = hm.Payoff("pay", {"lion": 1})
     labels = ["lion", "lion", "cat", "cat", "dog", "dog", "dog", "dog"]
-    table = hm.audit(p, labels, tree=tree, utilities=[pay]).to_frame().set_index("node")
+    table = (
+        hm.audit(p, labels, tree=tree, utilities=[pay]).to_frame(all_columns=True).set_index("node")
+    )
     # Both cats that are seen are lions: each contributes 1 - 1/2, and stands for two.
     assert table.loc["cat", "moment"] == pytest.approx(2 * 0.5 / 8 / 0.5)
     assert table.loc["cat", "label_coverage"] == 0.5
@@ -84,7 +86,7 @@ def test_moments_agree_with_a_sum_over_rows(seed):
     result = hm.audit(p, LeafCodes(codes), tree=TREE, utilities=[PAY], bounds=None)
     (rows,) = hm.decompose(p, LeafCodes(codes), tree=TREE, utilities=[PAY])
     frame = rows.to_frame()
-    for row in result.to_frame().itertuples():
+    for row in result.to_frame(all_columns=True).itertuples():
         if np.isnan(row.interval_low):
             continue
         inside = frame["score"].between(row.interval_low, row.interval_high)
@@ -96,7 +98,7 @@ def test_a_branch_that_sees_no_row_has_no_moment_and_the_widest_bound():
     p, leaves, _ = sample()
     labels = stopped_at({"b"}, leaves, np.ones(600, dtype=bool))
     result = hm.audit(p, labels, tree=TREE, utilities=[PAY])
-    row = result.to_frame().set_index("node").loc["b"]
+    row = result.to_frame(all_columns=True).set_index("node").loc["b"]
     assert (row["moment"], row["label_coverage"], row["lower"]) == (0, 0, 0)
     assert row["upper"] == PAY.spreads(TREE)[TREE.branch_index("b")]
     assert np.isfinite(result.huc_upper)
@@ -108,7 +110,7 @@ def test_a_branch_with_few_deep_labels_says_so_and_does_not_alarm():
     deep = np.flatnonzero(leaves == TREE.leaf_index("u"))[:4]
     labels = stopped_at({"b"}, leaves, ~np.isin(np.arange(2_000), deep))
     result = hm.audit(p, labels, tree=TREE, utilities=[PAY])
-    row = result.to_frame().set_index("node").loc["b"]
+    row = result.to_frame(all_columns=True).set_index("node").loc["b"]
     assert abs(row["moment"]) > 0.05
     assert row["lower"] == 0
     assert any("Few labels go below 'b' (4 of" in note for note in result.notes)
@@ -171,7 +173,7 @@ def test_samples_whose_labels_stop_at_other_depths_do_not_differ_for_that():
     labels = stopped_at({"b"}, leaves, ~half & (rng.random(8_000) < 0.7))
     sides = (p[half], labels[half]), (p[~half], labels[~half])
     found = hm.compare(*sides, tree=TREE, utilities=[PAY])
-    frame = found.to_frame().set_index("node")
+    frame = found.to_frame(all_columns=True).set_index("node")
     assert frame.loc["b", "lower"] < 0 < frame.loc["b", "upper"]
     assert frame.loc["b", "before"] == pytest.approx(frame.loc["b", "after"], rel=0.5)
     assert abs(frame.loc["b", "before"]) > 0.02
@@ -183,7 +185,7 @@ def test_two_predictors_on_partial_labels_are_compared_as_their_audits():
     q = np.full_like(p, 1 / TREE.n_leaves)
     found = hm.compare((p, labels), (q, labels), tree=TREE, utilities=[PAY], paired=True)
     audits = [hm.audit(x, labels, tree=TREE, utilities=[PAY], bounds=None) for x in (p, q)]
-    frame = found.to_frame()
+    frame = found.to_frame(all_columns=True)
     np.testing.assert_allclose(frame["before"], np.abs(audits[0].candidates.moment), atol=1e-12)
     np.testing.assert_allclose(frame["after"], np.abs(audits[1].candidates.moment), atol=1e-12)
 

@@ -34,7 +34,7 @@ def window(seed, n):
 
 def moments(p, labels, weights):
     result = hm.audit(p, labels, weights=weights, tree=TREE, utilities=UTILITIES, bounds="sharp")
-    frame = result.to_frame()
+    frame = result.to_frame(all_columns=True)
     columns = ["moment", "interval_low", "interval_high", "on_uc_interval", "on_worst_interval"]
     return frame[columns].to_numpy(), result
 
@@ -73,7 +73,7 @@ def test_moments_are_the_weighted_means_they_are_said_to_be(kind):
     )
     (rows,) = hm.decompose(p, labels, tree=TREE, utilities=[hm.LevelCorrectness(level=2)])
     frame = rows.to_frame()
-    for found in result.to_frame().itertuples():
+    for found in result.to_frame(all_columns=True).itertuples():
         inside = frame["score"].between(found.interval_low, found.interval_high).to_numpy()
         expected = np.sum((frame[found.node] * weights)[inside]) / weights.sum()
         assert found.moment == pytest.approx(expected, abs=1e-9)
@@ -92,7 +92,7 @@ def test_pieces_of_a_window_share_one_unit(kind, factor):
     whole = hm.audit(p, labels, weights=weights, **what)
     assert pieces.n == pytest.approx(whole.n)
     for name in ("moment", "interval_low", "interval_high", "n_in_interval"):
-        pair = pieces.to_frame()[name], whole.to_frame()[name]
+        pair = pieces.to_frame(all_columns=True)[name], whole.to_frame(all_columns=True)[name]
         assert np.allclose(*pair, rtol=1e-14, atol=1e-12, equal_nan=True), name
     assert np.allclose(pieces.radii, whole.radii, rtol=1e-5)
 

@@ -73,7 +73,7 @@ def test_the_table_shows_the_numbers_of_the_library(capsys, log, frame, tree_fil
         utilities=[hm.LevelCorrectness(level=1)],
         bounds="bootstrap",
     )
-    row = result.to_frame().iloc[0]
+    row = result.to_frame(all_columns=True).iloc[0]
     assert (code, err) == (0, "")
     assert f"HUC {result.huc:.4f}  UC {result.uc:.4f}  n = 400" in out
     assert f"{row['moment']:+.4f}" in out

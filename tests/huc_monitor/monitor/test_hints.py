@@ -45,7 +45,7 @@ def test_moments_agree_with_the_audit_on_the_interval_it_found():
     p, labels, rows = sample()
     result = hm.audit(p, labels, tree=TREE, utilities=[PAY], bounds=None)
     weights = np.ones(300, dtype=np.uint8)
-    for row in result.to_frame().itertuples():
+    for row in result.to_frame(all_columns=True).itertuples():
         inside = rows_inside(rows, weights, row.interval_low, row.interval_high)
         slot = list(rows.relevant).index(TREE.branch_index(row.node))
         assert interval_moments(rows, weights, inside)[slot] == pytest.approx(row.moment)

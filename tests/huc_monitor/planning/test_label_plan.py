@@ -130,7 +130,7 @@ def test_of_two_equally_important_candidates_none_is_left_behind():
         subgroups=groups,
         features=frame,
         bounds=None,
-    ).to_frame()
+    ).to_frame(all_columns=True)
     tight = np.where(names["subgroup"] == "who=few", 0.002, 0.05)
     even = hm.plan_labels(p, **shared)
     plan = hm.plan_labels(p, tolerance=tight, **shared)

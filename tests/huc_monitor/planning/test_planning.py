@@ -53,7 +53,7 @@ def test_planning_for_the_pilots_own_size_gives_its_own_radii(pilot, bounds):
     p, labels, groups = pilot
     planned = hm.pilot_candidates(p, labels, tree=TREE, utilities=UTILITIES, **groups)
     result = hm.audit(p, labels, tree=TREE, utilities=UTILITIES, bounds=bounds, **groups)
-    frame = result.to_frame()
+    frame = result.to_frame(all_columns=True)
     keys = ["utility", "subgroup", "node"]
     assert planned[keys].equals(frame[keys])
     sizes = [
@@ -100,7 +100,7 @@ def test_the_simulated_change_has_exactly_that_moment_and_no_other(pilot, candid
         weights=truth.ravel(),
         bounds="theorem",
     )
-    frame = result.to_frame().set_index(["utility", "subgroup", "node"])
+    frame = result.to_frame(all_columns=True).set_index(["utility", "subgroup", "node"])
     assert frame.loc[candidate, "moment"] == pytest.approx(size, abs=1e-9)
     elsewhere = frame[frame.index.get_level_values("node") != candidate[2]]
     assert elsewhere["moment"].abs().max() < 1e-9

@@ -47,7 +47,7 @@ def test_there_is_a_picture_for_everything_that_is_known():
 
 def test_the_curve_is_drawn_for_its_own_candidate_not_for_the_worst():
     given = seeded_audit()
-    frame = given["source"].to_frame()
+    frame = given["source"].to_frame(all_columns=True)
     other = frame[frame["node"] != given["curve"].node].iloc[0]
     curve = dataclasses.replace(
         given["curve"], node=other["node"], utility=other["utility"], subgroup="all"

@@ -22,7 +22,9 @@ BOTH = pytest.mark.parametrize("case", CASES, ids=lambda case: case.name)
 
 def moments(probabilities, labels, tree):
     utilities = [hm.TopK(1), hm.TopK(2)]
-    return hm.audit(probabilities, labels, tree=tree, utilities=utilities, bounds=None).to_frame()
+    return hm.audit(probabilities, labels, tree=tree, utilities=utilities, bounds=None).to_frame(
+        all_columns=True
+    )
 
 
 def files(frame, folder):

@@ -135,7 +135,7 @@ def test_a_branch_that_is_never_seen_keeps_the_radius_of_an_unseen_outcome():
     p, labels, _ = window(n, ties=False)
     labels = np.where(labels >= 3, 0, labels)  # nothing below "right"
     result = hm.audit(p, labels, tree=TREE, utilities=UTILITIES[0])
-    frame = result.to_frame().set_index("node")
+    frame = result.to_frame(all_columns=True).set_index("node")
     assert frame.loc["right", "moment"] == 0
     spread = UTILITIES[0].spreads(TREE)[TREE.branch_index("right")]
     assert frame.loc["right", "radius"] >= spread * math.log(3 / 0.05) / n
@@ -148,7 +148,7 @@ def test_an_empty_subgroup_is_bounded_like_an_unseen_one():
     result = hm.audit(
         p, labels, tree=TREE, utilities=UTILITIES[0], subgroups=groups, features=frame
     )
-    found = result.to_frame().set_index(["subgroup", "node"])
+    found = result.to_frame(all_columns=True).set_index(["subgroup", "node"])
     empty = next(name for name in groups.names if name.endswith("y"))
     floor = UTILITIES[0].spreads(TREE) * math.log(9 / 0.05) / 50
     assert (found.loc[empty, "moment"] == 0).all()

@@ -122,7 +122,7 @@ def test_the_sharp_audit_uses_each_candidates_own_mean_square():
     (rows,) = hm.decompose(p, labels, tree=TREE, utilities=[PAY])
     columns = rows.to_frame()
     spread = dict(zip(TREE.branches, PAY.spreads(TREE), strict=True))
-    for row in result.to_frame().itertuples():
+    for row in result.to_frame(all_columns=True).itertuples():
         inside = np.ones(300) if row.subgroup == "all" else frame["g"] == row.subgroup[-1]
         mean_square = float(np.mean((columns[row.node] * inside) ** 2))
         expected = sharp_radius(300, mean_square, spread[row.node], n_candidates=9, level=0.95)
@@ -146,7 +146,11 @@ def test_without_bounds_everything_but_the_bounds_is_there():
     assert plain.huc == bounded.huc
     assert math.isnan(plain.huc_lower)
     assert math.isnan(plain.worst.lower)
-    assert plain.to_frame()[["lower", "upper", "radius", "detectable"]].isna().all(axis=None)
+    assert (
+        plain.to_frame(all_columns=True)[["lower", "upper", "radius", "detectable"]]
+        .isna()
+        .all(axis=None)
+    )
     assert plain.to_dict()["candidates"][0]["radius"] is None
     assert not plain.violations(0.0)["confident"].any()
 
@@ -167,7 +171,7 @@ def test_the_default_is_the_bootstrap_with_a_thousand_draws():
 
 def test_a_moment_of_the_detectable_size_is_seen_when_the_bounds_hold():
     p, labels, _ = window(50)
-    frame = hm.audit(p, labels, tree=TREE, utilities=PAY, bounds="sharp").to_frame()
+    frame = hm.audit(p, labels, tree=TREE, utilities=PAY, bounds="sharp").to_frame(all_columns=True)
     # If the empirical moment is within the radius of a true one above `detectable`, it shows.
     assert (frame["detectable"] - frame["radius"] - frame["radius"] == 0).all()
     assert list(frame.columns).index("detectable") == list(frame.columns).index("radius") + 1

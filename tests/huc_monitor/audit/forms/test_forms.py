@@ -119,7 +119,11 @@ def test_the_completed_prediction_is_what_is_audited():
     np.put_along_axis(filled, best, kept, axis=1)
     found = audit(hm.TopKPredictions(best, kept, rest="uniform"))
     wanted = audit(filled)
-    np.testing.assert_allclose(found.to_frame()["moment"], wanted.to_frame()["moment"], atol=1e-12)
+    np.testing.assert_allclose(
+        found.to_frame(all_columns=True)["moment"],
+        wanted.to_frame(all_columns=True)["moment"],
+        atol=1e-12,
+    )
     assert found.unlogged == pytest.approx(float(1 - kept.sum(axis=1).mean()))
 
 

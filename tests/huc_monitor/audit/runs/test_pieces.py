@@ -83,7 +83,9 @@ def in_pieces(audit, rows, rng, n_runs):
 
 
 def assert_same(found, expected, tolerance):
-    pd.testing.assert_frame_equal(found.to_frame(), expected.to_frame(), **tolerance)
+    pd.testing.assert_frame_equal(
+        found.to_frame(all_columns=True), expected.to_frame(all_columns=True), **tolerance
+    )
     pd.testing.assert_frame_equal(found.uc_frame(), expected.uc_frame(), rtol=0, atol=0)
     np.testing.assert_array_equal(found.candidates.moment, expected.candidates.moment)
     np.testing.assert_array_equal(found.candidates.interval_low, expected.candidates.interval_low)

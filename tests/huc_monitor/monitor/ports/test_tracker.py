@@ -115,9 +115,9 @@ def test_a_record_of_another_schema_is_refused():
 
 
 def test_the_frame_of_a_record_joins_tolerance_and_level():
-    frame = a_record().to_frame()
+    frame = a_record().to_frame(all_columns=True)
     assert frame[["tolerance", "level"]].iloc[0].tolist() == [0.02, "critical"]
-    assert a_record(audit=None).to_frame().empty
+    assert a_record(audit=None).to_frame(all_columns=True).empty
 
 
 def test_both_trackers_keep_the_contract(tracker):
