@@ -23,7 +23,7 @@ class Shown:
         return shown
 
 
-class Drawn(Shown):
+class Plotted(Shown):
     """Base of what can be drawn as well."""
 
     __slots__ = ()

@@ -10,7 +10,7 @@ import numpy as np
 import pandas as pd
 
 from huc_monitor._common.forms import Form, Measured
-from huc_monitor._common.views import Drawn
+from huc_monitor._common.views import Plotted
 from huc_monitor.errors import InvalidInputError
 from huc_monitor.utilities.program import Floats
 
@@ -49,7 +49,7 @@ class Difference:
 
 
 @dataclass(frozen=True, slots=True, eq=False, repr=False)
-class Comparison(Form, Drawn):
+class Comparison(Form, Plotted):
     """After minus before for every candidate, with simultaneous bounds.
 
     Attributes

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 import numpy as np
 import pandas as pd
 
-from huc_monitor._common.views import Drawn
+from huc_monitor._common.views import Plotted
 from huc_monitor.audit.clusters import Design
 from huc_monitor.errors import InvalidInputError, UnknownNameError
 
@@ -143,7 +143,7 @@ class Candidate:
 
 
 @dataclass(frozen=True, slots=True, eq=False, repr=False)
-class AuditResult(Drawn):
+class AuditResult(Plotted):
     """Moments of all candidates of one window, with simultaneous bounds.
 
     Attributes

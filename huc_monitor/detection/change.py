@@ -20,7 +20,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from huc_monitor._common.views import Drawn
+from huc_monitor._common.views import Plotted
 from huc_monitor.audit.plan import AuditPlan
 from huc_monitor.audit.two_samples import Sample, compare_samples
 from huc_monitor.detection.options import DEFAULTS
@@ -54,7 +54,7 @@ class Change:
 
 
 @dataclass(frozen=True, slots=True, eq=False, repr=False)
-class ChangeStep(Drawn):
+class ChangeStep(Plotted):
     """What the newest windows say about a change since the reference.
 
     Attributes

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, overload
 
 from huc_monitor._common.safe_text import file_name
 from huc_monitor._common.times import to_utc
-from huc_monitor._common.views import Drawn
+from huc_monitor._common.views import Plotted
 from huc_monitor.audit.inputs import check_utilities
 from huc_monitor.errors import InvalidInputError
 from huc_monitor.monitor._ahead import OneAtATime
@@ -42,7 +42,7 @@ if TYPE_CHECKING:
 
 
 @dataclass(frozen=True, slots=True, repr=False)
-class CheckResult(Drawn):
+class CheckResult(Plotted):
     """What one check did: a sequence of the new records, with the message and the status.
 
     Attributes
@@ -91,7 +91,7 @@ class CheckResult(Drawn):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False, repr=False)
-class Monitor(Drawn):
+class Monitor(Plotted):
     """Audits every window of a prediction log once its labels have matured, and raises alerts.
 
     A monitor is its configuration; what it remembers lies with its tracker. `check` may be

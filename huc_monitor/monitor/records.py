@@ -15,7 +15,7 @@ from datetime import datetime
 from typing import TYPE_CHECKING, Any, ClassVar, Literal, TypeAlias
 
 from huc_monitor._common.forms import STORED_AS, Form, write_form
-from huc_monitor._common.views import Drawn
+from huc_monitor._common.views import Plotted
 from huc_monitor.audit.forecast import Forecast
 from huc_monitor.audit.result import AuditResult
 from huc_monitor.monitor.change import CandidateChange, WindowChange
@@ -228,7 +228,7 @@ class RecalibrationTrigger(Form):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class WindowRecord(Form, Drawn):
+class WindowRecord(Form, Plotted):
     """Everything a monitor found in one window.
 
     Attributes

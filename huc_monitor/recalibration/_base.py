@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any, ClassVar, Self
 import numpy as np
 
 from huc_monitor._common.row_order import check_row_order
-from huc_monitor._common.views import Drawn
+from huc_monitor._common.views import Plotted
 from huc_monitor.audit.inputs import (
     INTERIOR_MIX,
     check_labels,
@@ -51,7 +51,7 @@ _RETIRED = {"perturbation", "checkpoints"}
 
 
 @dataclass(kw_only=True, eq=False, repr=False)
-class Boost(Parametrised, Drawn):
+class Boost(Parametrised, Plotted):
     """Settings, fit, replay and JSON of both boosters; a subclass says which violation is next."""
 
     tree: LabelTree

@@ -170,9 +170,7 @@ def _(shown: Comparison) -> list[str]:
 def _(shown: ChangeStep) -> list[str]:
     found = _count(len(shown.changes), "candidate")
     pools = ", ".join(str(n) for n, _ in shown.pools)
-    said = (
-        f"Newest windows, pooled: {pools}; one false alarm in {shown.average_run_length:g} windows at most."
-    )
+    said = f"Newest windows, pooled: {pools}; one false alarm in {shown.average_run_length:g} windows at most."
     return [
         _heading(f"{found} changed by more than chance since the reference"),
         _paragraph(said),

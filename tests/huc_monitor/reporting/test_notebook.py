@@ -13,7 +13,7 @@ from support.production_log import after, make_log, write_project
 from support.report_cases import NASTY, seeded_audit, story
 
 import huc_monitor as hm
-from huc_monitor._common.views import Drawn, Shown
+from huc_monitor._common.views import Plotted, Shown
 from huc_monitor.audit.compare import make_sample
 from huc_monitor.audit.inputs import check_predictions
 from huc_monitor.detection.change import ChangeTest
@@ -152,7 +152,7 @@ def test_everything_that_says_it_is_shown_has_a_view():
     default = notebook._parts.dispatch(object)
     # `slots=True` makes a class twice: what counts is the one its module holds.
     found = [k for k in below(Shown) if vars(sys.modules[k.__module__]).get(k.__name__) is k]
-    missing = [k for k in found if k is not Drawn and notebook._parts.dispatch(k) is default]
+    missing = [k for k in found if k is not Plotted and notebook._parts.dispatch(k) is default]
     assert len(found) > 10
     assert missing == []
 
