@@ -170,7 +170,8 @@ def _(shown: Comparison) -> list[str]:
 def _(shown: ChangeStep) -> list[str]:
     found = _count(len(shown.changes), "candidate")
     pools = ", ".join(str(n) for n, _ in shown.pools)
-    said = f"Newest windows, pooled: {pools}; one false alarm in {shown.average_run_length:g} windows at most."
+    every = f"{shown.average_run_length:g}"
+    said = f"Newest windows, pooled: {pools}; at most one false alarm in {every} windows."
     return [
         _heading(f"{found} changed by more than chance since the reference"),
         _paragraph(said),
