@@ -46,7 +46,8 @@ class Form:
     Times are written as ISO text, tuples and arrays as lists, dataclasses by field; mappings of
     plain values, and what is annotated as Any, are JSON already. Numbers of arrays, and those
     annotated as `Measured`, are null where they are not finite. `schema` is written first and
-    asked for when read, unless it is None.
+    asked for when read, unless it is None. Fields in `sparse` are written only where they hold
+    something: older versions, and those who compare, see the form they know.
 
     Examples
     --------
@@ -63,6 +64,7 @@ class Form:
 
     __slots__ = ()
     schema: ClassVar[int | None] = None
+    sparse: ClassVar[tuple[str, ...]] = ()
 
     def to_dict(self) -> dict[str, Any]:
         """Write JSON-safe data; `from_dict` reads it back."""
@@ -88,10 +90,12 @@ def write_form(form: Any) -> dict[str, Any]:
     kind: Any = type(form)
     schema = getattr(kind, "schema", None)
     head = {} if schema is None else {VERSION: schema}
-    codecs = _codecs(kind)
+    codecs, sparse = _codecs(kind), getattr(kind, "sparse", ())
+    values = {field: getattr(form, field.name) for field in dataclasses.fields(kind)}
     return head | {
-        _key(field): codecs[field.name].write(getattr(form, field.name))
-        for field in dataclasses.fields(kind)
+        _key(field): codecs[field.name].write(value)
+        for field, value in values.items()
+        if field.name not in sparse or value
     }
 
 

@@ -14,7 +14,7 @@ import typer
 
 from huc_monitor import __version__
 from huc_monitor.cli import (
-    ack,
+    acting,
     audit,
     check,
     compare,
@@ -45,7 +45,9 @@ app = typer.Typer(
     pretty_exceptions_enable=False,
     rich_markup_mode=None,
 )
-app.command("ack")(ack.run)
+app.command("ack")(acting.ack)
+app.command("note")(acting.note)
+app.command("mute")(acting.mute)
 app.command("audit")(audit.run)
 app.command("compare")(compare.run)
 app.command("demo")(demo.run)

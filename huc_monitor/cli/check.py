@@ -98,7 +98,7 @@ def exit_code(
 ) -> int:
     """1 for an open alert, 2 for a window that could not be audited, else 0."""
     failing = {"warning": {"warning", "critical"}, "critical": {"critical"}, "never": set[str]()}
-    if failing[fail_on] & {alert.level for alert in alerts}:
+    if failing[fail_on] & {alert.level for alert in alerts if alert.muted is None}:
         return ALERT
     return ERROR if failed and fail_on != "never" else FINE
 

@@ -6,6 +6,7 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 from huc_monitor.monitor import Monitor
+from huc_monitor.monitor.acting import AlertActions
 from huc_monitor.monitor.hosts import Hosts
 from huc_monitor.monitor.ports import (
     Attachment,
@@ -82,6 +83,22 @@ def open_monitor(
         model=settings.model.name,
         identity=given.identity,
         changes=given.changes,
+    )
+
+
+def open_actions(
+    config: Config | str | Path = "huc.yaml", *, tracker: Tracker | None = None
+) -> AlertActions:
+    """Return what people can do about the alerts of a configuration's monitor; reads no log."""
+    from huc_monitor.config import Config, load_config
+
+    given = config if isinstance(config, Config) else load_config(config)
+    return AlertActions(
+        tracker=open_tracker(given) if tracker is None else tracker,
+        identity=given.identity,
+        tree=given.tree,
+        utilities=given.utilities,
+        zone=given.windows.time_zone,
     )
 
 

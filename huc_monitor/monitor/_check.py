@@ -29,7 +29,8 @@ from huc_monitor.monitor._state import MonitorState, Visited
 from huc_monitor.monitor.drift import compare
 from huc_monitor.monitor.findings import say_standing
 from huc_monitor.monitor.forecasting import Forecasting
-from huc_monitor.monitor.messages import say_repeats, say_unknown
+from huc_monitor.monitor.messages import say_repeats, say_unknown, still_there
+from huc_monitor.monitor.muting import Quiet
 from huc_monitor.monitor.noticing import (
     Selection,
     find_dependence,
@@ -63,6 +64,7 @@ if TYPE_CHECKING:
     from huc_monitor.sources import PredictionData
 
 _NO_ROWS = RowCounts(0, 0)
+_DRIFTS = {"branch": "branch", "scores": "utility", "subgroup": "subgroup"}
 _REPEATS = "rows:repeated"
 _UNKNOWN = "unknown labels"
 # Failed windows that are read again at every check; older ones only when their counts change.
@@ -79,6 +81,7 @@ class Check:
     files: SampleFiles
     progress: Callable[[int, int, str], None] | None = None
     outbox: Outbox = field(init=False)
+    _quiet: Quiet = field(init=False)
     _standards: Standards = field(init=False)
     _detecting: Detecting = field(init=False)
     _changing: Changing = field(init=False)
@@ -86,6 +89,8 @@ class Check:
 
     def __post_init__(self) -> None:
         self.outbox = Outbox(self.monitor, self.state)
+        given = self.monitor.policy.maintenance
+        self._quiet = Quiet(self.state.mutes, given, self.monitor.windows.zone, self.now)
         self._standards = Standards(self.monitor, self.state)
         self._detecting = Detecting(self.monitor, self.state)
         self._changing = Changing(self.monitor, self.state, self.files)
@@ -111,6 +116,7 @@ class Check:
         for done, window in enumerate(pending, start=len(due)):
             self._tell(done, total, window)
             self._look_early(window)
+        self._tell_unmuted()
         if total and self.progress is not None:
             self.progress(total, total, "")
         tell = self.progress
@@ -200,11 +206,15 @@ class Check:
     ) -> WindowRecord:
         """Read, audit and judge one window; update the state, but save nothing yet."""
         started, window = perf_counter(), visited.window
+        left_out = self._quiet.left_out(window.start, window.end)
         try:
             found = read()
         except TooManyBadRowsError as error:
             visited.counts = self.monitor.source.counts(window.start, window.end, as_of=as_of)
             reason = str(error)
+            if left_out is not None:
+                visited.failed = None
+                return self._base(visited, "failed", reason=reason, **_facts_of(visited.counts))
             if reason != visited.failed:
                 when = f"{window.start:%Y-%m-%d %H:%M}"
                 self.state.notes.append(f"The window of {when} UTC was not audited: {reason}")
@@ -222,7 +232,7 @@ class Check:
         }
         self._tell_once(window, _REPEATS, say_repeats(data))
         self._tell_once(window, _UNKNOWN, say_unknown(data))
-        step = self._detecting.feed(visited, found, as_of)
+        step = self._detecting.feed(visited, found, as_of, counts=left_out is None)
         ready = readiness(self.monitor.windows, data.counts)
         if ready == "ready" and data.n_usable < max(1, self.monitor.windows.min_labelled):
             ready = "few labels"
@@ -282,9 +292,26 @@ class Check:
         better = {item.node for item in change.changes if item.better} if change else set()
         told = [node for node in self.state.standing if node not in better]
         nodes = [finding.node for finding in findings if finding.kind == "standing"]
+        heard = {alert.node for alert in self.state.open_alerts if alert.muted is None}
+        nodes = [node for node in nodes if node in heard]
         if nodes and not told:
             self.state.notes.append(say_standing(nodes))
         self.state.standing = [*told, *(node for node in nodes if node not in told)]
+
+    def _tell_unmuted(self) -> None:
+        """Tell of alerts whose mute is over though no window was audited since."""
+        state, last = self.state, self.state.last
+        state.mutes = [mute for mute in state.mutes if mute.until > self.now]
+        if last is None:
+            return
+        utilities = {utility.name: utility for utility in self.monitor.utilities}
+        for alert in state.open_alerts:
+            names = {"branch": alert.node, "subgroup": alert.subgroup, "utility": alert.utility}
+            if alert.muted is None or self._quiet.why(last.start, last.end, **names) is not None:
+                continue
+            state.alerts[alert.candidate] = alert.heard(alert.last_seen)
+            state.transitions.append(still_there(alert, utilities[alert.utility], last.id))
+            state.until = state.until or last.end
 
     def _tell_once(self, window: Window, key: str, said: str | None) -> None:
         """Say what is odd about a window's rows, and again after the cool-down while it is."""
@@ -328,22 +355,27 @@ class Check:
         reference = self._standards.reference
         examined = Examination.of(monitor, self._standards.subgroups, window, found, reference)
         newest = window.ordinal >= state.last_judged
-        change = self._changing.look(visited, examined, as_of, newest=newest)
+        left_out = self._quiet.left_out(window.start, window.end)
+        change = None
+        if left_out is None:
+            change = self._changing.look(visited, examined, as_of, newest=newest)
         examined.change = change
         judgements = examined.judgements(step, self._changing.decisive(change))
         findings = examined.findings(judgements)
         notes = list(noted)
         transitions: list[AlertTransition] = []
-        if reference is None:
+        if left_out is not None:
+            notes.append(f"This window is no evidence for or against anything: muted {left_out}.")
+        elif reference is None:
             self._standards.freeze(examined, window)
             self._keep_reference()
             notes.append("This window is the reference that later windows are compared with.")
-        is_accepted = reference is None and monitor.policy.tolerance.relative
+        is_accepted = reference is None and not left_out and monitor.policy.tolerance.relative
         if is_accepted:
             self._load_detector()
         elif newest:
             state.last_judged = window.ordinal
-            state.alerts, transitions = examined.advance(state.alerts, judgements)
+            state.alerts, transitions = examined.advance(state.alerts, judgements, self._quiet)
             state.transitions += transitions
             if any(item.standing for item in judgements):
                 self._tell_standing(examined, findings)
@@ -421,6 +453,9 @@ class Check:
         drifted = [item for item in drift if item.drifted and (item.kind, item.name) not in quiet]
         self.state.early_drift[window.id] = [item.to_dict() for item in drifted]
         for item in drifted:
+            about = {_DRIFTS[item.kind]: item.name}
+            if self._quiet.why(window.start, window.end, **about) is not None:
+                continue
             key = f"{item.kind}:{item.name}"
             told = self.state.drift_told.get(key)
             if told is None or window.end - pd.Timestamp(told) >= monitor.policy.alerts.pause:

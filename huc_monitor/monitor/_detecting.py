@@ -68,13 +68,18 @@ class Detecting:
             else:
                 self._reset = "the tolerance or the average run length changed"
 
-    def feed(self, visited: Visited, found: Decomposed, as_of: datetime) -> EDetectorStep | None:
-        """Give the e-detectors the rows they have not seen: batches in the order labels came."""
+    def feed(
+        self, visited: Visited, found: Decomposed, as_of: datetime, *, counts: bool = True
+    ) -> EDetectorStep | None:
+        """Give the e-detectors the rows they have not seen: batches in the order labels came.
+
+        Rows that do not count are no evidence, now or later.
+        """
         data = found.data
         fresh = data.times >= to_column(visited.fed_from)
         versions = _versions(data)
         before = self._follow_version(versions[fresh])
-        if not self._tolerance:
+        if not self._tolerance or not counts:
             return None
         if visited.fed_until is not None:
             if data.label_times is None:

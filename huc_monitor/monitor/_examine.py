@@ -35,6 +35,7 @@ from huc_monitor.monitor.hints import (
     rows_inside,
     shift_hints,
 )
+from huc_monitor.monitor.people import say_history
 from huc_monitor.monitor.records import AlertTransition
 from huc_monitor.monitor.tolerance import accepted
 from huc_monitor.utilities.program import Floats, Ints
@@ -51,6 +52,7 @@ if TYPE_CHECKING:
     from huc_monitor.monitor.alerts import AlertStep, Judgement
     from huc_monitor.monitor.change import CandidateChange, WindowChange
     from huc_monitor.monitor.findings import Finding
+    from huc_monitor.monitor.muting import Quiet
     from huc_monitor.monitor.records import AlertState, DriftFinding
     from huc_monitor.monitor.windows import Window
     from huc_monitor.subgroups import Subgroups
@@ -229,9 +231,10 @@ class Examination:
         )
 
     def advance(
-        self, alerts: Mapping[Triple, AlertState], judgements: Sequence[Judgement]
+        self, alerts: Mapping[Triple, AlertState], judgements: Sequence[Judgement], quiet: Quiet
     ) -> tuple[dict[Triple, AlertState], list[AlertTransition]]:
         """Take alerts through this window, and say what a message needs to know."""
+        window = self.window
         after, steps = advance(
             alerts,
             judgements,
@@ -240,6 +243,9 @@ class Examination:
             end=self.window.end,
             policy=self.monitor.policy.alerts,
             standing_after=max(self.monitor.policy.change.windows),
+            quiet=lambda one: quiet.why(
+                window.start, window.end, branch=one[2], subgroup=one[1], utility=one[0]
+            ),
         )
         steps = [self._once_per_branch(step, alerts) for step in steps]
         excess = sorted(
@@ -254,6 +260,8 @@ class Examination:
         pause, node = self.monitor.policy.alerts.pause, step.judgement.candidate[2]
         if "changed" not in step.judgement.reasons or step.kind in {"resolved", "eased"}:
             return step
+        if step.before is not None and step.before.muted is not None:
+            return step  # a mute is over, which is news
         told = any(
             alert.announced_at is not None and self.window.end - alert.announced_at < pause
             for alert in before.values()
@@ -301,6 +309,7 @@ class Examination:
             window_end=self.window.end,
             change=change,
             standing=step.judgement.standing,
+            people=say_history(step.state, step.before),
         )
 
     def _changed_settings(self, step: AlertStep) -> list[str]:

@@ -19,6 +19,7 @@ from huc_monitor.monitor._check import Check
 from huc_monitor.monitor._lock import default_path, hold
 from huc_monitor.monitor._samples import SampleFiles
 from huc_monitor.monitor._state import MonitorState, open_state
+from huc_monitor.monitor.acting import AlertActions
 from huc_monitor.monitor.hosts import Hosts
 from huc_monitor.monitor.policy import Policy
 from huc_monitor.monitor.ports.tracker import MemoryTracker
@@ -59,7 +60,7 @@ class CheckResult(Plotted):
         Messages that could not be delivered and will be sent again.
     failed : tuple of Window
         Windows, of this check or earlier ones, that could not be audited because too much of their
-        data is unusable, and that nobody dismissed (`Monitor.ack`). They are tried again.
+        data is unusable, and that nobody dismissed (`Monitor.actions`). They are tried again.
     forecast_scores : dict of str to ForecastScore
         How all forecasts so far did once labels came, by utility.
     """
@@ -228,19 +229,16 @@ class Monitor(Plotted):
             check.run(first, last)
         return _result(check)
 
-    def ack(self, window: str | int, *, wait: float = 0.0) -> Window:
-        """Dismiss a failed window, by its number or id: it stays without an audit.
-
-        Raises
-        ------
-        UnknownNameError
-            If no such window stands as failed.
-        """
-        with hold(self.lock_path, wait=wait):
-            state = self._load()
-            dismissed = state.dismiss(str(window))
-            self.tracker.save_state(state.to_dict())
-        return dismissed
+    @property
+    def actions(self) -> AlertActions:
+        """What people can do about alerts: acknowledge, annotate, mute; dismiss failed windows."""
+        return AlertActions(
+            tracker=self.tracker,
+            identity=self.identity,
+            tree=self.tree,
+            utilities=self.utilities,
+            zone=self.windows.time_zone,
+        )
 
     @property
     def lock_path(self) -> Path:

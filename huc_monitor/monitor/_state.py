@@ -12,6 +12,7 @@ from huc_monitor._common.forms import Form, read_form, write_form
 from huc_monitor.audit.forecast import Forecast
 from huc_monitor.errors import HUCError, UnknownNameError
 from huc_monitor.monitor.forecasting import ForecastScore
+from huc_monitor.monitor.people import Mute
 from huc_monitor.monitor.ports.stored import RESTORE_STATE, read_stored
 from huc_monitor.monitor.records import (
     AlertState,
@@ -52,13 +53,14 @@ class Visited(Form):
     fed_until: datetime | None
     failed: str | None = None
 
+    sparse: ClassVar[tuple[str, ...]] = ("failed",)
+
     def to_dict(self) -> dict[str, Any]:
         """JSON-safe form; the counts stand among the other fields."""
         plain = write_form(self)
         counts: dict[str, Any] = plain.pop("counts")
-        after = {name: plain.pop(name) for name in ("fed_from", "fed_until", "failed")}
-        if self.failed is None:
-            del after["failed"]
+        last = ("fed_from", "fed_until", "failed")
+        after = {name: plain.pop(name) for name in last if name in plain}
         return plain | counts | after
 
     @classmethod
@@ -122,8 +124,10 @@ class MonitorState(Form):
     tree_change: dict[str, Any] | None = None
     forecasts: dict[str, list[Forecast]] = field(default_factory=dict)
     forecast_scores: dict[str, ForecastScore] = field(default_factory=dict)
+    mutes: list[Mute] = field(default_factory=list)
 
     schema: ClassVar[int | None] = SCHEMA_VERSION
+    sparse: ClassVar[tuple[str, ...]] = ("mutes",)
 
     @property
     def open_alerts(self) -> tuple[AlertState, ...]:
@@ -139,9 +143,10 @@ class MonitorState(Form):
     def status(self) -> str:
         """Where the monitor stands: "critical", "failed", "warning" or "ok", the first that holds.
 
-        Failed: a window could not be audited, so nobody knows how the model did in it.
+        Failed: a window could not be audited, so nobody knows how the model did in it. Alerts that
+        are muted do not count.
         """
-        levels = {alert.level for alert in self.open_alerts}
+        levels = {alert.level for alert in self.open_alerts if alert.muted is None}
         if "critical" in levels:
             return "critical"
         return "failed" if self.failed else "warning" if levels else "ok"
@@ -191,6 +196,7 @@ class MonitorState(Form):
         nodes = {u.name: {tree.branches[b] for b in u.relevant_branches(tree)} for u in utilities}
         kept = [item for item in old.open_alerts if item.node in nodes.get(item.utility, ())]
         state.alerts = {item.candidate: item for item in kept}
+        state.mutes = old.mutes
         changed = old.tree is not None and old.tree != tree.fingerprint
         why = "`tree`" if changed else "a setting that results depend on"
         state.notes.append(
@@ -213,6 +219,12 @@ class MonitorState(Form):
                 kept[moved.candidate] = moved
         lost = [alert for alert in self.open_alerts if version.names.get(alert.node) is None]
         n_open, self.alerts = len(self.open_alerts), kept
+        self.mutes = [
+            dataclasses.replace(
+                one, branch=one.branch and version.names.get(one.branch, one.branch)
+            )
+            for one in self.mutes
+        ]
         self.standing = [version.names[name] for name in self.standing if name in version.names]
         if self.reference is not None and "start" in self.reference:
             self.reference_span = (self.reference["start"], self.reference["end"])

@@ -20,7 +20,9 @@ one means little: an alert of which it has spoken keeps its level while windows 
 evidence against the candidate, and until `quiet_after` of them in a row have not.
 People hear of an alert when it opens, escalates, eases or is resolved, and again after each
 cool-down while it lasts. One that comes back soon after it was resolved is recorded, but not
-announced unless it is worse than before.
+announced unless it is worse than before. One that a person acknowledged is not repeated at the
+level it had then. Of one that is muted people hear only that it was resolved, if they had heard of
+it; when the mute is over and it is still there, they are told.
 """
 
 from __future__ import annotations
@@ -37,7 +39,7 @@ from huc_monitor._common.times import Span
 from huc_monitor.monitor.records import AlertState
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
+    from collections.abc import Callable, Mapping, Sequence
     from datetime import datetime, timedelta
 
     from huc_monitor.detection.step import EDetectorStep
@@ -200,10 +202,12 @@ def advance(
     end: datetime,
     policy: AlertPolicy,
     standing_after: int = 1,
+    quiet: Callable[[Triple], str | None] = lambda _: None,
 ) -> tuple[dict[Triple, AlertState], list[AlertStep]]:
     """Take every alert through one window; a second look at the same window counts once.
 
-    `standing_after` is how many windows in a row within the tolerance end what stands.
+    `standing_after` is how many windows in a row within the tolerance end what stands. `quiet` says
+    why nobody is told of a candidate for now; None where people are.
 
     Returns
     -------
@@ -222,7 +226,8 @@ def advance(
             continue
         if before is None and judgement.level is None:
             continue
-        moved = _Move(before, judgement, ordinal, start, end, policy, standing_after)
+        why = quiet(judgement.candidate)
+        moved = _Move(before, judgement, ordinal, start, end, policy, standing_after, why)
         state, step = moved.step()
         if state is not None:
             after[judgement.candidate] = state
@@ -247,8 +252,34 @@ class _Move:
     end: datetime
     policy: AlertPolicy
     standing_after: int
+    quiet: str | None = None
 
     def step(self) -> tuple[AlertState | None, AlertStep | None]:
+        """Return the alert after the window, and what changed, as people may hear of it."""
+        state, step = self._judged()
+        if state is None or state.level is None:
+            return state if state is None else dataclasses.replace(state, muted=None), step
+        before, level = self.before, state.level
+        if self.quiet is not None:
+            # As if nothing had been told: that is what people are owed when the mute is over.
+            told = before is not None and before.level is not None and before.told
+            state = dataclasses.replace(
+                state,
+                muted=self.quiet,
+                announced_at=None if before is None else before.announced_at,
+                announced_level=None if before is None else before.announced_level,
+                told=told,
+            )
+            if step is None or step.kind == "repeated":
+                return state, None
+            return state, dataclasses.replace(step, state=state, announced=False)
+        if before is None or before.muted is None:
+            return state, step
+        state = state.heard(self.end)
+        kind = "repeated" if step is None else step.kind
+        return state, AlertStep(kind, level, state, self.now, announced=True, before=before)
+
+    def _judged(self) -> tuple[AlertState | None, AlertStep | None]:
         before, level = self.before, self.now.level
         if before is None or before.level is None:
             return (self._remembered(), None) if level is None else self._rising(level)
@@ -260,7 +291,7 @@ class _Move:
         lasts = (gaining or "estimate" in self.now.reasons) if stood else gaining and not standing
         if level == before.level or lasts:
             due = before.announced_at is None or self.end - before.announced_at >= self.policy.pause
-            if due and not standing:
+            if due and not standing and before.acked is None:
                 return self._change("repeated", before.level, announced=True)
             return self._seen(before.level, n_calm=0), None
         # The level is lower than that of the alert.
@@ -357,7 +388,7 @@ class _Move:
         seen = self._seen(level, n_calm=0)
         if kind == "eased":  # what made it critical is over
             seen = dataclasses.replace(seen, reasons=self.now.reasons)
-        state = dataclasses.replace(seen, announced_at=self.end, announced_level=level, told=True)
+        state = seen.heard(self.end)
         return state, AlertStep(kind, level, state, self.now, announced, self.before)
 
     def _seen(self, level: Level, *, n_calm: int) -> AlertState:

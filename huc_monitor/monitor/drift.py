@@ -45,7 +45,7 @@ from pydantic import Field
 
 from huc_monitor._common.forms import Form
 from huc_monitor._common.settings import Number, Section
-from huc_monitor.audit.options import ConfidenceLevel  # noqa: TC001 - read by pydantic
+from huc_monitor.audit.options import ConfidenceLevel
 from huc_monitor.monitor.records import DriftFinding
 from huc_monitor.utilities.program import Floats
 

@@ -17,7 +17,7 @@ from huc_monitor._common.forms import Form
 from huc_monitor._common.safe_text import chat
 from huc_monitor._common.settings import Section
 from huc_monitor.audit.forecast import Forecast, ScoreGaps, residuals
-from huc_monitor.audit.options import ConfidenceLevel  # noqa: TC001 - read by pydantic
+from huc_monitor.audit.options import ConfidenceLevel
 from huc_monitor.audit.two_samples import Sample
 
 if TYPE_CHECKING:

@@ -7,7 +7,9 @@ from typing import TYPE_CHECKING, Any
 
 from huc_monitor._common.safe_text import chat, chat_line
 from huc_monitor.monitor.findings import branches_above, certainty, find_changed
+from huc_monitor.monitor.people import say_people
 from huc_monitor.monitor.ports.notifier import Message, message_key
+from huc_monitor.monitor.records import AlertTransition
 from huc_monitor.sources import REPEAT_REASONS
 
 if TYPE_CHECKING:
@@ -15,9 +17,10 @@ if TYPE_CHECKING:
     from datetime import datetime
 
     from huc_monitor.monitor.findings import Finding
-    from huc_monitor.monitor.records import AlertState, AlertTransition, DriftFinding
+    from huc_monitor.monitor.records import AlertState, DriftFinding
     from huc_monitor.sources import WindowData
     from huc_monitor.tree import LabelTree
+    from huc_monitor.utilities import Utility
 
 __all__ = ["compose", "describe", "say_repeats"]
 
@@ -51,6 +54,38 @@ def describe(step: AlertTransition, alert: AlertState | None = None) -> str:
         )
     text += f". First seen {_day(step.first_seen)}, {_windows(step.n_windows)}."
     return text + _because(step) + _newest(step, alert)
+
+
+def still_there(alert: AlertState, utility: Utility, window_id: str) -> AlertTransition:
+    """Make the step of an alert whose mute is over, from what is remembered of it."""
+    assert alert.level is not None  # noqa: S101 - it is open
+    over = f"It was muted {alert.muted}, and is still there."
+    return AlertTransition(
+        kind="repeated",
+        level=alert.level,
+        utility=alert.utility,
+        subgroup=alert.subgroup,
+        node=alert.node,
+        announced=True,
+        moment=alert.moment,
+        lower=alert.lower,
+        upper=None,
+        tolerance=alert.tolerance,
+        interval_low=None,
+        interval_high=None,
+        units=utility.units,
+        scale=utility.scale if utility.units else 1.0,
+        reasons=("estimate",) if abs(alert.moment) > alert.tolerance else alert.reasons,
+        uc=0.0,
+        cancels_node=None,
+        cancels_moment=None,
+        first_seen=alert.first_seen,
+        n_windows=alert.n_windows,
+        hints=(),
+        window_id=window_id,
+        window_end=alert.last_seen,
+        people=(*say_people(replace(alert, muted=None)), over),
+    )
 
 
 def describe_change(finding: Finding, step: AlertTransition) -> str:
@@ -195,6 +230,9 @@ def compose(
     blocks = [_block(kind, steps, standing, told) for kind, steps in groups.items() if steps]
     if drift:
         blocks.append(_drift_block(drift))
+    muted = [alert for alert in alerts if alert.muted is not None]
+    if muted:
+        blocks.append(_muted_block(muted))
     if notes:
         blocks.append("\n".join(["NOTE", *map(chat_line, notes)]))
     counts = [f"{len(steps)} {kind}" for kind, steps in groups.items() if steps]
@@ -270,8 +308,25 @@ def _block(
             else describe_change(finding, step)
         )
         lines += [f"  - {hint}" for hint in step.hints]
+        lines += [f"  - {chat_line(said)}" for said in step.people]
     if len(ranked) > MOST_LISTED:
         lines.append(f"And {len(ranked) - MOST_LISTED} more.")
+    return "\n".join(lines)
+
+
+def _muted_block(alerts: Sequence[AlertState]) -> str:
+    """Count the open alerts of which nobody is told, branch by branch."""
+    told: dict[tuple[str, str], int] = {}
+    for alert in alerts:
+        key = alert.node, str(alert.muted)
+        told[key] = told.get(key, 0) + 1
+    lines = [f"MUTED ({len(alerts)} open)"]
+    lines += [
+        f"  - *{chat(node)}* {chat_line(why)}{f' ({n} alerts)' if n > 1 else ''}."
+        for (node, why), n in list(told.items())[:MOST_LISTED]
+    ]
+    if len(told) > MOST_LISTED:
+        lines.append(f"And {len(told) - MOST_LISTED} more.")
     return "\n".join(lines)
 
 

@@ -13,6 +13,7 @@ from huc_monitor.monitor.alerts import AlertPolicy
 from huc_monitor.monitor.change import ChangePolicy
 from huc_monitor.monitor.drift import DriftPolicy
 from huc_monitor.monitor.forecasting import ForecastPolicy
+from huc_monitor.monitor.muting import Maintenance
 from huc_monitor.monitor.noticing import NoticePolicy
 from huc_monitor.monitor.recalibrating import RecalibrationPolicy
 from huc_monitor.monitor.tolerance import Tolerance
@@ -63,6 +64,9 @@ class Policy(Section):
     noticing: NoticePolicy = NoticePolicy()
     recalibration: RecalibrationPolicy = Field(
         default=RecalibrationPolicy(), validation_alias=renamed("recalibration", "retraining")
+    )
+    maintenance: tuple[Maintenance, ...] = Field(
+        default=(), description="Times whose data is known to be odd: nobody is told of them."
     )
 
     @property

@@ -77,9 +77,7 @@ class RecalibrationPolicy(Section):
         if last is not None and record.end - last.window_end < pause:
             return None
         lasting = self._lasting(record)
-        alarm = (
-            self.on_sequential_alarm and record.detector is not None and record.detector["alarm"]
-        )
+        alarm = self.on_sequential_alarm and _has_alarm(record)
         if not lasting and not alarm:
             return None
         reasons = []
@@ -104,4 +102,17 @@ class RecalibrationPolicy(Section):
 
     def _lasting(self, record: WindowRecord) -> list[AlertState]:
         k = self.critical_windows
-        return [] if k is None else [alert for alert in record.alerts if alert.n_critical >= k]
+        if k is None:
+            return []
+        return [item for item in record.alerts if item.n_critical >= k and item.muted is None]
+
+
+def _has_alarm(record: WindowRecord) -> bool:
+    """Whether the e-detector raised an alarm about anything that is not muted."""
+    step = record.detector
+    if step is None or not step["alarm"]:
+        return False
+    found = {(item["utility"], item["subgroup"], item["node"]) for item in step["named"]}
+    muted = {item.candidate for item in record.alerts if item.muted is not None}
+    worst = step["worst"]
+    return bool((found or {(worst["utility"], worst["subgroup"], worst["node"])}) - muted)

@@ -10,16 +10,17 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from datetime import datetime
 from typing import TYPE_CHECKING, Any, ClassVar, Literal, TypeAlias
 
-from huc_monitor._common.forms import STORED_AS, Form, write_form
+from huc_monitor._common.forms import STORED_AS, Form
 from huc_monitor._common.views import Plotted
 from huc_monitor.audit.forecast import Forecast
 from huc_monitor.audit.result import AuditResult
 from huc_monitor.monitor.change import CandidateChange, WindowChange
 from huc_monitor.monitor.findings import Finding
+from huc_monitor.monitor.people import Action
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -106,14 +107,9 @@ class AlertTransition(Form):
     settings: tuple[str, ...] = ()
     change: CandidateChange | None = None
     standing: bool = False
+    people: tuple[str, ...] = ()
 
-    def to_dict(self) -> dict[str, Any]:
-        """JSON-safe form; `change` and `standing` only where they say something."""
-        plain = write_form(self)
-        for name in ("change", "standing"):
-            if not plain[name]:
-                del plain[name]
-        return plain
+    sparse: ClassVar[tuple[str, ...]] = ("change", "standing", "people")
 
     @property
     def candidate(self) -> tuple[str, str, str]:
@@ -152,6 +148,10 @@ class AlertState(Form):
         The tolerance in the last window that spoke for its level.
     reasons : tuple of str
         Every reason for its level since it opened or was eased, as in `AlertTransition`.
+    muted : str or None
+        Why nobody is told of it for now: who muted it until when, or maintenance.
+    actions : tuple of Action
+        What people did about it, oldest first.
     """
 
     utility: str
@@ -175,11 +175,27 @@ class AlertState(Form):
     opened_moment: float | None = None
     exceeded_tolerance: float | None = None
     reasons: tuple[str, ...] = ()
+    muted: str | None = None
+    actions: tuple[Action, ...] = ()
+
+    sparse: ClassVar[tuple[str, ...]] = ("muted", "actions")
 
     @property
     def candidate(self) -> tuple[str, str, str]:
         """(utility, subgroup, node)."""
         return self.utility, self.subgroup, self.node
+
+    def heard(self, at: datetime) -> AlertState:
+        """Return it as told, at the level it has."""
+        return replace(self, muted=None, announced_at=at, announced_level=self.level, told=True)
+
+    @property
+    def acked(self) -> Action | None:
+        """Who acknowledged it last, unless it became worse since."""
+        found = [item for item in self.actions if item.kind == "ack"]
+        if not found or (self.level == "critical" and found[-1].level == "warning"):
+            return None
+        return found[-1]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -341,6 +357,7 @@ class WindowRecord(Form, Plotted):
     timings: Mapping[str, float] = field(default_factory=dict, compare=False)
 
     schema: ClassVar[int | None] = SCHEMA_VERSION
+    sparse: ClassVar[tuple[str, ...]] = ("forecasts", "branch_coverage", "tree_change")
 
     @property
     def result(self) -> AuditResult | None:
@@ -382,14 +399,6 @@ class WindowRecord(Form, Plotted):
         return result.to_frame(all_columns=all_columns).assign(
             tolerance=self.tolerances, level=levels
         )
-
-    def to_dict(self) -> dict[str, Any]:
-        """JSON-safe form; what is there in few records only where there is some of it."""
-        plain = write_form(self)
-        for name in ("forecasts", "branch_coverage", "tree_change"):
-            if not plain[name]:
-                del plain[name]
-        return plain
 
     def to_json(self) -> str:
         """One line of JSON."""

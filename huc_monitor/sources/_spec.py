@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence  # noqa: TC003 - read by pydantic
+from collections.abc import Mapping, Sequence
 from typing import Annotated, Any, Final, Literal
 
 from pydantic import AfterValidator, Field, SkipValidation, field_validator, model_validator
@@ -17,11 +17,11 @@ from huc_monitor._common.settings import (
     Zone,
     renamed,
 )
-from huc_monitor._common.times import TimeUnit  # noqa: TC001 - read by pydantic
+from huc_monitor._common.times import TimeUnit
 from huc_monitor.audit.forms.reader import SUM_TOLERANCE
 from huc_monitor.audit.forms.spec import LEAF, PredictionColumns, as_columns
 from huc_monitor.errors import InvalidInputError
-from huc_monitor.sources._partition import Partition  # noqa: TC001 - read by pydantic
+from huc_monitor.sources._partition import Partition
 
 __all__ = [
     "FILES",

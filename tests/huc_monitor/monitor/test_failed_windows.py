@@ -64,8 +64,8 @@ def test_a_dismissed_window_is_not_tried_again():
     monitor = make(log, cut, tracker=tracker)
     monitor.check(after(3.5))
     with pytest.raises(UnknownNameError, match=r"got '3'. Failed: 2\."):
-        monitor.ack(3)
-    assert monitor.ack(2).ordinal == 2
+        monitor.actions.dismiss(3)
+    assert monitor.actions.dismiss(2).ordinal == 2
     assert monitor.status == "ok"
     assert make(log, labels, tracker=tracker).check(after(3.6)).records == ()
 

@@ -14,6 +14,8 @@ from huc_monitor.monitor.records import AlertState, RecalibrationTrigger, Window
 from huc_monitor.monitor.windows import TimeWindows
 from huc_monitor.sources import Columns, FrameTable, TableSource
 
+WORST = {"utility": "u", "subgroup": "all", "node": "attack"}
+
 
 def a_record(*, n_critical=0, alarm=False, day=0):
     start = datetime(2024, 3, 1, tzinfo=UTC) + timedelta(days=day)
@@ -39,7 +41,7 @@ def a_record(*, n_critical=0, alarm=False, day=0):
         due_at=start + timedelta(days=1),
         status="audited",
         alerts=(alert,),
-        detector={"alarm": alarm, "value": 1.0},
+        detector={"alarm": alarm, "value": 1.0, "named": [], "worst": WORST},
     )
 
 

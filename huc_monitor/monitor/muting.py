@@ -1,0 +1,139 @@
+"""Who is not told of what: mutes of people, and maintenance that the configuration names.
+
+A mute is about telling, and goes by the clock: until it ends, nobody is told of the alerts it
+covers. Maintenance is about data: windows that have rows of that time are audited and recorded,
+and nobody is told of what they show. Maintenance that names no branch, subgroup or utility also
+keeps its windows out of the e-detector's evidence, of the change test and of the reference, which
+would otherwise speak of them later.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from pydantic import Field, model_validator
+
+from huc_monitor._common.settings import Name, Section, SpanText, TimeText
+from huc_monitor._common.times import Span, get_zone, to_utc
+from huc_monitor.monitor.people import Mute, covers, say_scope
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+    from datetime import datetime
+    from zoneinfo import ZoneInfo
+
+
+class Maintenance(Section):
+    """A time of which the data is known to be odd: its windows are recorded, and nobody is told.
+
+    Parameters
+    ----------
+    start, end : str
+        First moment, and first moment after it; without a zone, in `windows.time_zone`.
+    repeat_every : str, optional
+        How often it comes again, such as 7d.
+    branch, subgroup, utility : str, optional
+        What it is about; a name left out stands for any.
+    purpose : str, optional
+        Shown with the alerts.
+    """
+
+    start: TimeText = Field(description="First moment; a date means its midnight.")
+    end: TimeText = Field(description="First moment after it.")
+    repeat_every: SpanText | None = Field(default=None, description="How often it comes again.")
+    branch: Name | None = Field(
+        default=None, description="The branch it is about; any if left out."
+    )
+    subgroup: Name | None = Field(default=None, description="The subgroup; any if left out.")
+    utility: Name | None = Field(default=None, description="The utility; any if left out.")
+    purpose: str = Field(default="", description="Shown with the alerts that it mutes.")
+
+    @model_validator(mode="after")
+    def _in_order(self) -> Maintenance:
+        first, last = self._times(get_zone("UTC"))
+        if first >= last:
+            msg = f"must end after its start; got {self.start} to {self.end}"
+            raise ValueError(msg)
+        if self.repeat_every is not None and Span.parse(self.repeat_every).nominal < last - first:
+            times = f"{self.start} to {self.end}"
+            msg = f"must be shorter than `repeat_every` ({self.repeat_every}); got {times}"
+            raise ValueError(msg)
+        return self
+
+    def _times(self, zone: ZoneInfo) -> tuple[datetime, datetime]:
+        first, last = (to_utc(x, argument="start", zone=zone) for x in (self.start, self.end))
+        return first, last
+
+    @property
+    def scope(self) -> tuple[str | None, str | None, str | None]:
+        """Branch, subgroup and utility."""
+        return self.branch, self.subgroup, self.utility
+
+    @property
+    def words(self) -> str:
+        """When it is, and why."""
+        again = "" if self.repeat_every is None else f", every {self.repeat_every}"
+        said = f" ({self.purpose})" if self.purpose else ""
+        return f"for maintenance from {self.start} to {self.end}{again}{said}"
+
+    def meets(self, start: datetime, end: datetime, zone: ZoneInfo) -> bool:
+        """Whether a window has a moment of it.
+
+        Examples
+        --------
+        >>> from datetime import UTC, datetime
+        >>> nights = Maintenance(
+        ...     start="2024-03-03T02:00", end="2024-03-03T04:00", repeat_every="7d"
+        ... )
+        >>> days = [datetime(2024, 3, day, tzinfo=UTC) for day in (2, 3, 4, 10, 11)]
+        >>> [nights.meets(a, b, get_zone("UTC")) for a, b in zip(days, days[1:])]
+        [False, True, False, True]
+        """
+        first, last = self._times(zone)
+        if self.repeat_every is None:
+            return first < end and start < last
+        span = Span.parse(self.repeat_every)
+        n = max(0, (start - last) // span.nominal)  # clocks that change move it by less than one
+        while True:
+            shift = Span(span.amount * n, span.unit)
+            if shift.after(first, zone) >= end:
+                return False
+            if shift.after(last, zone) > start:
+                return True
+            n += 1
+
+
+@dataclass(frozen=True, slots=True)
+class Quiet:
+    """What is in force at one time."""
+
+    mutes: Sequence[Mute]
+    maintenance: Sequence[Maintenance]
+    zone: ZoneInfo
+    now: datetime
+
+    def why(
+        self,
+        start: datetime,
+        end: datetime,
+        *,
+        branch: str | None = None,
+        subgroup: str | None = None,
+        utility: str | None = None,
+    ) -> str | None:
+        """Say why nobody is told of something in a window; None if people are."""
+        names = (branch, subgroup, utility)
+        for mute in self.mutes:
+            if mute.until > self.now and covers(mute.scope, names):
+                return mute.words
+        for item in self.maintenance:
+            if covers(item.scope, names) and item.meets(start, end, self.zone):
+                return item.words
+        return None
+
+    def left_out(self, start: datetime, end: datetime) -> str | None:
+        """Say why a window is no evidence of anything; None if it is."""
+        whole = [item for item in self.maintenance if say_scope(*item.scope) == "everything"]
+        met = [item.words for item in whole if item.meets(start, end, self.zone)]
+        return met[0] if met else None

@@ -1,0 +1,150 @@
+"""What people say about alerts: seen, a note, not to be told until a time."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from datetime import datetime, timedelta
+from typing import TYPE_CHECKING, ClassVar, Final, Literal
+
+from huc_monitor._common.forms import Form
+from huc_monitor._common.safe_text import line
+from huc_monitor._common.times import Span, from_wall, to_utc
+from huc_monitor.errors import InvalidInputError
+
+if TYPE_CHECKING:
+    from zoneinfo import ZoneInfo
+
+    from huc_monitor.monitor.records import AlertState
+
+_WEEKDAYS: Final = ("monday", "tuesday", "wednesday", "thursday", "friday", "saturday", "sunday")
+_DID: Final = {"ack": "Acknowledged", "note": "Note", "mute": "Muted", "unmute": "Unmuted"}
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Action(Form):
+    """What one person did about an alert, and when.
+
+    ``level`` is the alert's level then: one that becomes worse has not been acknowledged.
+    """
+
+    kind: Literal["ack", "note", "mute", "unmute"]
+    at: datetime
+    by: str
+    text: str = ""
+    level: Literal["warning", "critical"] | None = None
+    until: datetime | None = None
+
+    sparse: ClassVar[tuple[str, ...]] = ("text", "level", "until")
+
+    def __str__(self) -> str:
+        until = "" if self.until is None else f" until {_moment(self.until)}"
+        said = f": {self.text}" if self.text else ""
+        return f"{_DID[self.kind]} by {self.by}{until}, {_moment(self.at)}{said}"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Mute(Form):
+    """Alerts of which nobody is told for some time; a name left out stands for any."""
+
+    until: datetime
+    at: datetime
+    by: str
+    branch: str | None = None
+    subgroup: str | None = None
+    utility: str | None = None
+    text: str = ""
+
+    @property
+    def scope(self) -> tuple[str | None, str | None, str | None]:
+        """Branch, subgroup and utility."""
+        return self.branch, self.subgroup, self.utility
+
+    @property
+    def words(self) -> str:
+        """Who muted it, and until when."""
+        said = f" ({self.text})" if self.text else ""
+        return f"by {self.by} until {_moment(self.until)}{said}"
+
+    def __str__(self) -> str:
+        return f"{say_scope(*self.scope)} {self.words}"
+
+
+def say_scope(branch: str | None, subgroup: str | None, utility: str | None) -> str:
+    """Name what an action is about.
+
+    Examples
+    --------
+    >>> say_scope("billing", None, None), say_scope(None, None, None)
+    ('branch billing', 'everything')
+    """
+    given = {"branch": branch, "subgroup": subgroup, "utility": utility}
+    return ", ".join(f"{kind} {name}" for kind, name in given.items() if name) or "everything"
+
+
+def covers(scope: tuple[str | None, ...], names: tuple[str | None, ...]) -> bool:
+    """Whether every name that a scope gives is the one that something has.
+
+    Examples
+    --------
+    >>> covers(("billing", None, None), ("billing", "all", "cost"))
+    True
+    >>> covers(("billing", "age<65", None), ("billing", None, None))  # a drift of the branch
+    False
+    """
+    return all(given in {None, has} for given, has in zip(scope, names, strict=True))
+
+
+def say_people(alert: AlertState) -> list[str]:
+    """Say in sentences what people did about an alert, oldest first."""
+    said = [f"{line(action)}." for action in alert.actions]
+    if alert.muted is not None:
+        said.append(f"Not told: muted {line(alert.muted)}.")
+    return said
+
+
+def say_history(alert: AlertState, before: AlertState | None) -> tuple[str, ...]:
+    """Say what people did about an alert, and that a mute is over."""
+    said = say_people(alert)
+    if before is not None and before.muted is not None and alert.muted is None:
+        said.append(f"It was muted {line(before.muted)}, and is still there.")
+    return tuple(said)
+
+
+def parse_until(until: str | datetime, now: datetime, zone: ZoneInfo) -> datetime:
+    """Read a date, a time, a weekday or a length of time; the result lies after `now`.
+
+    A weekday or date means its first moment in the time zone; the same weekday as today means the
+    one in a week.
+
+    Examples
+    --------
+    >>> from datetime import UTC
+    >>> from huc_monitor._common.times import get_zone
+    >>> tuesday, utc = datetime(2026, 11, 17, 18, tzinfo=UTC), get_zone("UTC")
+    >>> [parse_until(text, tuesday, utc).isoformat()[:16] for text in ("friday", "3d", "12h")]
+    ['2026-11-20T00:00', '2026-11-20T18:00', '2026-11-18T06:00']
+    """
+    word = until.strip().lower() if isinstance(until, str) else ""
+    if word in _WEEKDAYS or (len(word) == 3 and word in {day[:3] for day in _WEEKDAYS}):
+        today = now.astimezone(zone).replace(tzinfo=None, hour=0, minute=0, second=0, microsecond=0)
+        wanted = next(i for i, day in enumerate(_WEEKDAYS) if day.startswith(word))
+        days = (wanted - today.weekday() - 1) % 7 + 1
+        return from_wall(today + timedelta(days=days), zone)
+    if word and word[0].isdigit() and word[-1] in "smhdw":
+        return Span.parse(word, argument="until").after(now, zone)
+    try:
+        moment = to_utc(until, argument="until", zone=zone)
+    except InvalidInputError:
+        msg = (
+            f"`until` must be a date, a time, a weekday or a length of time; got {until!r:.60}. "
+            "Write 2026-11-20, 2026-11-20T18:00, friday or 3d."
+        )
+        raise InvalidInputError(msg) from None
+    if moment <= now:
+        msg = f"`until` must lie in the future; got {_moment(moment)}, and it is {_moment(now)}."
+        raise InvalidInputError(msg)
+    return moment
+
+
+def _moment(time: datetime) -> str:
+    return f"{time:%Y-%m-%d %H:%M} UTC"
