@@ -23,8 +23,9 @@ if TYPE_CHECKING:
     from huc_monitor.config._inspect import Place, Volume
 
 _PLAIN: Final = re.compile(r"[A-Za-z_][A-Za-z0-9_./ -]*[A-Za-z0-9_]|[A-Za-z_]")
-# Twice the default: of two hundred windows without a change, more than two would be one too many.
-_RUN_LENGTH: Final = 200
+# Ten times the default: windows share their reference, so that false alarms of an unlucky one come
+# together, and a promise that holds on average must leave room for that.
+_RUN_LENGTH: Final = 1000
 # An error just beyond the tolerance adds evidence in some two of three windows.
 _QUIET_AFTER: Final = 6
 _RESERVED: Final = {"true", "false", "null", "yes", "no", "on", "off", "y", "n", "none"}
@@ -196,7 +197,7 @@ def _rest(patient: float) -> str:
         f"  average_run_length: {run_length:g}\n"
         "# Critical is what became worse since the reference by more than chance: the newest\n"
         "# windows, pooled, against its rows. What is beyond the tolerance and did not change is\n"
-        f"# told once. At most one false alarm in {_RUN_LENGTH} windows on average.\n"
+        f"# told once. At most one false alarm in {_RUN_LENGTH:,} windows on average.\n"
         "change:\n"
         "  alerts: change\n"
         f"  windows: [{', '.join(map(str, change.windows))}]\n"

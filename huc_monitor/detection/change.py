@@ -34,9 +34,9 @@ if TYPE_CHECKING:
 __all__ = ["Change", "ChangeStep", "ChangeTest"]
 
 POOLS = (1, 4, 16)
-# As many draws as leave five above the quantile: fewer make the quantile itself noisy.
+# As many draws as leave five above the quantile; beyond the most it is continued by the bound.
 _DRAWS_ABOVE = 5
-_FEWEST_DRAWS = 1000
+_FEWEST_DRAWS, _MOST_DRAWS = 1000, 2000
 _RESERVE = 0.8
 
 
@@ -153,12 +153,13 @@ class ChangeTest:
         self.average_run_length = float(average_run_length)
         self.pools = tuple(sorted(pools))
         error = 1.0 / (average_run_length * len(pools))
+        draws = math.ceil(_DRAWS_ABOVE / (_RESERVE * error))
         self.plan = AuditPlan.of(
             tree=tree,
             utilities=utilities,
             subgroups=subgroups,
             confidence_level=1.0 - error,
-            n_draws=max(_FEWEST_DRAWS, math.ceil(_DRAWS_ABOVE / (_RESERVE * error))),
+            n_draws=min(max(_FEWEST_DRAWS, draws), _MOST_DRAWS),
             rng=rng,
         )
 

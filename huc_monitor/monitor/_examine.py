@@ -191,8 +191,8 @@ class Examination:
     @property
     def candidates(self) -> list[Triple]:
         """(utility, subgroup, node) of every row of the audit."""
-        names = self.frame[["utility", "subgroup", "node"]].itertuples(index=False, name=None)
-        return [(str(u), str(c), str(v)) for u, c, v in names]
+        names = (self.frame[name].tolist() for name in ("utility", "subgroup", "node"))
+        return list(zip(*names, strict=True))
 
     def judgements(
         self, step: EDetectorStep | None, changed: Mapping[Triple, bool] | None = None

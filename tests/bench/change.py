@@ -310,7 +310,7 @@ def onset(settings: argparse.Namespace) -> None:
 
 
 def alarms(settings: argparse.Namespace) -> None:
-    """False alarms of stationary streams, average run length 100, each with its own reference.
+    """False alarms of stationary streams, each with its own reference, at init's run length.
 
     ``opened`` counts alarms that the window before did not have: what is told as a finding.
     """
@@ -318,7 +318,12 @@ def alarms(settings: argparse.Namespace) -> None:
     population = Population.of(p)
     for kind in settings.truths:
         truth = truth_of(p, kind)
-        test = ChangeTest(tree=TREE, utilities=UTILITIES, subgroups=SUBGROUPS)
+        test = ChangeTest(
+            tree=TREE,
+            utilities=UTILITIES,
+            subgroups=SUBGROUPS,
+            average_run_length=settings.run_length,
+        )
         false, opened, streams = [], [], []
         for k in range(settings.streams):
             rng = np.random.default_rng([settings.seed, k])
@@ -334,7 +339,9 @@ def alarms(settings: argparse.Namespace) -> None:
         show(
             "alarms",
             truth=kind,
+            run_length=settings.run_length,
             false=share(false),
+            opened=opened,
             opened_per_100=round(100 * sum(opened) / n, 3),
             error=round(100 * float(np.std(opened)) / math.sqrt(len(opened)) / settings.windows, 3),
             streams_with_any=share(streams),
@@ -368,6 +375,7 @@ def main() -> None:
     parser.add_argument("--onset-trials", type=int, default=100)
     parser.add_argument("--streams", type=int, default=20)
     parser.add_argument("--windows", type=int, default=300)
+    parser.add_argument("--run-length", type=float, default=1_000)
     parser.add_argument("--quick", action="store_true")
     parser.add_argument("--population", type=int, default=7)
     parser.add_argument("--spread", type=float, default=0.5)

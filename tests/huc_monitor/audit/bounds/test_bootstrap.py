@@ -14,7 +14,8 @@ from scipy import stats
 
 import huc_monitor as hm
 from huc_monitor.audit.bounds import bootstrap
-from huc_monitor.audit.bounds.bootstrap import draw_multipliers
+from huc_monitor.audit.bounds.bootstrap import BootstrapBound, draw_multipliers
+from huc_monitor.audit.clusters import Sizes
 from huc_monitor.audit.scan import Groups
 from huc_monitor.errors import InvalidInputError
 
@@ -231,6 +232,39 @@ def test_too_few_draws_for_the_level_are_refused():
     with pytest.raises(InvalidInputError, match=r"`n_draws` must be at least 24 .* 0\.95; got 23"):
         audit(p, labels, frame, n_draws=23)
     assert audit(p, labels, frame, n_draws=24).n_draws == 24
+
+
+@pytest.mark.parametrize("n_variables", [1, 18, 200])
+def test_a_level_beyond_the_draws_is_reached_and_not_by_far(n_variables):
+    """The law of the largest of independent normal variables is known at every level."""
+    level, n_draws = 1 - 1 / 3000, 2000
+    bound = BootstrapBound(n_draws, 0)
+    bound.start(Sizes(1e3, 1e3, 1e3, 1e3), n_variables, level)
+    rng, asked = np.random.default_rng(0), 0.8 * (1 - level)
+    drawn = stats.norm.isf((1 - rng.random((500, n_draws)) ** (1 / n_variables)) / 2)
+    found = np.array([bound.quantile(row) for row in drawn])
+    exact = stats.norm.isf((1 - (1 - asked) ** (1 / n_variables)) / 2)
+    assert exact < found.mean() < 1.05 * exact
+    assert np.mean(2 * n_variables * stats.norm.sf(found)) < asked
+    # Where the largest standard deviation is larger than the scale says, the draws notice.
+    for factor in (1.2, 2.0):
+        larger = np.mean([bound.quantile(factor * row) for row in drawn])
+        assert 0.95 < larger / (factor * exact) < 1.05
+
+
+def test_a_level_that_five_draws_exceed_is_their_order_statistic():
+    level = 1 - 1 / 300
+    bound = BootstrapBound(1875, 0)
+    bound.start(Sizes(1e3, 1e3, 1e3, 1e3), 18, level)
+    assert bound.quantile(np.arange(1875.0)) == 1870
+    bound = BootstrapBound(1700, 0)
+    bound.start(Sizes(1e3, 1e3, 1e3, 1e3), 18, level)
+    z = stats.norm.ppf([1 - 0.8 / 300, 1696 / 1701])
+    far = (z[0] - z[1]) * (1695 - 849.5) / z[1]
+    assert bound.quantile(np.arange(1700.0)) == pytest.approx(1695 + far)
+    few = BootstrapBound(999, 0)
+    with pytest.raises(InvalidInputError, match=r"`n_draws` must be at least 1000 .*; got 999"):
+        few.start(Sizes(1e3, 1e3, 1e3, 1e3), 18, 1 - 1 / 3000)
 
 
 def test_a_higher_level_gives_wider_radii():
