@@ -128,6 +128,24 @@ def test_daily_checks_find_what_one_check_finds_whatever_becomes_of_the_kept_row
     assert [record.change for record in tracker.records()] == [record.change for record in once]
 
 
+def test_daily_checks_that_pool_windows_read_every_row_once(tmp_path, monkeypatch):
+    log, read = make_stream(days=7, rows=200), []
+
+    def counting(self, *where, labelled=TableSource.labelled, **more):
+        found = labelled(self, *where, **more)
+        read.append((*where[:2], found.n))
+        return found
+
+    monkeypatch.setattr(TableSource, "labelled", counting)
+    tracker = FilesTracker(MonitorInfo("calls", "5f"), folder=tmp_path)
+    checks = [watch(log, tracker=tracker, identity="5f").check(day(k)) for k in range(3, 8)]
+    assert checks[-1].records[0].change.n_after == (200, 800, 1000)
+    # Days after the reference; it is read for its features, its moments and as two windows.
+    assert sorted(item for item in read if item[0] >= day(2)) == [
+        (day(k), day(k + 1), 200) for k in range(2, 7)
+    ]
+
+
 def test_kept_rows_are_for_this_user_alone(tmp_path):
     tracker = FilesTracker(MonitorInfo("calls", "5f"), folder=tmp_path)
     watch(make_stream(), tracker=tracker, identity="5f").check(day(4))

@@ -88,8 +88,14 @@ def test_windows_from_disk_give_the_comparisons_in_memory(distinct, tmp_path):
     plan = AuditPlan.of(
         tree=TREE, utilities=UTILITIES, subgroups=groups_of(parts[0][2]), n_draws=64
     )
-    reads = [reader(*part) for part in parts]
+    read = []
+
+    def counted(k, rows):
+        return lambda: (read.append(k), rows())[1]
+
+    reads = [counted(k, reader(*part)) for k, part in enumerate(parts)]
     found = compare_pieces(reads, plan=plan, pools=(1, 2), memory_limit="1MB", folder=tmp_path)
+    assert sorted(read) == [0, 1, 2]  # every row once, whatever is pooled
     made = [
         rounded(make_sample(check_predictions(p, tree=TREE), y, plan, features=frame))
         for p, y, frame in parts
