@@ -76,3 +76,9 @@ def _refuse_skip(report, config: pytest.Config):
         report.outcome = "failed"
         report.longrepr = f"{reason} (skipping is not allowed here)"
     return report
+
+
+@pytest.fixture(autouse=True)
+def _wide(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Let commands print every sentence in one line; tests of narrow output say how narrow."""
+    monkeypatch.setenv("COLUMNS", "10000")

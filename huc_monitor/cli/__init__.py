@@ -23,6 +23,7 @@ from huc_monitor.cli import (
     doctor,
     forecast,
     init,
+    keeping,
     plan,
     report,
     sample,
@@ -46,6 +47,10 @@ app = typer.Typer(
     rich_markup_mode=None,
 )
 app.command("ack")(acting.ack)
+app.command("prune")(keeping.prune)
+app.command("backup")(keeping.backup)
+app.command("restore")(keeping.restore)
+app.command("migrate")(keeping.migrate)
 app.command("note")(acting.note)
 app.command("mute")(acting.mute)
 app.command("audit")(audit.run)

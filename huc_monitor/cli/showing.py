@@ -2,7 +2,12 @@
 
 from __future__ import annotations
 
+import contextlib
+import re
+import shutil
 import sys
+import textwrap
+import threading
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -11,7 +16,7 @@ import typer
 from huc_monitor._common.safe_text import STAR, json_line, line, plain, quoted, visible
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Sequence
+    from collections.abc import Iterable, Iterator, Sequence
 
     import pandas as pd
     from rich.console import Console
@@ -20,8 +25,9 @@ if TYPE_CHECKING:
     from huc_monitor.audit.compare import Comparison
 
 _CANDIDATE = ("utility", "subgroup", "branch")
-# A file or a log has no width: wide enough that no name is folded.
-_WIDTH_WITHOUT_TERMINAL = 200
+STYLES = {"critical": "red", "failed": "magenta", "warning": "yellow", "ok": "green"}
+_PATIENCE = 2.0  # seconds
+_HANGING = re.compile(r" *(?:- )?")
 
 
 def show_audit(result: AuditResult, *, tolerance: float | None, top: int) -> None:
@@ -36,7 +42,7 @@ def show_audit(result: AuditResult, *, tolerance: float | None, top: int) -> Non
         return
     console.print(Text(finding(frame.iloc[0], confidence_level=result.confidence_level)))
     console.print()
-    console.print(_table(frame.head(top), tolerance=tolerance))
+    _print_candidates(console, frame.head(top), tolerance=tolerance)
     if len(frame) > top:
         console.print(Text(f"{len(frame) - top:,} more candidates; --top {len(frame)} shows all."))
 
@@ -61,9 +67,10 @@ def show_comparison(result: Comparison, *, top: int) -> None:
         item = result[int(row)]
         values = (item.before, item.after, item.difference, item.lower, item.upper)
         numbers = [*(f"{value:+.4f}" for value in values), "yes" if item.sure else ""]
-        rows.append(([item.utility, item.subgroup, item.node, *numbers], item.sure))
+        cells = [item.utility, item.subgroup, item.node, *numbers]
+        rows.append((cells, "red" if item.sure else ""))
     titles = ("before", "after", "difference", "at least", "at most", "sure")
-    console.print(make_table(_CANDIDATE, titles, rows))
+    print_table(console, _CANDIDATE, titles, rows)
     if len(result) > top:
         more = f"{len(result) - top:,} more candidates; --top {len(result)} shows all."
         console.print(Text(more))
@@ -99,7 +106,7 @@ def _interval(row: pd.Series[Any]) -> str:
     return f"[{row['interval_low']:.4g}, {row['interval_high']:.4g}]"
 
 
-def _table(frame: pd.DataFrame, *, tolerance: float | None) -> Any:
+def _print_candidates(console: Console, frame: pd.DataFrame, *, tolerance: float | None) -> None:
     titles = ["moment", "at least", "at most", "predicted utility", "rows"]
     titles += [] if tolerance is None else [f"above {tolerance:g}"]
     rows = []
@@ -109,52 +116,115 @@ def _table(frame: pd.DataFrame, *, tolerance: float | None) -> Any:
         cells += [_interval(row), f"{row['n_in_interval']:,.0f}"]
         above = tolerance is not None and abs(row["moment"]) > tolerance
         cells += [] if tolerance is None else ["yes" if above else ""]
-        rows.append((cells, above))
-    return make_table(_CANDIDATE, titles, rows)
+        rows.append((cells, "red" if above else ""))
+    print_table(console, _CANDIDATE, titles, rows)
 
 
-def make_table(
-    names: Sequence[str], numbers: Sequence[str], rows: Iterable[tuple[Sequence[str], bool]]
+def print_table(
+    console: Console,
+    names: Sequence[str],
+    numbers: Sequence[str],
+    rows: Sequence[tuple[Sequence[str], str]],
+) -> None:
+    """Print a table of names and numbers; each row comes with its style.
+
+    Where names and numbers do not fit side by side, the names of a row stand below each other.
+    """
+    table = _make_table(names, numbers, rows)
+    if len(names) > 1 and console.measure(table).maximum > console.width:
+        n = len(names)
+        stacked = [(["\n".join(cells[:n]), *cells[n:]], style) for cells, style in rows]
+        table = _make_table(["\n".join(names)], numbers, stacked)
+    console.print(table)
+
+
+def _make_table(
+    names: Sequence[str], numbers: Sequence[str], rows: Iterable[tuple[Sequence[str], str]]
 ) -> Any:
-    """Make a table of names, which may be folded, and numbers; rows come with whether in red."""
     from rich import box
     from rich.table import Table
     from rich.text import Text
 
-    table = Table(box=box.SIMPLE_HEAD, pad_edge=False)
+    table = Table(box=box.SIMPLE_HEAD, pad_edge=False, padding=(0, 2, 0, 0))
     for name in names:
         table.add_column(name, overflow="fold")
     for name in numbers:
         table.add_column(name, justify="right", no_wrap=True)
-    for cells, red in rows:
+    for cells, style in rows:
         # Text, not str: a name like "[b]" is a name, not markup.
-        table.add_row(*(Text(plain(cell)) for cell in cells), style="red" if red else "")
+        shown = ("\n".join(map(plain, cell.split("\n"))) for cell in cells)
+        table.add_row(*map(Text, shown), style=style)
     return table
 
 
 def make_console() -> Console:
-    """Make what prints tables: as wide as the terminal, or as any name needs."""
+    """Make what prints tables: as wide as the terminal; elsewhere as COLUMNS says, or 80."""
     from rich.console import Console
 
-    width = None if sys.stdout.isatty() else _WIDTH_WITHOUT_TERMINAL
-    return Console(width=width, highlight=False, soft_wrap=False)
+    return Console(width=shutil.get_terminal_size().columns, highlight=False, soft_wrap=False)
+
+
+def wrapped(text: str) -> str:
+    """Break lines at spaces, with hanging indents; commands and long words stay whole.
+
+    Examples
+    --------
+    >>> import os
+    ...
+    ... os.environ["COLUMNS"] = "30"
+    >>> print(wrapped("  - the e-detector's evidence against it grows"))
+      - the e-detector's evidence
+        against it grows
+    """
+    width = shutil.get_terminal_size().columns
+    out = []
+    for one in text.split("\n"):
+        indent = _HANGING.match(one)
+        if len(one) <= width or indent is None or one.lstrip().startswith("huc-monitor "):
+            out.append(one)
+            continue
+        room = " " * indent.end()
+        wrapper = textwrap.TextWrapper(
+            width, subsequent_indent=room, break_long_words=False, break_on_hyphens=False
+        )
+        out.append(wrapper.fill(one))
+    return "\n".join(out)
 
 
 def tell(paragraph: str) -> None:
-    """Print a message; on a terminal, with the names that it marks in bold."""
+    """Print a message; on a terminal, with marked names in bold and levels in their colours."""
     from rich.console import Console
     from rich.text import Text
 
+    shown = wrapped("\n".join(map(visible, paragraph.split("\n"))))
     text = Text()
-    for place, part in enumerate(paragraph.split("*")):
-        shown = "\n".join(map(visible, part.split("\n"))).replace(STAR, "*")
-        text.append(shown, style="bold" if place % 2 else "")
+    for place, part in enumerate(shown.split("*")):
+        text.append(part.replace(STAR, "*"), style="bold" if place % 2 else "")
+    for level, style in STYLES.items():
+        text.highlight_regex(rf"(?m)^{level.upper()}$", f"bold {style}")
     Console(soft_wrap=True, highlight=False).print(text)
 
 
+@contextlib.contextmanager
+def working(what: str) -> Iterator[None]:
+    """Say on standard error, on a terminal, that something takes longer than two seconds."""
+
+    def tell_late() -> None:
+        typer.echo(f"{what} ...", err=True)
+
+    timer = threading.Timer(_PATIENCE, tell_late)
+    timer.daemon = True
+    if sys.stderr.isatty():
+        timer.start()
+    try:
+        yield
+    finally:
+        timer.cancel()
+
+
 def say(text: str, *, err: bool = False) -> None:
-    """Print one line, whatever the names in it hold."""
-    typer.echo(line(text), err=err)
+    """Print one sentence, whatever the names in it hold."""
+    typer.echo(wrapped(line(text)), err=err)
 
 
 def print_json(document: Any) -> None:

@@ -2,55 +2,54 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import glob
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from huc_monitor._common.safe_text import chat, chat_line
 from huc_monitor.cli import options
-from huc_monitor.cli.check import exit_code, say_failed, say_forecasts
+from huc_monitor.cli.check import ALERT, ERROR, exit_code, say_failed, say_forecasts
 from huc_monitor.cli.logs import start_logging
-from huc_monitor.cli.showing import make_console, make_table, print_json, say, tell
+from huc_monitor.cli.showing import STYLES, make_console, print_json, print_table, say, tell
+from huc_monitor.errors import HUCError, InvalidInputError
 
 if TYPE_CHECKING:
+    from rich.console import Console
+
     from huc_monitor.config import Config
+    from huc_monitor.monitor import MonitorState
     from huc_monitor.monitor.ports import Tracker
     from huc_monitor.monitor.records import AlertState, WindowRecord
     from huc_monitor.recalibration.shadow import ShadowTrial
 
+_MOST_SHOWN = 5
+_ORDER = ("error", "critical", "failed", "warning", "ok")
+
 
 def run(
     *,
-    config: options.ConfigFile = Path("huc.yaml"),
+    config: Annotated[
+        list[str], typer.Option(help="The configuration file, or a pattern; repeatable.")
+    ] = ["huc.yaml"],  # noqa: B006 - typer reads it
     last: Annotated[int, typer.Option(min=1, help="Number of records in the table.")] = 10,
     fail_on: options.FailAt = "critical",
     as_json: options.Json = False,
 ) -> None:
     """Show the newest windows and all open alerts; reads no predictions.
 
-    Exit code, as of check: 1 an alert is open, 2 a window could not be audited.
+    Of several configuration files it shows a line each. Exit code, as of check: 1 an alert is open
+    that is not muted, 2 a window could not be audited.
 
-    Example: huc-monitor status --config huc.yaml --last 5
+    Example: huc-monitor status --config 'fleet/*/huc.yaml'
     """
-    from huc_monitor.config import load_config
-    from huc_monitor.config.opening import open_tracker
-    from huc_monitor.monitor import open_state
-    from huc_monitor.monitor.ports.stored import DamagedError
-
     start_logging(None)
-    settings = load_config(config)
-    tracker = open_tracker(settings)
-    try:
-        records = _without_superseded(tracker.records())[-last:]
-        try:
-            state = open_state(tracker, settings.identity, settings.tree, settings.utilities)
-        except DamagedError:
-            _show_records(records, as_json=as_json)
-            raise
-        trial = _trial(settings, tracker)
-    finally:
-        tracker.close()
+    configs = _find(config)
+    if len(configs) > 1:
+        raise typer.Exit(_show_fleet(configs, last, fail_on, as_json=as_json))
+    state, records, trial = _read(configs[0], last, as_json=as_json, alone=True)
     if as_json:
         shadow = None if trial is None else trial.to_dict()
         print_json({**_document(state, records), "shadow": shadow})
@@ -63,12 +62,36 @@ def run(
     raise typer.Exit(exit_code(state.open_alerts, state.failed, fail_on))
 
 
+def _read(
+    config: Path, last: int, *, as_json: bool = False, alone: bool = False
+) -> tuple[MonitorState, list[WindowRecord], ShadowTrial | None]:
+    """Read where one monitor stands; alone, also how a trial does, and windows in any case."""
+    from huc_monitor.config import load_config
+    from huc_monitor.config.opening import open_tracker
+    from huc_monitor.monitor import open_state
+    from huc_monitor.monitor.ports.stored import DamagedError
+
+    settings = load_config(config)
+    tracker = open_tracker(settings)
+    try:
+        records = _without_superseded(tracker.records())[-last:]
+        try:
+            state = open_state(tracker, settings.identity, settings.tree, settings.utilities)
+        except DamagedError:
+            if alone:
+                _show_records(records, as_json=as_json)
+            raise
+        return state, records, _trial(settings, tracker) if alone else None
+    finally:
+        tracker.close()
+
+
 def _show_records(records: Sequence[WindowRecord], *, as_json: bool) -> None:
     """Show windows where the state cannot be read; the error itself comes after them."""
     if as_json:
         print_json({"status": "damaged", "windows": [_row(record) for record in records]})
     else:
-        make_console().print(_windows(records))
+        _print_windows(make_console(), records)
 
 
 def _trial(settings: Config, tracker: Tracker) -> ShadowTrial | None:
@@ -87,7 +110,7 @@ def _without_superseded(records: Sequence[WindowRecord]) -> list[WindowRecord]:
     return [r for r in records if r.status != "pending" or r.ordinal not in done]
 
 
-def _document(state: Any, records: Sequence[WindowRecord]) -> dict[str, Any]:
+def _document(state: MonitorState, records: Sequence[WindowRecord]) -> dict[str, Any]:
     return {
         "status": state.status,
         "identity": state.identity,
@@ -95,6 +118,7 @@ def _document(state: Any, records: Sequence[WindowRecord]) -> dict[str, Any]:
         "last_window": None if state.last is None else state.last.to_dict(),
         "notes": list(state.notes),
         "alerts": [alert.to_dict() for alert in state.open_alerts],
+        "mutes": [mute.to_dict() for mute in state.mutes],
         "windows": [_row(record) for record in records],
         "n_unsent": len(state.messages),
         "failed": [window.to_dict() for window in state.failed],
@@ -123,67 +147,141 @@ def _row(record: WindowRecord) -> dict[str, Any]:
     }
 
 
-def _show(state: Any, records: Sequence[WindowRecord]) -> None:
-    console = make_console()
+def _show(state: MonitorState, records: Sequence[WindowRecord]) -> None:
+    from rich.text import Text
+
+    console, alerts = make_console(), state.open_alerts
+    muted = sum(alert.muted is not None for alert in alerts)
+    parts = [f"Status {state.status}; {len(alerts)} open alerts"]
+    parts += [f"{muted} of them muted"] * bool(muted)
+    parts += [f"{len(state.failed)} failed windows"] * bool(state.failed)
     if not records:
         for note in state.notes:
-            typer.echo(note)
-        console.print("No window was checked yet. Run: huc-monitor check")
-        if state.open_alerts:
-            console.print(f"Status {state.status}; {len(state.open_alerts)} open alerts.")
-            console.print(_alerts(state.open_alerts))
-        return
-    failed = f", {len(state.failed)} failed windows" if state.failed else ""
-    console.print(f"Status {state.status}; {len(state.open_alerts)} open alerts{failed}.")
-    console.print(_windows(records))
-    if state.open_alerts:
-        console.print(_alerts(state.open_alerts))
-    if state.failed:
+            say(note)
+        say("No window was checked yet. Run: huc-monitor check")
+    if records or alerts:
+        console.print(Text(", ".join(parts) + ".", style=STYLES[state.status]))
+    if records:
+        _print_windows(console, records)
+    for text in _say_alerts(alerts):
+        tell(text)
+    for mute in state.mutes:
+        say(f"Muted: {mute}.")
+    if records and state.failed:
         say(say_failed(state.failed))
 
 
-def _windows(records: Sequence[WindowRecord]) -> Any:
-    titles = ("window", "from", "to (UTC)", "status", "labels", "coverage", "HUC", "UC", "alert")
+def _print_windows(console: Console, records: Sequence[WindowRecord]) -> None:
+    names = ("window", "from (UTC)", "status")
+    numbers = ("labels", "coverage", "HUC", "UC", "alert")
     rows = []
     for record in records:
         row = _row(record)
         revision = f" r{record.revision}" if record.revision else ""
-        rows.append(
-            (
-                f"{record.ordinal}{revision}",
-                f"{record.start:%Y-%m-%d %H:%M}",
-                f"{record.end:%Y-%m-%d %H:%M}",
-                record.status,
-                f"{record.n_labelled:,}",
-                f"{record.coverage:.0%}",
-                _number(row["huc"]),
-                _number(row["uc"]),
-                record.level or "",
+        cells = (
+            f"{record.ordinal}{revision}",
+            f"{record.start:%Y-%m-%d %H:%M}".removesuffix(" 00:00"),
+            record.status,
+            f"{record.n_labelled:,}",
+            f"{record.coverage:.0%}",
+            _number(row["huc"]),
+            _number(row["uc"]),
+            record.level or "",
+        )
+        rows.append((cells, STYLES.get(record.level or "", "")))
+    print_table(console, names, numbers, rows)
+
+
+def _say_alerts(alerts: Sequence[AlertState]) -> list[str]:
+    """Say branch by branch what is open, the worst first; what people did is said once."""
+    from huc_monitor.monitor.people import say_people
+
+    branches: dict[tuple[str, str], list[AlertState]] = {}
+    for alert in sorted(alerts, key=lambda one: (one.level != "critical", -abs(one.moment))):
+        branches.setdefault((str(alert.level), alert.node), []).append(alert)
+    out = []
+    for (level, node), found in branches.items():
+        first = min(found, key=lambda alert: alert.first_ordinal)
+        since = f"since window {first.first_ordinal} ({first.first_seen:%Y-%m-%d %H:%M} UTC)"
+        lines = [level.upper(), f"Branch *{chat(node)}*, {since}:".replace(" 00:00 UTC", "")]
+        for alert in found[:_MOST_SHOWN]:
+            then = "" if alert.opened_moment is None else f", {alert.opened_moment:+.4f} at first"
+            lines.append(
+                f"  - {chat(alert.subgroup)}, utility {chat(alert.utility)}: {alert.moment:+.4f} "
+                f"in window {alert.last_ordinal}{then}; tolerance {alert.tolerance:.4g}, "
+                f"{alert.n_windows} windows"
             )
-        )
-    return make_table(titles, (), [(row, False) for row in rows])
-
-
-def _alerts(alerts: Sequence[AlertState]) -> Any:
-    who = ("level", "branch", "subgroup", "utility")
-    titles = (*who, "opened in", "moment then", "newest", "moment now", "tolerance", "windows")
-    rows = [
-        (
-            str(alert.level),
-            alert.node,
-            alert.subgroup,
-            alert.utility,
-            f"{alert.first_ordinal} ({alert.first_seen:%Y-%m-%d %H:%M})",
-            "" if alert.opened_moment is None else f"{alert.opened_moment:+.4f}",
-            str(alert.last_ordinal),
-            f"{alert.moment:+.4f}",
-            f"{alert.tolerance:.4g}",
-            str(alert.n_windows),
-        )
-        for alert in alerts
-    ]
-    return make_table(titles, (), [(row, False) for row in rows])
+        if len(found) > _MOST_SHOWN:
+            lines.append(f"  - and {len(found) - _MOST_SHOWN} more")
+        said = dict.fromkeys(text for alert in found for text in say_people(alert))
+        out.append("\n".join([*lines, *(f"  - {chat_line(text)}" for text in said)]))
+    return out
 
 
 def _number(value: float | None) -> str:
     return "" if value is None else f"{value:.4f}"
+
+
+# Several monitors.
+
+
+def _find(patterns: Sequence[str]) -> list[Path]:
+    """Return the configuration files that patterns name, each once."""
+    found: dict[Path, None] = {}
+    for pattern in patterns:
+        if not glob.has_magic(pattern):
+            found[Path(pattern)] = None
+            continue
+        matches = sorted(glob.glob(pattern, recursive=True))  # noqa: PTH207 - may be absolute
+        if not matches:
+            msg = f"`config` must name configuration files; {pattern!r} matches none."
+            raise InvalidInputError(msg)
+        found.update(dict.fromkeys(map(Path, matches)))
+    return list(found)
+
+
+def _show_fleet(
+    configs: Sequence[Path], last: int, fail_on: options.FailOn, *, as_json: bool
+) -> int:
+    """Show a line for every monitor; one that cannot be read does not hide the others."""
+    documents, codes = [], []
+    for config in configs:
+        try:
+            state, records, _ = _read(config, last)
+        except HUCError as error:
+            documents.append({"config": str(config), "status": "error", "error": str(error)})
+            codes.append(ERROR)
+            continue
+        documents.append({"config": str(config), **_document(state, records)})
+        codes.append(exit_code(state.open_alerts, state.failed, fail_on))
+    if as_json:
+        print_json({"monitors": documents})
+    else:
+        _print_fleet(documents)
+    return ALERT if ALERT in codes else max(codes)
+
+
+def _print_fleet(documents: Sequence[Mapping[str, Any]]) -> None:
+    rows, wrong = [], []
+    for item in sorted(documents, key=lambda item: _ORDER.index(item["status"])):
+        name = item["config"]
+        if "error" in item:
+            wrong.append(f"{name}: {item['error']}")
+            rows.append(((name, "error", *[""] * 5), STYLES["failed"]))
+            continue
+        newest = item["windows"][-1] if item["windows"] else {}
+        muted = sum("muted" in alert for alert in item["alerts"])
+        cells = (
+            name,
+            item["status"],
+            str(len(item["alerts"])),
+            str(muted),
+            str(newest.get("start", "never"))[:10],
+            f"{newest.get('n_labelled', 0):,}",
+            _number(newest.get("huc")),
+        )
+        rows.append((cells, STYLES[item["status"]]))
+    titles = ("status", "alerts", "muted", "newest", "labels", "HUC")
+    print_table(make_console(), ("monitor",), titles, rows)
+    for text in wrong:
+        say(text)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 from typing import TYPE_CHECKING, Any, Protocol, runtime_checkable
 
@@ -140,7 +141,31 @@ class FilesTracker:
         key = file_name(record.key)
         for name, content in (artifacts or {}).items():
             write_atomically(self.folder / "artifacts" / key / file_name(name), content)
-        write_atomically(self.folder / "records" / f"{key}.json", _encode(record.to_dict()))
+        write_atomically(self._path(record), _encode(record.to_dict()))
+
+    def files(self, record: WindowRecord) -> list[Path]:
+        """Return the files that were stored with a record."""
+        return sorted((self.folder / "artifacts" / file_name(record.key)).glob("*"))
+
+    def size(self, *records: WindowRecord) -> int:
+        """Bytes of records and of their files."""
+        paths = [path for record in records for path in (*self.files(record), self._path(record))]
+        return sum(path.stat().st_size for path in paths if path.exists())
+
+    def drop_files(self, record: WindowRecord) -> None:
+        """Remove the files that were stored with a record."""
+        for path in self.files(record):
+            path.unlink()
+        with contextlib.suppress(FileNotFoundError):
+            (self.folder / "artifacts" / file_name(record.key)).rmdir()
+
+    def remove(self, record: WindowRecord) -> None:
+        """Remove a record and its files."""
+        self.drop_files(record)
+        self._path(record).unlink(missing_ok=True)
+
+    def _path(self, record: WindowRecord) -> Path:
+        return self.folder / "records" / f"{file_name(record.key)}.json"
 
     def remark(self, record: WindowRecord) -> None:
         """Nothing: a folder knows no versions."""

@@ -1,0 +1,125 @@
+"""``huc-monitor prune``, ``backup``, ``restore`` and ``migrate``: the life of what is kept."""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Iterator
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from huc_monitor.cli import options
+from huc_monitor.cli.logs import start_logging
+from huc_monitor.cli.showing import say, working
+from huc_monitor.errors import InvalidInputError
+
+if TYPE_CHECKING:
+    from huc_monitor.monitor.keeping import Keeper
+
+Replace = Annotated[bool, typer.Option("--replace", help="Give up the state that is there.")]
+_DAYS_PER_YEAR = 365
+
+
+def prune(
+    *,
+    keep: Annotated[str, typer.Option(help="Windows younger than this stay whole: 1y, 90d.")],
+    dry_run: Annotated[bool, typer.Option("--dry-run", help="Only say what would go.")] = False,
+    config: options.ConfigFile = Path("huc.yaml"),
+) -> None:
+    """Keep of old windows only what trends and alerts need: no pages, curves and causes.
+
+    Trends, open alerts, and all windows since the oldest open alert stay as they are.
+
+    Example: huc-monitor prune --keep 1y
+    """
+    before = datetime.now(UTC) - _span(keep)
+    with _keeper(config) as keeper, working("Thinning out old windows"):
+        done = keeper.prune(before, dry_run=dry_run)
+    freed = "would be" if dry_run else f"freed {done.n_bytes / 1e6:.1f} MB:"
+    say(
+        f"Windows that ended before {before:%Y-%m-%d}: {freed} {done.n_thinned:,} records made "
+        f"thinner, {done.n_removed:,} removed."
+    )
+
+
+def backup(
+    out: Annotated[Path, typer.Argument(help="The archive to write: backup.tar.gz.")],
+    *,
+    config: options.ConfigFile = Path("huc.yaml"),
+) -> None:
+    """Write state, records and their files to one archive, whichever tracker keeps them.
+
+    Example: huc-monitor backup triage.tar.gz
+    """
+    with _keeper(config) as keeper, working("Writing the backup"):
+        n = keeper.backup(out)
+    say(f"Wrote {out} ({n:,} records, {out.stat().st_size / 1e6:.1f} MB).")
+
+
+def restore(
+    archive: Annotated[Path, typer.Argument(help="What `huc-monitor backup` wrote.")],
+    *,
+    replace: Replace = False,
+    config: options.ConfigFile = Path("huc.yaml"),
+) -> None:
+    """Bring a backup back, into the tracker that the configuration names.
+
+    Example: huc-monitor restore triage.tar.gz
+    """
+    with _keeper(config) as keeper, working("Restoring"):
+        n = keeper.restore(archive, replace=replace)
+    say(f"Restored {n:,} records and the state. See: huc-monitor status")
+
+
+def migrate(
+    *,
+    to: Annotated[
+        Path | None,
+        typer.Option(help="Configuration with the other tracker; the same one if left out."),
+    ] = None,
+    replace: Replace = False,
+    config: options.ConfigFile = Path("huc.yaml"),
+) -> None:
+    """Move records and state to another tracker, or rewrite them in the present format.
+
+    What was there stays where it is. Nothing is recomputed.
+
+    Example: huc-monitor migrate --config files.yaml --to mlflow.yaml
+    """
+    with _keeper(config) as keeper, working("Migrating"):
+        if to is None:
+            n = keeper.copy_to(keeper)
+        else:
+            with _keeper(to) as target:
+                n = keeper.copy_to(target, replace=replace)
+    say(f"Wrote {n:,} records and the state{'' if to is None else f' for {to}'}.")
+
+
+@contextlib.contextmanager
+def _keeper(config: Path) -> Iterator[Keeper]:
+    from huc_monitor.config import load_config
+    from huc_monitor.config.opening import open_tracker
+    from huc_monitor.monitor.keeping import Keeper
+
+    start_logging(None)
+    given = load_config(config)
+    tracker = open_tracker(given)
+    try:
+        yield Keeper(tracker=tracker, identity=given.identity, name=given.settings.model.name)
+    finally:
+        tracker.close()
+
+
+def _span(text: str) -> timedelta:
+    from huc_monitor._common.times import Span
+
+    years = text.strip().removesuffix("y")
+    if text.strip().endswith("y") and years.isdigit():
+        return Span(int(years) * _DAYS_PER_YEAR, "d").nominal
+    try:
+        return Span.parse(text, argument="keep").nominal
+    except InvalidInputError:
+        msg = f"`keep` must be a length of time; got {text!r:.40}. Write 1y, 90d or 26w."
+        raise InvalidInputError(msg) from None
