@@ -28,6 +28,7 @@ from huc_monitor.cli import (
     report,
     sample,
     status,
+    ui,
     versions,
     watch,
 )
@@ -63,6 +64,7 @@ app.command("plan")(plan.run)
 app.command("check")(check.run)
 app.command("watch")(watch.run)
 app.command("status")(status.run)
+app.command("ui")(ui.run)
 app.command("report")(report.run)
 app.command("forecast")(forecast.run)
 app.command("sample")(sample.run)

@@ -37,7 +37,7 @@ from __future__ import annotations
 
 from huc_monitor.monitor._lock import CheckInProgressError, watch_lock
 from huc_monitor.monitor._monitor import CheckResult, Monitor
-from huc_monitor.monitor._state import MonitorState, open_state, read_state
+from huc_monitor.monitor._state import MonitorState, TrendPoint, open_state, read_state
 from huc_monitor.monitor._watch import Watch
 
 __all__ = [
@@ -45,6 +45,7 @@ __all__ = [
     "CheckResult",
     "Monitor",
     "MonitorState",
+    "TrendPoint",
     "Watch",
     "open_state",
     "read_state",

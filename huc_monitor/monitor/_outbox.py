@@ -59,6 +59,7 @@ class Outbox:
         state.record = record.to_dict()
         if record.status != "pending":
             state.newest = record.key
+            state.follow_trend(record)
         self._save()
         self._hand_over(record)
         self.records.append(record)

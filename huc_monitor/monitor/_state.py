@@ -19,6 +19,7 @@ from huc_monitor.monitor.records import (
     AlertTransition,
     DriftFinding,
     RecalibrationTrigger,
+    WindowRecord,
 )
 from huc_monitor.monitor.windows import Window
 from huc_monitor.sources import RowCounts
@@ -32,6 +33,7 @@ if TYPE_CHECKING:
     from huc_monitor.utilities import Utility
 
 SCHEMA_VERSION = 1
+TREND_LENGTH = 30
 Triple = tuple[str, str, str]
 
 
@@ -82,6 +84,41 @@ class KeptWindow(Form):
     sampled: bool = False  # of all its rows, these are a sample
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TrendPoint(Form):
+    """What an overview shows of one window, so that it need not read the record."""
+
+    ordinal: int
+    start: datetime
+    end: datetime
+    status: str
+    level: str | None = None
+    n_labelled: int = 0
+    coverage: float = 0.0
+    huc: float | None = None
+    lower: float | None = None
+    upper: float | None = None
+    tolerance: float | None = None
+
+    @classmethod
+    def of(cls, record: WindowRecord) -> TrendPoint:
+        """Take it from a record."""
+        audit = record.audit or {}
+        return cls(
+            ordinal=record.ordinal,
+            start=record.start,
+            end=record.end,
+            status=record.status,
+            level=record.level,
+            n_labelled=record.n_labelled,
+            coverage=record.coverage,
+            huc=audit.get("huc"),
+            lower=audit.get("huc_lower"),
+            upper=audit.get("huc_upper"),
+            tolerance=min(record.tolerances, default=None),
+        )
+
+
 @dataclass(slots=True)
 class MonitorState(Form):
     """Everything the next window depends on besides the data. Plain data throughout.
@@ -125,6 +162,7 @@ class MonitorState(Form):
     forecasts: dict[str, list[Forecast]] = field(default_factory=dict)
     forecast_scores: dict[str, ForecastScore] = field(default_factory=dict)
     mutes: list[Mute] = field(default_factory=list)
+    trend: list[TrendPoint] = field(default_factory=list)
 
     schema: ClassVar[int | None] = SCHEMA_VERSION
     sparse: ClassVar[tuple[str, ...]] = ("mutes",)
@@ -150,6 +188,12 @@ class MonitorState(Form):
         if "critical" in levels:
             return "critical"
         return "failed" if self.failed else "warning" if levels else "ok"
+
+    def follow_trend(self, record: WindowRecord) -> None:
+        """Add a window to the trend; a later revision takes the place of an earlier one."""
+        others = [point for point in self.trend if point.ordinal != record.ordinal]
+        points = sorted([*others, TrendPoint.of(record)], key=lambda point: point.ordinal)
+        self.trend = points[-TREND_LENGTH:]
 
     def dismiss(self, window: str) -> Window:
         """Accept that a failed window stays without an audit; `window` is its number or id."""

@@ -172,7 +172,8 @@ def _svg(mark: Mark) -> str:
         case Group():
             given = "".join(f' {key}="{escape(v)}"' for key, v in mark.attributes.items())
             title = f"<title>{escape(mark.title)}</title>" if mark.title else ""
-            return f"<g{given}>{title}{''.join(map(_svg, mark.marks))}</g>"
+            tag = "a" if "href" in mark.attributes else "g"
+            return f"<{tag}{given}>{title}{''.join(map(_svg, mark.marks))}</{tag}>"
         case Rect():
             corner = f' rx="{mark.radius:g}"' if mark.radius else ""
             return (

@@ -25,6 +25,7 @@ from huc_monitor.reporting._looks import shade
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
+    from huc_monitor.monitor import TrendPoint
     from huc_monitor.reporting._model import AlertView, CandidateView, Report, WindowView
 
 _NAMES = 190.0
@@ -89,7 +90,7 @@ def timeline(report: Report, *, max_alerts: int = 12) -> Picture:
     windows = report.windows
     left, right, top, bottom = 58.0, 944.0, 24.0, 184.0
     x = scale(-0.5, len(windows) - 0.5, left, right)
-    high = max([w.huc_upper or w.huc or 0.0 for w in windows] + [1e-6])
+    high = max([max(w.huc_upper or w.huc or 0.0, w.uc or 0.0) for w in windows] + [1e-6])
     y = scale(0.0, high * 1.05, bottom, top)
     marks = _levels(y, left, right)
     limit = _common_tolerance(report)
@@ -188,3 +189,58 @@ def _lane(alert: AlertView, x: Scale, y: float) -> list[Mark]:
         start = stop
     marks.append(Text(x.start, y + 9, fitted(f"{name}: {alert.now}", 880, "note"), "note"))
     return [Group(tuple(marks), title=f"{name}: {alert.words}")]
+
+
+def sparkline(trend: Sequence[TrendPoint]) -> Picture:
+    """Draw HUC with its bounds over windows, small, against the tolerance; marked where alerted."""
+    known = [(j, point) for j, point in enumerate(trend) if point.huc is not None]
+    tops = [point.upper or point.huc or 0.0 for _, point in known]
+    limits = {point.tolerance for _, point in known if point.tolerance is not None}
+    limit = limits.pop() if len(limits) == 1 else None
+    x = scale(0.0, max(1.0, len(trend) - 1.0), 5, 175)
+    y = scale(0.0, max([*tops, limit or 0.0, 1e-6]) * 1.05, 40, 4)
+    marks: list[Mark] = [Line(0, 40, 180, 40, "axis")]
+    if limit is not None:
+        marks.append(Line(0, y(limit), 180, y(limit), "limit"))
+    bounded = [(j, p) for j, p in known if p.lower is not None and p.upper is not None]
+    if len(bounded) > 1:
+        above = [(x(j), y(p.upper or 0.0)) for j, p in bounded]
+        below = [(x(j), y(max(0.0, p.lower or 0.0))) for j, p in reversed(bounded)]
+        marks.append(Path((*above, *below), "band", closed=True))
+    if len(known) > 1:
+        xs, ys = [x(j) for j, _ in known], [y(p.huc or 0.0) for _, p in known]
+        marks.append(Path(points(xs, ys), "strong"))
+    for j, point in known:
+        if point.level is not None:
+            marks.append(Rect(x(j) - 3, y(point.huc or 0.0) - 3, 6, 6, point.level, 1))
+    last = known[-1][1].huc if known else None
+    said = f"{len(known)} audited windows, the last {_words.plain(last)}."
+    return Picture(180, 44, tuple(marks), "HUC over windows", said)
+
+
+def branch_moments(report: Report, node: str) -> Picture:
+    """Draw the worst moment of one branch in each window, with its bounds and tolerance."""
+    found = [window.worst_by("node").get(node) for window in report.windows]
+    known = [(j, one) for j, one in enumerate(found) if one is not None]
+    left, right, top, bottom = 58.0, 944.0, 10.0, 190.0
+    reach = max([max(one.upper or abs(one.moment), one.tolerance or 0.0) for _, one in known])
+    x = scale(-0.5, len(found) - 0.5, left, right)
+    y = scale(-max(reach, 1e-6) * 1.05, max(reach, 1e-6) * 1.05, bottom, top)
+    marks = _levels(y, left, right)
+    for limit in {one.tolerance for _, one in known if one.tolerance is not None}:
+        marks += [Line(left, y(s * limit), right, y(s * limit), "limit") for s in (-1, 1)]
+    for j, one in known:
+        sign = -1 if one.moment < 0 else 1
+        inner: list[Mark] = []
+        if one.lower is not None and one.upper is not None:
+            inner.append(Line(x(j), y(sign * one.lower), x(j), y(sign * one.upper), "whisker"))
+        size, look = (5.0, "critical") if one.status == "sure" else (3.5, "quiet-dot")
+        inner.append(Rect(x(j) - size, y(one.moment) - size, 2 * size, 2 * size, look, size / 2))
+        title = f"{report.windows[j].name}: {_words.one_line(one)}"
+        marks.append(Group(tuple(inner), title=title))
+    step = label_step([window.tick for window in report.windows], max(1.0, x(1) - x(0)))
+    for j, window in enumerate(report.windows):
+        if j % step == 0:
+            marks.append(Text(x(j), bottom + 18, window.tick, "note", "middle"))
+    said = f"{len(known)} windows, the last {_words.signed(known[-1][1].moment)}."
+    return Picture(960, bottom + 28, tuple(marks), "Worst moment in each window", said)

@@ -15,11 +15,14 @@ from huc_monitor.reporting._drawing import Group, Mark, Picture, Rect, Text, fit
 from huc_monitor.reporting._looks import shade
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
     from huc_monitor.reporting._model import CandidateView, WindowView
     from huc_monitor.tree import LabelTree
 
 _ROW = 30.0
 _MIN_COLUMN = 132.0
+MAX_ROWS = 40
 _MAX_LEAVES = 24
 _MARKED = 1e6
 _FEW = 3
@@ -42,16 +45,38 @@ class _Cell:
 
 
 def icicle(
-    window: WindowView, tree: LabelTree, *, width: float = 960.0, max_rows: int = 40
+    window: WindowView,
+    tree: LabelTree,
+    *,
+    width: float = 960.0,
+    max_rows: int = MAX_ROWS,
+    page: Callable[[str], str | None] | None = None,
 ) -> Picture:
-    """Draw the tree with every branch's worst moment against its tolerance."""
+    """Draw the tree with every branch's worst moment against its tolerance.
+
+    With `page`, each branch is a link to the address it returns.
+    """
     worst = window.worst_by("node")
     root = _unfold(tree, worst, max_rows)
     columns = root.depth()
     column = max(_MIN_COLUMN, width / columns)
     indices = {name: index for index, name in enumerate(tree.nodes)}
+
+    def about(name: str, level: int, words: str) -> dict[str, str]:
+        if page is not None:
+            address = page(name)
+            return {"class": "node", "aria-label": words} | ({"href": address} if address else {})
+        return {
+            "class": "node",
+            "data-node": str(indices[name]),
+            "role": "treeitem",
+            "aria-level": str(level),
+            "aria-label": words,
+            "tabindex": "0" if level == 1 else "-1",
+        }
+
     marks: list[Mark] = []
-    _place(root, 0, 0, column, worst, indices, marks, level=1)
+    _place(root, 0, 0, column, worst, about, marks, level=1)
     return Picture(
         width=column * columns,
         height=root.rows() * _ROW,
@@ -59,6 +84,34 @@ def icicle(
         title="Label tree, each branch coloured by its worst moment",
         description=_describe(worst),
     )
+
+
+@dataclass(frozen=True, slots=True)
+class Twig:
+    """A branch in the list of the tree; `more` says what it holds besides `children`."""
+
+    name: str
+    found: CandidateView | None
+    children: tuple[Twig, ...]
+    more: str
+    is_open: bool
+    fits: bool
+
+
+def as_list(window: WindowView, tree: LabelTree) -> Twig:
+    """Return all branches, opened down to those that are marked; `fits`: the picture shows all."""
+    worst = window.worst_by("node")
+    rank = _ranks(tree, worst)
+    fits = len(tree.nodes) <= MAX_ROWS
+    made: dict[str, Twig] = {}
+    for name in reversed(tree.nodes):
+        below = tree.children(name)
+        inner = tuple(made[child] for child in below if child in made)
+        classes = [child for child in below if child not in made]
+        said = ", ".join(classes) if len(classes) <= _FEW else _count(len(classes), "class", "es")
+        is_open = tree.parent(name) is None or any(rank[t.name] >= _MARKED for t in inner)
+        made[name] = Twig(name, worst.get(name), inner, said, is_open, fits)
+    return made[tree.root]
 
 
 def _describe(worst: dict[str, CandidateView]) -> str:
@@ -152,7 +205,7 @@ def _place(
     y: float,
     width: float,
     worst: dict[str, CandidateView],
-    indices: dict[str, int],
+    about: Callable[[str, int, str], dict[str, str]],
     marks: list[Mark],
     *,
     level: int,
@@ -164,18 +217,10 @@ def _place(
     else:
         found = worst.get(cell.name)
         words = _words.one_line(found) if found else f"{cell.name}: no utility depends on it"
-        attributes = {
-            "class": "node",
-            "data-node": str(indices[cell.name]),
-            "role": "treeitem",
-            "aria-level": str(level),
-            "aria-label": words,
-            "tabindex": "0" if level == 1 else "-1",
-        }
         drawn = tuple(_node(cell.name, found, x, y, width, height))
-        marks.append(Group(drawn, title=words, attributes=attributes))
+        marks.append(Group(drawn, title=words, attributes=about(cell.name, level, words)))
     for child in cell.children:
-        _place(child, x + width, y, width, worst, indices, marks, level=level + 1)
+        _place(child, x + width, y, width, worst, about, marks, level=level + 1)
         y += child.rows() * _ROW
 
 

@@ -95,6 +95,7 @@ class WindowView:
     notes: tuple[str, ...] = ()
     reason: str = ""
     new_tree: bool = False
+    ordinal: int | None = None
     _worst: dict[str, dict[str, CandidateView]] = field(
         default_factory=dict, init=False, repr=False
     )
@@ -117,6 +118,12 @@ class WindowView:
         mine = (frame["node"] == node) & (frame["subgroup"] == subgroup)
         rows = frame[mine & (frame["utility"] == utility)]
         return None if rows.empty else finding(rows.iloc[0])
+
+    def of_node(self, node: str) -> list[CandidateView]:
+        """Return all candidates of a branch, the worst first."""
+        mine = self.candidates[self.candidates["node"] == node]
+        ordered = mine.sort_values("rank", ascending=False, kind="stable")
+        return [finding(record) for record in ordered.to_dict(orient="records")]
 
     def worst_by(self, column: str) -> dict[str, CandidateView]:
         """Return the worst candidate for each value of a column, in the column's order."""

@@ -5,47 +5,72 @@ from __future__ import annotations
 import base64
 import hashlib
 import math
+import re
 from functools import cache
 from importlib.metadata import version
 from importlib.resources import files
 from typing import TYPE_CHECKING, Any
 
-from jinja2 import Environment, StrictUndefined, Template
+from jinja2 import Environment, FunctionLoader, StrictUndefined
 from markupsafe import Markup
 
 from huc_monitor.reporting import _charts, _history, _tracks, _words
 from huc_monitor.reporting._drawing import escape
-from huc_monitor.reporting._icicle import icicle
+from huc_monitor.reporting._icicle import as_list, icicle
 from huc_monitor.reporting._looks import DARK, LIGHT, SHADES, mark_rules, shade, variables
 from huc_monitor.reporting._payload import payload
 
 if TYPE_CHECKING:
+    from collections.abc import Mapping
+
     from huc_monitor.monitor.findings import Finding
     from huc_monitor.reporting._drawing import Picture
     from huc_monitor.reporting._model import CandidateView, Report, WindowView
 
+NONE, SELF = "'none'", "'self'"
+_SEPARATOR = re.compile(r"([_/.:=-])(?=[^_/.:=-])")
+
 
 def render(report: Report) -> str:
-    """Return the page."""
-    style, script = _style(), _asset("report.js")
+    """Return the report."""
+    return render_page(
+        "report.html.jinja", content(report), script=_asset("report.js"), data=payload(report)
+    )
+
+
+def render_page(
+    template: str,
+    shown: Mapping[str, Any],
+    *,
+    script: str = "",
+    data: str = "",
+    forms: bool = False,
+) -> str:
+    """Fill in a template of the folder `assets`; with `forms`, they may be sent to its server."""
+    style = _style()
     # Only these very texts may style or run: whatever a name might smuggle in is refused as well.
     policy = (
-        f"default-src 'none'; style-src {_hash(style)}; script-src {_hash(script)}; "
-        "img-src data:; base-uri 'none'; form-action 'none'"
+        f"default-src 'none'; style-src {_hash(style)}; "
+        f"script-src {_hash(script) if script else NONE}; img-src data:; base-uri 'none'; "
+        f"form-action {SELF if forms else NONE}"
     )
-    trusted = {"policy": policy, "style": style, "script": script, "data": payload(report)}
-    return _template().render(
-        _content(report),
-        report=report,
-        version=version("huc-monitor"),
-        **{key: Markup(text) for key, text in trusted.items()},  # noqa: S704 - made here
+    trusted = {"policy": policy, "style": style, "script": script, "data": data}
+    return (
+        _templates()
+        .get_template(template)
+        .render(
+            shown,
+            version=version("huc-monitor"),
+            **{key: Markup(text) for key, text in trusted.items()},  # noqa: S704 - made here
+        )
     )
 
 
 @cache
-def _template() -> Template:
-    """Load the page's markup, in which whatever is not markup is escaped."""
+def _templates() -> Environment:
+    """Load the pages' markup, in which whatever is not markup is escaped."""
     environment = Environment(
+        loader=FunctionLoader(_asset),
         autoescape=True,
         finalize=_escaped,
         undefined=StrictUndefined,
@@ -59,13 +84,20 @@ def _template() -> Template:
         history=_history,
         tracks=_tracks.tracks,
         icicle=icicle,
+        as_list=as_list,
+        parted=_parted,
         count=lambda n: "" if math.isnan(n) else f"{n:,.0f}",
         span=_span,
         svg=_svg,
         tone=lambda found: shade(found.moment, found.scale),
         marked=lambda found: "" if found.status == "within" else f" {found.status}",
     )
-    return environment.from_string(_asset("report.html.jinja"))
+    return environment
+
+
+def _parted(text: object) -> Markup:
+    """Escape a name, and let a line end after each of its separators."""
+    return Markup(_SEPARATOR.sub(r"\1<wbr>", escape(text)))  # noqa: S704 - escaped
 
 
 def _escaped(value: Any) -> Markup:
@@ -76,15 +108,18 @@ def _svg(picture: Picture, role: str) -> Markup:
     return Markup(picture.inline(role=role))  # noqa: S704 - its marks escape their texts
 
 
-def _content(report: Report) -> dict[str, Any]:
+def content(report: Report) -> dict[str, Any]:
     """Look up what the page shows of the newest window."""
     window = report.latest
     found: dict[str, Any] = {
+        "report": report,
         "window": window,
         "worst": None,
         "curve": None,
         "index": {name: i for i, name in enumerate(report.nodes)},
         "facts": {} if window is None else {**window.facts, **report.facts},
+        "branch_page": None,
+        "window_page": None,
         "units_of": lambda found: None if window is None else _in_units(window, found),
     }
     if report.tree is not None:

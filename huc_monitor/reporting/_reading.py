@@ -143,9 +143,8 @@ def _window(record: WindowRecord, tolerance: Tolerance, *, by_day: bool) -> Wind
     result = record.result
     if result is None:
         reason = record.reason or record.status
-        return WindowView(
-            name, 0.0, _no_rows(), None, None, None, None, tick, record.start, reason=reason
-        )
+        view_ = WindowView(name, 0.0, _no_rows(), None, None, None, None, tick, record.start)
+        return dataclasses.replace(view_, reason=reason, ordinal=record.ordinal)
     limits = tolerance if tolerance is not None else (record.tolerances or None)
     curve = record.curve
     changes = () if record.change is None else record.change.changes
@@ -162,7 +161,8 @@ def _window(record: WindowRecord, tolerance: Tolerance, *, by_day: bool) -> Wind
         frequencies=_shares(record),
         notes=record.notes,
     )
-    return dataclasses.replace(found, new_tree=record.tree_change is not None)
+    new_tree = record.tree_change is not None
+    return dataclasses.replace(found, new_tree=new_tree, ordinal=record.ordinal)
 
 
 def _span(record: WindowRecord, *, by_day: bool) -> str:

@@ -26,6 +26,7 @@ from huc_monitor.errors import HUCError
 from huc_monitor.monitor.ports.stored import (
     RESTORE_STATE,
     DamagedError,
+    choose_keys,
     read_stored,
     readable_records,
 )
@@ -132,8 +133,13 @@ class MLflowTracker:
                 raise
             return str(found.experiment_id)
 
-    def _search(self, kind: str, key: str | None = None) -> Iterator[Run]:
-        """Find runs of this monitor by kind, and by key where one is given."""
+    def _search(
+        self, kind: str, key: str | None = None, *, newest: int | None = None
+    ) -> Iterator[Run]:
+        """Find runs of this monitor by kind, and by key where one is given.
+
+        With `newest`, those with the highest key come first, and as many are asked for at a time.
+        """
         wanted = f"tags.`huc.kind` = '{kind}' and tags.`huc.identity` = '{self._info.identity}'"
         if key is not None:
             sign = "LIKE" if key.endswith("%") else "="
@@ -141,7 +147,11 @@ class MLflowTracker:
         token = None
         while True:
             page = self._client.search_runs(
-                [self._experiment], wanted, max_results=_PAGE, page_token=token
+                [self._experiment],
+                wanted,
+                max_results=newest or _PAGE,
+                order_by=["tags.`huc.key` DESC"] if newest else None,
+                page_token=token,
             )
             yield from page
             token = page.token
@@ -328,12 +338,23 @@ class MLflowTracker:
         folder = artifact.rpartition("/")[0] or None
         return artifact not in {f.path for f in self._client.list_artifacts(run_id, folder)}
 
-    def records(self) -> list[WindowRecord]:
-        """Return all complete records, in order of ordinal and revision, pending ones first."""
-        runs = [run for run in self._search("window") if run.data.tags.get("huc.complete") == "1"]
-        ids = [str(run.info.run_id) for run in runs]
+    def records(self, last: int | None = None, until: int | None = None) -> list[WindowRecord]:
+        """Return complete records in order: all, or of the `last` windows up to an ordinal."""
+        ids: dict[str, str] = {}
+        windows: set[int] = set()
+        for run in self._search("window", newest=last and 2 * last):
+            if run.data.tags.get("huc.complete") != "1":
+                continue
+            key = str(run.data.tags["huc.key"])
+            ordinal = int(key.partition("-")[0])
+            if until is None or ordinal <= until:
+                windows.add(ordinal)
+            if last is not None and len(windows) > last:
+                break  # the newest come first
+            ids[key] = str(run.info.run_id)
         return readable_records(
-            (f"'record.json' of run {key}", partial(self._read, key, "record.json")) for key in ids
+            (f"'record.json' of run {ids[key]}", partial(self._read, ids[key], "record.json"))
+            for key in choose_keys(ids, last, until)
         )
 
     def window(self, ordinal: int) -> WindowRecord | None:

@@ -673,6 +673,7 @@ ADDED = {
         "forecasts",
         "reference_rows",
         "reference_sampled",
+        "trend",
         "reference_span",
         "remark",
         "standing",

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 from html.parser import HTMLParser
 
-VOID = {"meta", "link", "input", "br"}
+VOID = {"meta", "link", "input", "br", "wbr"}
 
 
 class Page(HTMLParser):
@@ -36,6 +36,8 @@ class Page(HTMLParser):
     def handle_data(self, data):
         if self.open and self.open[-1] in {"script", "style"}:
             (self.scripts if self.open[-1] == "script" else self.styles).append(data)
+        elif self.tags and self.tags[-1][0] == "wbr" and self.text:
+            self.text[-1] += data  # the word goes on
         else:
             self.text.append(data)
 

@@ -105,3 +105,23 @@ def in_order(records: Iterable[WindowRecord]) -> list[WindowRecord]:
     return sorted(
         records, key=lambda r: (r.ordinal, -1 if r.status == "pending" else r.revision, r.window_id)
     )
+
+
+def choose_keys(keys: Iterable[str], last: int | None, until: int | None) -> list[str]:
+    """Return the keys of records of the `last` windows up to the ordinal `until`; None: no limit.
+
+    Examples
+    --------
+    >>> keys = ["000001-a-r0", "000002-b-pending", "000002-b-r0", "000003-c-r0"]
+    >>> choose_keys(keys, 1, 2), choose_keys(keys, 2, None) == keys[1:]
+    (['000002-b-pending', '000002-b-r0'], True)
+    """
+    if last is None and until is None:
+        return list(keys)
+    by_window: dict[int, list[str]] = {}
+    for key in keys:
+        head = key.partition("-")[0]
+        if head.isdigit() and (until is None or int(head) <= until):
+            by_window.setdefault(int(head), []).append(key)
+    kept = sorted(by_window)[-last:] if last else sorted(by_window)
+    return [key for window in kept for key in by_window[window]]

@@ -11,6 +11,7 @@ from huc_monitor._common.safe_text import file_name
 from huc_monitor.errors import InvalidInputError
 from huc_monitor.monitor.ports.stored import (
     RESTORE_STATE,
+    choose_keys,
     in_order,
     read_stored,
     readable_records,
@@ -64,8 +65,12 @@ class Tracker(Protocol):
         """
         ...
 
-    def records(self) -> Sequence[WindowRecord]:
-        """Return all records, in order of ordinal and revision, pending ones first."""
+    def records(self, last: int | None = None, until: int | None = None) -> Sequence[WindowRecord]:
+        """Return records in order of ordinal and revision, pending ones first.
+
+        All of them, or those of the `last` windows up to the ordinal `until`, without reading the
+        others.
+        """
         ...
 
     def set_alert_status(self, status: str, alerts: Sequence[AlertState]) -> None:
@@ -170,10 +175,13 @@ class FilesTracker:
     def remark(self, record: WindowRecord) -> None:
         """Nothing: a folder knows no versions."""
 
-    def records(self) -> list[WindowRecord]:
-        """Return all records, in order of ordinal and revision, pending ones first."""
-        paths = (self.folder / "records").glob("*.json")
-        return readable_records((f"The record in {str(path)!r}", path.read_bytes) for path in paths)
+    def records(self, last: int | None = None, until: int | None = None) -> list[WindowRecord]:
+        """Return records in order: all, or those of the `last` windows up to an ordinal."""
+        paths = {path.stem: path for path in (self.folder / "records").glob("*.json")}
+        return readable_records(
+            (f"The record in {str(paths[key])!r}", paths[key].read_bytes)
+            for key in choose_keys(paths, last, until)
+        )
 
     def set_alert_status(self, status: str, alerts: Sequence[AlertState]) -> None:
         """Write ``status.json``, for anything that polls a file."""
@@ -226,9 +234,10 @@ class MemoryTracker:
     def remark(self, record: WindowRecord) -> None:
         """Nothing: it knows no versions."""
 
-    def records(self) -> list[WindowRecord]:
-        """Return all records, in order."""
-        return in_order(WindowRecord.from_json(text) for text in self._records.values())
+    def records(self, last: int | None = None, until: int | None = None) -> list[WindowRecord]:
+        """Return records in order: all, or those of the `last` windows up to an ordinal."""
+        keys = choose_keys(self._records, last, until)
+        return in_order(WindowRecord.from_json(self._records[key]) for key in keys)
 
     def set_alert_status(self, status: str, alerts: Sequence[AlertState]) -> None:  # noqa: ARG002
         """Remember the status."""

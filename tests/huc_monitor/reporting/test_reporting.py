@@ -198,10 +198,10 @@ def page_of(names, subgroup):
 
 
 def test_nasty_names_change_nothing_but_the_text(told):
-    shape = [tag for tag, _ in told.tags]
+    shape = [tag for tag, _ in told.tags if tag != "wbr"]
     for name in NASTY:
         page, _, _ = page_of((name, "dog"), f"\u2028\u202e\x00\ud800{name}")
-        assert [tag for tag, _ in page.tags] == shape
+        assert [tag for tag, _ in page.tags if tag != "wbr"] == shape
         assert name in page.words
         assert page.data["nodes"][1]["name"] == name
 

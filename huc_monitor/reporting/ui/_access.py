@@ -1,0 +1,96 @@
+"""Who may act: a token at the door, a session in a cookie, and a seal on every form."""
+
+from __future__ import annotations
+
+import hmac
+import secrets
+import stat
+from typing import TYPE_CHECKING
+
+from huc_monitor.errors import InvalidInputError
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+COOKIE = "huc_session"
+_LEAST = 20
+_MOST_SESSIONS = 50
+
+
+class Access:
+    """Lets in who knows the token, and knows forms that this server made for them.
+
+    Without a token nobody is let in, and nothing can be done.
+
+    Examples
+    --------
+    >>> door = Access("a token of at least 20 characters")
+    >>> door.enter("a guess") is None
+    True
+    >>> session = door.enter("a token of at least 20 characters")
+    >>> seal = door.seal(session)
+    >>> (
+    ...     door.is_sealed(session, seal),
+    ...     door.is_sealed(session, "x"),
+    ...     door.is_sealed("other", seal),
+    ... )
+    (True, False, False)
+    """
+
+    def __init__(self, token: str | None = None) -> None:
+        self._token = token
+        self._secret = secrets.token_bytes(32)
+        self._sessions: list[str] = []
+
+    @property
+    def allowed(self) -> bool:
+        """Whether anything can be done at all."""
+        return self._token is not None
+
+    def enter(self, token: str) -> str | None:
+        """Return a new session for the right token."""
+        given, wanted = token.encode(), (self._token or "").encode()
+        if self._token is None or not hmac.compare_digest(given, wanted):
+            return None
+        session = secrets.token_urlsafe(32)
+        self._sessions = [*self._sessions, session][-_MOST_SESSIONS:]
+        return session
+
+    def knows(self, session: str | None) -> bool:
+        """Whether a session is one of those that were let in."""
+        given = (session or "").encode()
+        return any([hmac.compare_digest(given, known.encode()) for known in self._sessions])  # noqa: C419 - all are compared
+
+    def leave(self, session: str) -> None:
+        """End a session."""
+        self._sessions = [known for known in self._sessions if known != session]
+
+    def seal(self, session: str) -> str:
+        """Return what a form of this session carries; no other site can know it."""
+        return hmac.new(self._secret, session.encode(), "sha256").hexdigest()
+
+    def is_sealed(self, session: str | None, seal: str) -> bool:
+        """Whether a form was made for a session that is open."""
+        wanted = self.seal(session or "").encode()
+        return self.knows(session) and hmac.compare_digest(seal.encode(), wanted)
+
+
+def read_token(path: Path) -> str:
+    """Read a token from a file that is this user's alone.
+
+    Raises
+    ------
+    InvalidInputError
+        If others can read it, or it is too short to be no guess.
+    """
+    mode = stat.S_IMODE(path.stat().st_mode)
+    if mode & 0o077:
+        msg = f"`token_file` must be private; {str(path)!r} has mode {mode:04o}. Make it 0600."
+        raise InvalidInputError(msg)
+    token = path.read_text("utf-8").strip()
+    if len(token) < _LEAST:
+        msg = (
+            f"`token_file` must hold at least {_LEAST} characters; {str(path)!r} has {len(token)}."
+        )
+        raise InvalidInputError(msg)
+    return token

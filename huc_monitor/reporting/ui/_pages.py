@@ -1,0 +1,161 @@
+"""The pages, each a text: what is read for it, and the template that shows it."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from functools import partial
+from typing import TYPE_CHECKING, Any
+
+from huc_monitor._common.safe_text import quoted
+from huc_monitor.errors import UnknownNameError
+from huc_monitor.monitor.forecasting import say_forecast
+from huc_monitor.reporting import _words
+from huc_monitor.reporting._history import branch_moments, sparkline
+from huc_monitor.reporting._page import content, render_page
+from huc_monitor.reporting.ui._links import Links
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from huc_monitor.monitor import MonitorState
+    from huc_monitor.reporting._model import Report
+    from huc_monitor.reporting.ui._fleet import Fleet, Overview, Seat
+
+_MOST_FOUND = 50
+_MOST_CHILDREN = 60
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Pages:
+    """Makes pages of a fleet; `links` says where they will be."""
+
+    fleet: Fleet
+    links: Links = Links()  # noqa: RUF009 - frozen
+
+    def overview(self) -> str:
+        """All monitors, the worst first."""
+        found = self.fleet.overview()
+        counts = {one.status: 0 for one in found}
+        for one in found:
+            counts[one.status] += 1
+        return self._render(
+            "fleet.html.jinja",
+            monitors=found,
+            counts=counts,
+            forecast_of=_forecast,
+            sparkline=sparkline,
+        )
+
+    def model(self, slug: str, window: int | None = None, find: str = "") -> str:
+        """One monitor as it stood after a window."""
+        seat = self.seat(slug)
+        with seat.lock:
+            state = seat.state()
+            report = seat.report(self._chosen(state, window))
+        return self._render(
+            "model.html.jinja",
+            **self._about(seat, state, report, window),
+            hits=self._hits(slug, report, window, find) if find else None,
+            wanted=find[:200],
+            find_page="" if self.links.on_disk else self.links.model(slug),
+        )
+
+    def branch(
+        self, slug: str, index: int, window: int | None = None, *, rows: bool = False
+    ) -> str:
+        """One branch: its moments over windows, for whom, in which range, and what is confused."""
+        seat = self.seat(slug)
+        with seat.lock:
+            state = seat.state()
+            report = seat.report(self._chosen(state, window))
+            nodes = seat.watched.tree.nodes
+            if not 0 <= index < len(nodes):
+                msg = f"`branch` must be below {len(nodes)}; got {index}."
+                raise UnknownNameError(msg)
+            node = nodes[index]
+            looked = None
+            if rows:
+                from huc_monitor.reporting.ui._rows import look_at_rows
+
+                looked = look_at_rows(seat, state, report, node)
+        found = [] if report.latest is None else report.latest.of_node(node)
+        return self._render(
+            "branch.html.jinja",
+            **self._about(seat, state, report, window),
+            node=node,
+            node_index=index,
+            above=[*reversed(report.tree.ancestors(node))] if report.tree else [],
+            children=[] if report.tree is None else report.tree.children(node)[:_MOST_CHILDREN],
+            told=[_words.told(one) for one in report.findings if one.node == node],
+            found=found,
+            shares=None if report.latest is None else report.latest.frequencies.get(node),
+            moments=branch_moments(report, node) if found and len(report.windows) > 1 else None,
+            looked=looked,
+        )
+
+    def trouble(self, title: str, text: str) -> str:
+        """Say what went wrong."""
+        return self._render("trouble.html.jinja", title=title, text=text)
+
+    def seat(self, slug: str) -> Seat:
+        """Return a monitor by its slug."""
+        if slug not in self.fleet.seats:
+            msg = f"`monitor` must be one of those shown; got {quoted(slug)}."
+            raise UnknownNameError(msg)
+        return self.fleet.seats[slug]
+
+    def _chosen(self, state: MonitorState, window: int | None) -> int | None:
+        newest = 0 if state.last is None else state.last.ordinal
+        if window is not None and not 1 <= window <= newest:
+            msg = f"`window` must be from 1 to {newest}; got {window}."
+            raise UnknownNameError(msg)
+        return window
+
+    def _about(
+        self, seat: Seat, state: MonitorState, report: Report, window: int | None
+    ) -> dict[str, Any]:
+        """Return what every page of a monitor shows."""
+        slug = seat.slug
+        place = {name: index for index, name in enumerate(seat.watched.tree.nodes)}
+        newest = report.windows[-1].ordinal if report.windows else None
+        before = after = None
+        if newest is not None:
+            before = self.links.model(slug, newest - 1) if newest > 1 else None
+            last = 0 if state.last is None else state.last.ordinal
+            after = self.links.model(slug, newest + 1) if newest < last else None
+
+        def branch_page(name: str) -> str | None:
+            return self.links.branch(slug, place[name], window) if name in place else None
+
+        return {
+            **content(report),
+            "slug": slug,
+            "name": seat.watched.name,
+            "state": state,
+            "shown_window": newest,
+            "travelled": window is not None,
+            "before": before,
+            "after": after,
+            "branch_page": branch_page,
+            "window_page": partial(self.links.model, slug),
+        }
+
+    def _hits(
+        self, slug: str, report: Report, window: int | None, find: str
+    ) -> list[tuple[str, str | None]]:
+        """Find branches by a part of their name, of any case."""
+        part = find.casefold()
+        nodes = () if report.tree is None else report.tree.nodes
+        found = [(i, name) for i, name in enumerate(nodes) if part in name.casefold()]
+        found.sort(key=lambda item: (item[1].casefold() != part, item[0]))
+        return [(name, self.links.branch(slug, i, window)) for i, name in found[:_MOST_FOUND]]
+
+    def _render(self, template: str, **shown: Any) -> str:
+        return render_page(template, {"links": self.links, **shown}, forms=not self.links.on_disk)
+
+
+def _forecast(one: Overview) -> Sequence[str]:
+    """Say what is expected of the newest window that waits for labels."""
+    waiting = {} if one.state is None else one.state.forecasts
+    newest = next(reversed(waiting.values()), []) if waiting else []
+    return [_words.quoted(say_forecast(item)) for item in newest[:3]]
