@@ -13,7 +13,7 @@ import numpy as np
 from huc_mlflow._bases import UnfitBaseError
 from huc_mlflow._card import FittedSample, model_card
 from huc_mlflow._client import DEADLINE
-from huc_mlflow._registry import BASE_TAG, ID_TAG, Registry
+from huc_mlflow._registry import BASE_TAG, CHALLENGER, CHAMPION, ID_TAG, Registry
 from huc_mlflow._rows import LabelledRows, NoBaseProbabilitiesError, RowReader
 from huc_mlflow._shadow import Shadow
 from huc_mlflow._tracker import RECALIBRATION, MLflowTracker
@@ -22,7 +22,7 @@ from huc_monitor._common.times import Span
 from huc_monitor.audit import audit
 from huc_monitor.errors import InvalidInputError
 from huc_monitor.monitor import MonitorState, read_state
-from huc_monitor.monitor.ports import RecalibrationOutcome
+from huc_monitor.monitor.ports import RecalibrationOutcome, VersionInfo
 from huc_monitor.monitor.records import RecalibrationTrigger
 from huc_monitor.recalibration.choosing import find_recalibration
 from huc_monitor.subgroups import Subgroups
@@ -242,6 +242,22 @@ class MLflowRecalibrationHost:
             return ""
         trial = self.trial()
         return "" if trial is None else f"a trial is still going on: {trial}"
+
+    def versions(self) -> list[VersionInfo]:
+        """Return the versions in the registry, the newest first."""
+        roles = {role: self.registry.at(role) for role in (CHAMPION, CHALLENGER)}
+        numbers = {role: str(one.version) for role, one in roles.items() if one is not None}
+        return [
+            VersionInfo(
+                number=str(one.version),
+                roles=tuple(role for role, number in numbers.items() if number == str(one.version)),
+                made_at=datetime.fromtimestamp(one.creation_timestamp / 1000, UTC),
+                base=one.tags.get(BASE_TAG),
+                status=one.tags.get("huc.status"),
+                card=one.description or "",
+            )
+            for one in reversed(self.registry.versions())
+        ]
 
     # Promotion by hand.
 

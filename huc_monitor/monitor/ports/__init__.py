@@ -23,7 +23,12 @@ from huc_monitor.monitor.ports.attachment import Attachment
 from huc_monitor.monitor.ports.exporter import Exporter, Standing
 from huc_monitor.monitor.ports.info import MonitorInfo
 from huc_monitor.monitor.ports.notifier import Message, Notifier, NotSentError, RejectedError
-from huc_monitor.monitor.ports.recalibration import Move, RecalibrationHost, RecalibrationOutcome
+from huc_monitor.monitor.ports.recalibration import (
+    Move,
+    RecalibrationHost,
+    RecalibrationOutcome,
+    VersionInfo,
+)
 from huc_monitor.monitor.ports.tracker import FilesTracker, MemoryTracker, Tracker
 
 __all__ = [
@@ -41,6 +46,7 @@ __all__ = [
     "RejectedError",
     "Standing",
     "Tracker",
+    "VersionInfo",
     "check_plugin",
     "load_plugin",
     "make_plugin",

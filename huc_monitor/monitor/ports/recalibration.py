@@ -8,6 +8,9 @@ from typing import TYPE_CHECKING, Protocol, runtime_checkable
 from huc_monitor._common.forms import Form
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+    from datetime import datetime
+
     from huc_monitor.monitor.records import RecalibrationTrigger
     from huc_monitor.monitor.windows import Window
     from huc_monitor.recalibration.shadow import ShadowTrial
@@ -53,6 +56,32 @@ class Move:
     moved: bool = True
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class VersionInfo:
+    """One version of the watched model.
+
+    Attributes
+    ----------
+    number : str
+    roles : tuple of str
+        Such as "champion" and "challenger".
+    made_at : datetime or None
+    base : str or None
+        The version that it recalibrates; None of a model that was trained.
+    status : str or None
+        The alert status while it served.
+    card : str
+        What it was fitted on and how it compares, as Markdown.
+    """
+
+    number: str
+    roles: tuple[str, ...] = ()
+    made_at: datetime | None = None
+    base: str | None = None
+    status: str | None = None
+    card: str = ""
+
+
 @runtime_checkable
 class RecalibrationHost(Protocol):
     """Acts on triggers of a monitor, and on what people ask of the versions of its model."""
@@ -79,6 +108,10 @@ class RecalibrationHost(Protocol):
 
     def trial(self) -> ShadowTrial | None:
         """Return how the challenger's trial stands, None where none is on trial."""
+        ...
+
+    def versions(self) -> Sequence[VersionInfo]:
+        """Return the versions of the model, the newest first; changes nothing."""
         ...
 
     def recalibrate(self, reason: str) -> RecalibrationOutcome:

@@ -25,9 +25,9 @@ class Access:
     Examples
     --------
     >>> door = Access("a token of at least 20 characters")
-    >>> door.enter("a guess") is None
+    >>> door.enter("a guess", "eve") is None
     True
-    >>> session = door.enter("a token of at least 20 characters")
+    >>> session = door.enter("a token of at least 20 characters", "ann")
     >>> seal = door.seal(session)
     >>> (
     ...     door.is_sealed(session, seal),
@@ -40,30 +40,35 @@ class Access:
     def __init__(self, token: str | None = None) -> None:
         self._token = token
         self._secret = secrets.token_bytes(32)
-        self._sessions: list[str] = []
+        self._sessions: dict[str, str] = {}
 
     @property
     def allowed(self) -> bool:
         """Whether anything can be done at all."""
         return self._token is not None
 
-    def enter(self, token: str) -> str | None:
-        """Return a new session for the right token."""
+    def enter(self, token: str, name: str) -> str | None:
+        """Return a new session for who brings the right token; `name` stands by what they do."""
         given, wanted = token.encode(), (self._token or "").encode()
         if self._token is None or not hmac.compare_digest(given, wanted):
             return None
         session = secrets.token_urlsafe(32)
-        self._sessions = [*self._sessions, session][-_MOST_SESSIONS:]
+        kept = list(self._sessions.items())[1 - _MOST_SESSIONS :]
+        self._sessions = dict([*kept, (session, name)])
         return session
 
-    def knows(self, session: str | None) -> bool:
-        """Whether a session is one of those that were let in."""
+    def name(self, session: str | None) -> str | None:
+        """Return who a session was opened for; None if it is not open."""
         given = (session or "").encode()
-        return any([hmac.compare_digest(given, known.encode()) for known in self._sessions])  # noqa: C419 - all are compared
+        found = None
+        for known, name in self._sessions.items():  # all are compared, found or not
+            if hmac.compare_digest(given, known.encode()):
+                found = name
+        return found
 
     def leave(self, session: str) -> None:
         """End a session."""
-        self._sessions = [known for known in self._sessions if known != session]
+        self._sessions.pop(session, None)
 
     def seal(self, session: str) -> str:
         """Return what a form of this session carries; no other site can know it."""
@@ -72,7 +77,7 @@ class Access:
     def is_sealed(self, session: str | None, seal: str) -> bool:
         """Whether a form was made for a session that is open."""
         wanted = self.seal(session or "").encode()
-        return self.knows(session) and hmac.compare_digest(seal.encode(), wanted)
+        return self.name(session) is not None and hmac.compare_digest(seal.encode(), wanted)
 
 
 def read_token(path: Path) -> str:

@@ -16,11 +16,11 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from huc_monitor.monitor import Monitor, MonitorState
+    from huc_monitor.monitor.acting import AlertActions
     from huc_monitor.monitor.ports import RecalibrationHost, Tracker
     from huc_monitor.monitor.records import WindowRecord
     from huc_monitor.reporting._model import Report
     from huc_monitor.tree import LabelTree
-    from huc_monitor.utilities import Utility
 
 WINDOWS = 20  # on one page; older ones are reached by its links
 _KEPT_REPORTS = 4
@@ -33,10 +33,9 @@ class Watched:
 
     Attributes
     ----------
-    name, identity : str
-    tree : LabelTree
-    utilities : sequence of Utility
-    tracker : Tracker
+    name : str
+    actions : AlertActions
+        What people can do about its alerts; knows tracker, identity, tree and utilities.
     monitor : callable
         Makes the monitor itself, which reads the log.
     host : callable
@@ -44,12 +43,19 @@ class Watched:
     """
 
     name: str
-    identity: str
-    tree: LabelTree
-    utilities: Sequence[Utility]
-    tracker: Tracker
+    actions: AlertActions
     monitor: Callable[[], Monitor]
     host: Callable[[], RecalibrationHost | None]
+
+    @property
+    def tracker(self) -> Tracker:
+        """Where records and state are."""
+        return self.actions.tracker
+
+    @property
+    def tree(self) -> LabelTree:
+        """The label tree."""
+        return self.actions.tree
 
 
 @dataclass(slots=True, eq=False)
@@ -84,7 +90,7 @@ class Seat:
 
     def state(self) -> MonitorState:
         """Read the state; reports made from an earlier one are forgotten."""
-        one = self.watched
+        one = self.watched.actions
         state = open_state(one.tracker, one.identity, one.tree, one.utilities)
         newest = (state.newest, state.last, *state.forecasts, *state.early_drift)
         if newest != self._newest:

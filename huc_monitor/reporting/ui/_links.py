@@ -28,6 +28,10 @@ class Links:
         """Of all open alerts."""
         return "/alerts"
 
+    def act(self, slug: str, verb: str) -> str:
+        """Where a form is sent to."""
+        return f"/m/{slug}/{verb}"
+
     def model(self, slug: str, window: int | None = None) -> str | None:
         """Of a model, as it stood after a window; the newest when left out."""
         return f"/m/{slug}" if window is None else f"/m/{slug}?window={window}"

@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+import hashlib
 from dataclasses import dataclass
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from huc_monitor._common.safe_text import quoted
-from huc_monitor.errors import UnknownNameError
+from huc_monitor.errors import HUCError, UnknownNameError
 from huc_monitor.monitor.forecasting import say_forecast
+from huc_monitor.monitor.people import say_people
 from huc_monitor.reporting import _words
 from huc_monitor.reporting._history import branch_moments, sparkline
 from huc_monitor.reporting._page import content, render_page
@@ -18,6 +20,7 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from huc_monitor.monitor import MonitorState
+    from huc_monitor.monitor.records import AlertState
     from huc_monitor.reporting._model import Report
     from huc_monitor.reporting.ui._fleet import Fleet, Overview, Seat
 
@@ -93,6 +96,50 @@ class Pages:
             looked=looked,
         )
 
+    def alerts(self, who: str = "") -> str:
+        """Open alerts of all monitors, by branch, with what can be done about each."""
+        shown = [(one, self._groups(one)) for one in self.fleet.overview()]
+        return self._render(
+            "alerts.html.jinja", monitors=[*filter(_matters, shown)], who=who, keyed=name_key
+        )
+
+    def _groups(self, one: Overview) -> list[AlertGroup]:
+        """Gather the open alerts of each branch, the worst first."""
+        by_node: dict[str, list[AlertState]] = {}
+        for alert in () if one.state is None else one.state.open_alerts:
+            by_node.setdefault(alert.node, []).append(alert)
+        groups = []
+        for node, found in by_node.items():
+            nodes = self.fleet.seats[one.slug].watched.tree.nodes
+            page = self.links.branch(one.slug, nodes.index(node)) if node in nodes else None
+            groups.append(AlertGroup(node, tuple(sorted(found, key=_urgency)), page))
+        return sorted(groups, key=lambda group: _urgency(group.lead))
+
+    def versions(self, slug: str) -> str:
+        """Versions of a model, who is champion, and how the challenger does."""
+        seat = self.seat(slug)
+        found, trial, trouble = None, None, ""
+        with seat.lock:
+            try:
+                host = seat.watched.host()
+                trouble = "The tracker of this monitor keeps no versions; `tracker: mlflow` does."
+                if host is not None:
+                    found, trial = host.versions(), host.trial()
+            except HUCError as error:
+                trouble = str(error)
+        return self._render(
+            "versions.html.jinja",
+            slug=slug,
+            name=seat.watched.name,
+            versions=found,
+            trial=trial,
+            trouble=trouble,
+        )
+
+    def login(self, trouble: str = "") -> str:
+        """Ask for the token."""
+        return self._render("login.html.jinja", trouble=trouble)
+
     def trouble(self, title: str, text: str) -> str:
         """Say what went wrong."""
         return self._render("trouble.html.jinja", title=title, text=text)
@@ -152,6 +199,50 @@ class Pages:
 
     def _render(self, template: str, **shown: Any) -> str:
         return render_page(template, {"links": self.links, **shown}, forms=not self.links.on_disk)
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class AlertGroup:
+    """The open alerts of one branch, the most urgent first."""
+
+    node: str
+    alerts: tuple[AlertState, ...]
+    page: str | None
+
+    @property
+    def lead(self) -> AlertState:
+        """The most urgent."""
+        return self.alerts[0]
+
+    @property
+    def level(self) -> str:
+        """Its level."""
+        return str(self.lead.level)
+
+    @property
+    def subgroups(self) -> list[str]:
+        """Those it is open for."""
+        return sorted({alert.subgroup for alert in self.alerts})
+
+    @property
+    def people(self) -> list[str]:
+        """What people did about any of them, each once."""
+        return list(dict.fromkeys(text for alert in self.alerts for text in say_people(alert)))
+
+
+def name_key(name: object) -> str:
+    """Return what stands for a name in a form: a page shows names, but not every character."""
+    return hashlib.sha256(str(name).encode("utf-8", "surrogatepass")).hexdigest()[:16]
+
+
+def _urgency(alert: AlertState) -> tuple[bool, bool, float]:
+    size = abs(alert.moment) / alert.tolerance if alert.tolerance else abs(alert.moment)
+    return alert.muted is not None, alert.level != "critical", -size
+
+
+def _matters(shown: tuple[Overview, list[AlertGroup]]) -> bool:
+    one, groups = shown
+    return bool(groups or one.error or (one.state and (one.state.mutes or one.state.failed)))
 
 
 def _forecast(one: Overview) -> Sequence[str]:

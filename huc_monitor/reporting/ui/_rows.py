@@ -83,7 +83,7 @@ def _choose(
     watched: Watched, state: MonitorState, data: WindowData, node: str, about: CandidateView
 ) -> Looked:
     tree = watched.tree
-    utility = next(one for one in watched.utilities if one.name == about.utility)
+    utility = next(one for one in watched.actions.utilities if one.name == about.utility)
     predictions = Predictions.of(data.probabilities)
     found = next(iter_decomposed([utility], predictions, data.labels, tree=tree))
     shares = np.zeros(data.n)
