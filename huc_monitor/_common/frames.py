@@ -53,3 +53,11 @@ def to_series(value: Any) -> Any:
 
     found = nw.from_native(value, pass_through=True, allow_series=True)
     return found.to_pandas() if isinstance(found, nw.Series) else value
+
+
+def as_numbers(values: pd.Series[Any]) -> np.ndarray[Any, np.dtype[np.float64]]:
+    """Return a column as float64, NaN where a value is missing or no number."""
+    if pd.api.types.is_numeric_dtype(values.dtype) and not pd.api.types.is_bool_dtype(values.dtype):
+        return values.to_numpy(dtype=np.float64, na_value=np.nan)
+    numbers = pd.to_numeric(values.astype(object), errors="coerce")
+    return numbers.to_numpy(dtype=np.float64, na_value=np.nan)

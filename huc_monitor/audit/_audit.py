@@ -10,12 +10,10 @@ from huc_monitor._common.row_order import check_row_order
 from huc_monitor.audit.class_order import look_at_order
 from huc_monitor.audit.clusters import (
     Design,
-    check_clusters,
     check_design,
-    check_label_probability,
 )
 from huc_monitor.audit.decomposition import UtilityRows, iter_decomposed, sort_rows
-from huc_monitor.audit.inputs import check_labels, check_predictions, check_weights, note_weights
+from huc_monitor.audit.inputs import check_labels, check_predictions, note_weights
 from huc_monitor.audit.label_depth import check_method, coverage_of_rows
 from huc_monitor.audit.options import DEFAULTS
 from huc_monitor.audit.plan import AuditPlan
@@ -147,21 +145,18 @@ def audit(
     codes = check_labels(labels, predictions.n, tree=tree)
     # Labels that were chosen, by error perhaps, say nothing of accuracy.
     notes = look_at_order(predictions, codes) if label_probability is None else ()
-    repeats = check_weights(weights, predictions.n)
-    groups = Groups.of(
-        plan.subgroups.weights(features, predictions.n),
-        repeats,
-        check_label_probability(label_probability, predictions.n),
-        check_clusters(clusters, predictions.n),
+    predictions, codes, groups = plan.weigh(
+        predictions,
+        codes,
+        features=features,
+        weights=weights,
+        clusters=clusters,
+        label_probability=label_probability,
     )
-    if repeats is not None and not repeats.all():
-        # A row that never counts must not lend its score to an interval's end either.
-        kept = np.flatnonzero(repeats)
-        predictions, codes, groups = predictions.take(kept), codes[kept], groups.take(kept)
     decomposed = iter_decomposed(plan.utilities, predictions, codes, tree=tree)
     lost = Truncation.of(predictions.matrix)
     result = _audit(plan, decomposed, groups, interiorized=predictions.any_zero)
-    return result.with_truncation(lost, predictions.n, (*notes, *note_weights(repeats)))
+    return result.with_truncation(lost, predictions.n, (*notes, *note_weights(weights)))
 
 
 def audit_rows(

@@ -7,20 +7,17 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from huc_monitor._common.row_order import check_row_order
-from huc_monitor.audit.clusters import check_clusters, check_label_probability
 from huc_monitor.audit.comparison import Comparison, Difference
 from huc_monitor.audit.decomposition import iter_decomposed
 from huc_monitor.audit.inputs import (
     Predictions,
     check_labels,
     check_predictions,
-    check_weights,
 )
 from huc_monitor.audit.options import DEFAULTS
 from huc_monitor.audit.paired import compare_predictors
 from huc_monitor.audit.plan import AuditPlan
 from huc_monitor.audit.result import AuditResult
-from huc_monitor.audit.scan import Groups
 from huc_monitor.audit.two_samples import Sample, compare_samples
 from huc_monitor.errors import InvalidInputError
 
@@ -138,27 +135,9 @@ def compare(
     return compare_predictors(old, new, plan) if paired else compare_samples(old, new, plan)
 
 
-def make_sample(
-    predictions: Predictions,
-    codes: Ints,
-    plan: AuditPlan,
-    *,
-    features: Any = None,
-    weights: Any = None,
-    clusters: Any = None,
-    label_probability: Any = None,
-) -> Sample:
-    """Decompose checked rows and weigh them; rows of weight zero are left out."""
-    repeats = check_weights(weights, predictions.n)
-    groups = Groups.of(
-        plan.subgroups.weights(features, predictions.n),
-        repeats,
-        check_label_probability(label_probability, predictions.n),
-        check_clusters(clusters, predictions.n),
-    )
-    if repeats is not None and not repeats.all():
-        kept = np.flatnonzero(repeats)
-        predictions, codes, groups = predictions.take(kept), codes[kept], groups.take(kept)
+def make_sample(predictions: Predictions, codes: Ints, plan: AuditPlan, **given: Any) -> Sample:
+    """Decompose checked rows, ready to be compared by this plan; see `AuditPlan.weigh`."""
+    predictions, codes, groups = plan.weigh(predictions, codes, **given)
     rows = iter_decomposed(plan.utilities, predictions, codes, tree=plan.tree)
     return Sample(tuple(rows), groups)
 

@@ -309,9 +309,9 @@ def check_weights(weights: Any, n: int) -> Floats | None:
     return array
 
 
-def note_weights(weights: Floats | None) -> tuple[str, ...]:
+def note_weights(weights: Any) -> tuple[str, ...]:
     """Say how weights that are no counts were read."""
-    if weights is None or (weights == np.rint(weights)).all():
+    if weights is None or (np.rint(weights) == np.asarray(weights)).all():
         return ()
     note = (
         "`weights` are not whole numbers and were read as repetitions of independent rows. For "

@@ -9,9 +9,11 @@ from typing import TYPE_CHECKING, Any, Self
 import numpy as np
 
 from huc_monitor.audit.bounds.closed_forms import make_bound
-from huc_monitor.audit.inputs import check_tree, check_utilities
+from huc_monitor.audit.clusters import check_clusters, check_label_probability
+from huc_monitor.audit.inputs import check_tree, check_utilities, check_weights
 from huc_monitor.audit.options import AuditOptions
 from huc_monitor.audit.result import AuditResult, CandidateTable, TotalTable
+from huc_monitor.audit.scan import Groups
 from huc_monitor.subgroups import Subgroups
 
 if TYPE_CHECKING:
@@ -20,10 +22,11 @@ if TYPE_CHECKING:
 
     from huc_monitor.audit.bounds.bound import Bound
     from huc_monitor.audit.clusters import Design, Sizes
+    from huc_monitor.audit.inputs import Predictions
     from huc_monitor.audit.scan import UtilityScan
     from huc_monitor.tree import LabelTree
     from huc_monitor.utilities import Utility
-    from huc_monitor.utilities.program import Floats
+    from huc_monitor.utilities.program import Floats, Ints
 
 
 @dataclass(frozen=True, eq=False)
@@ -96,6 +99,30 @@ class AuditPlan:
             for subgroup in subgroups
             for v in relevant
         )
+
+    def weigh(
+        self,
+        predictions: Predictions,
+        codes: Ints,
+        *,
+        features: Any = None,
+        weights: Any = None,
+        clusters: Any = None,
+        label_probability: Any = None,
+    ) -> tuple[Predictions, Ints, Groups]:
+        """Check how rows count; those of weight zero are left out."""
+        n = predictions.n
+        repeats = check_weights(weights, n)
+        groups = Groups.of(
+            self.subgroups.weights(features, n),
+            repeats,
+            check_label_probability(label_probability, n),
+            check_clusters(clusters, n),
+        )
+        if repeats is None or repeats.all():
+            return predictions, codes, groups
+        kept = np.flatnonzero(repeats)
+        return predictions.take(kept), codes[kept], groups.take(kept)
 
     def bound(self, sizes: Sizes) -> Bound:
         """Start a bound for so many rows."""

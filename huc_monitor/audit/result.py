@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Mapping
 from dataclasses import dataclass, fields, replace
 from typing import TYPE_CHECKING, Any, TypeVar
@@ -10,6 +9,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 import numpy as np
 import pandas as pd
 
+from huc_monitor._common.checks import check_number
 from huc_monitor._common.views import Plotted
 from huc_monitor.audit.clusters import Design
 from huc_monitor.errors import InvalidInputError, UnknownNameError
@@ -294,9 +294,7 @@ class AuditResult(Plotted):
 
         The column ``confident`` is true where the lower bound exceeds it as well.
         """
-        if not (isinstance(tolerance, int | float | np.number) and 0 <= tolerance < math.inf):
-            msg = f"`tolerance` must be a number of at least 0; got {tolerance!r}."
-            raise InvalidInputError(msg)
+        check_number("tolerance", tolerance, least=0)
         frame = self.to_frame(all_columns=True)
         size = frame["moment"].abs()
         frame["confident"] = frame["lower"] > tolerance

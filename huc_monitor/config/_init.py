@@ -21,6 +21,7 @@ from huc_monitor.config._inspect import (
     label_lag,
     measure,
     open_place,
+    relative_path,
     take_sample,
 )
 from huc_monitor.config._write import FileContents, write
@@ -124,7 +125,7 @@ def init_config(
     length, n_labels = _window_length(volume)
     found = FileContents(
         model=model or _model_name(str(log), table),
-        tree=_relative_tree(tree, home),
+        tree=relative_path(str(tree), home),
         log=place,
         guess=guess,
         volume=volume,
@@ -189,14 +190,6 @@ def _model_name(log: str, table: str | None) -> str:
     parts = [part for part in Path(log).absolute().parts[1:] if not re.search(r"[*?=]", part)]
     names = [re.sub(r"\.(parquet|pq|csv|csv\.gz|tsv)$", "", part) for part in reversed(parts)]
     return next((name for name in names if name.lower() not in _GENERIC), "model")
-
-
-def _relative_tree(tree: str | Path, folder: Path) -> str:
-    path = Path(tree).absolute()
-    try:
-        return path.relative_to(folder.absolute()).as_posix()
-    except ValueError:
-        return path.as_posix()
 
 
 def _with_tolerance(found: FileContents, folder: Path) -> str:

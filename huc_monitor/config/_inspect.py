@@ -33,10 +33,7 @@ _KEY_ROWS: Final = 5_000
 _FEWEST_ROWS: Final = 50
 _TRIED_IDS: Final = 2_000
 _SHARE_OF_IDS: Final = 0.2  # a table of labels may hold several of one id
-_PARTS: Final = (
-    ({"date": r"\d{4}-\d\d-\d\d"}, "%Y-%m-%d"),
-    ({"compact": r"\d{8}"}, "%Y%m%d"),
-)
+_PARTS: Final = {r"\d{4}-\d\d-\d\d": "%Y-%m-%d", r"\d{8}": "%Y%m%d"}
 _NAMED: Final = {"year": "%Y", "month": "%m", "day": "%d", "hour": "%H"}
 _DATABASES: Final = (".duckdb", ".ddb", ".db")
 _VARIABLE: Final = re.compile(r"\$\{[A-Za-z_][A-Za-z0-9_]*\}")
@@ -84,15 +81,11 @@ def open_place(given: str, table: str | None, folder: Path, *, argument: str) ->
         if url is None:
             msg = f"`{argument}` needs the environment variable {given[2:-1]}, which is not set."
             raise InvalidInputError(msg)
-        if table is None:
-            msg = f"`{argument}` is a database: name the table to read, with --table."
-            raise InvalidInputError(msg)
+        table = _named(table, argument)
         return Place({"url": given, "table": table}, SQLTable(url, table))
-    path = _relative(given, folder)
+    path = relative_path(given, folder)
     if given.lower().endswith(_DATABASES):
-        if table is None:
-            msg = f"`{argument}` is a database: name the table to read, with --table."
-            raise InvalidInputError(msg)
+        table = _named(table, argument)
         return Place({"database": path, "table": table}, DuckTable.database(given, table))
     files = DuckTable.files(given)
     preset = files.find_preset()
@@ -101,7 +94,15 @@ def open_place(given: str, table: str | None, folder: Path, *, argument: str) ->
     return Place({"path": path}, files)
 
 
-def _relative(given: str, folder: Path) -> str:
+def _named(table: str | None, argument: str) -> str:
+    if table is None:
+        msg = f"`{argument}` is a database: name the table to read, with --table."
+        raise InvalidInputError(msg)
+    return table
+
+
+def relative_path(given: str, folder: Path) -> str:
+    """Write a path as seen from the file's folder, where it is below it."""
     if "://" in given:
         return given
     path = Path(given).absolute()
@@ -266,8 +267,8 @@ def find_partition(table: DuckTable, time: str) -> Mapping[str, str] | None:
         return None
     formats: dict[str, str] = {}
     for name, value in folders.items():
-        for rules, form in _PARTS:
-            if any(re.fullmatch(rule, value) for rule in rules.values()):
+        for rule, form in _PARTS.items():
+            if re.fullmatch(rule, value):
                 formats[name] = form
         if name.lower() in _NAMED and name not in formats:
             formats[name] = _NAMED[name.lower()]

@@ -68,20 +68,21 @@ a violation is still there: a name says that there was one since the last restar
 
 from __future__ import annotations
 
+from dataclasses import fields
 from typing import TYPE_CHECKING, Any, Self
 
 import numpy as np
 
+from huc_monitor._common.checks import check_choice, check_number
 from huc_monitor._common.row_order import check_row_order
 from huc_monitor._common.threads import run_tasks
-from huc_monitor.audit.clusters import check_clusters, check_label_probability
 from huc_monitor.audit.decomposition import UtilityRows, iter_decomposed, relevant_paths
-from huc_monitor.audit.inputs import check_labels, check_predictions, check_utilities
-from huc_monitor.audit.scan import Groups
+from huc_monitor.audit.inputs import check_labels, check_predictions
+from huc_monitor.audit.plan import AuditPlan
 from huc_monitor.detection._betting import N_ARMS, Clusters, Outcome, UtilityBets
 from huc_monitor.detection.options import DEFAULTS
-from huc_monitor.detection.step import CandidateNames, EDetectorStep
-from huc_monitor.errors import HUCError, InvalidInputError, UnknownNameError
+from huc_monitor.detection.step import EDetectorStep
+from huc_monitor.errors import HUCError, InvalidInputError
 from huc_monitor.subgroups import Subgroups
 from huc_monitor.tree import LabelTree
 from huc_monitor.utilities import Utility
@@ -89,9 +90,8 @@ from huc_monitor.utilities import Utility
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
+    from huc_monitor.audit.scan import Groups
     from huc_monitor.utilities.program import Floats
-
-__all__ = ["EDetector", "EDetectorStep"]
 
 SCHEMA_VERSION = 1
 AFTER_ALARM = ("restart", "continue")
@@ -154,21 +154,18 @@ class EDetector:
         after_alarm: str = "restart",
     ) -> None:
         self._tree = tree
-        self._utilities = check_utilities(utilities)
-        self._subgroups = Subgroups.whole() if subgroups is None else subgroups
-        if after_alarm not in AFTER_ALARM:
-            choices = ", ".join(map(repr, AFTER_ALARM))
-            msg = f"`after_alarm` must be one of {choices}; got {after_alarm!r}."
-            raise UnknownNameError(msg)
-        self._average_run_length = _at_least("average_run_length", average_run_length, 1.0)
-        self._memory = _at_least("memory", memory, 1.0)
+        check_choice("after_alarm", after_alarm, AFTER_ALARM)
+        self._average_run_length = check_number("average_run_length", average_run_length, least=1)
+        self._memory = check_number("memory", memory, least=1)
         self._after_alarm = after_alarm
-        self._names = CandidateNames.of(tree, self._utilities, self._subgroups)
-        if not self._names.n:
+        self._plan = AuditPlan.of(tree=tree, utilities=utilities, subgroups=subgroups)
+        self._utilities, self._subgroups = self._plan.utilities, self._plan.subgroups
+        self._names = self._plan.names
+        if not self._names:
             msg = "`utilities` must have a relevant branch in this tree; none of them has."
             raise InvalidInputError(msg)
-        self._tolerance = _check_tolerance(tolerance, self._names.n)
-        self._ceiling = _CEILING * N_ARMS * self._names.n * self._average_run_length
+        self._tolerance = _check_tolerance(tolerance, len(self._names))
+        self._ceiling = _CEILING * N_ARMS * len(self._names) * self._average_run_length
         self._n_batches = 0
         self._n_rows = 0
         self._last_reset: dict[str, Any] | None = None
@@ -188,7 +185,7 @@ class EDetector:
     @property
     def candidates(self) -> list[tuple[str, str, str]]:
         """(utility, subgroup, node) of every candidate, in order."""
-        return [self._names.triple(row) for row in range(self._names.n)]
+        return list(self._names)
 
     @property
     def n_batches(self) -> int:
@@ -238,11 +235,12 @@ class EDetector:
         check_row_order(probabilities=probabilities, labels=labels, features=features)
         predictions = check_predictions(probabilities, tree=self._tree)
         codes = check_labels(labels, predictions.n, tree=self._tree)
-        groups = Groups.of(
-            self._subgroups.weights(features, predictions.n),
-            None,
-            check_label_probability(label_probability, predictions.n),
-            check_clusters(clusters, predictions.n),
+        predictions, codes, groups = self._plan.weigh(
+            predictions,
+            codes,
+            features=features,
+            clusters=clusters,
+            label_probability=label_probability,
         )
         rows = iter_decomposed(self._utilities, predictions, codes, tree=self._tree)
         return self._eat(list(rows), groups)
@@ -423,26 +421,16 @@ class EDetector:
     def __repr__(self) -> str:
         """One line."""
         return (
-            f"EDetector({self._names.n} candidates, average_run_length="
+            f"EDetector({len(self._names)} candidates, average_run_length="
             f"{self._average_run_length:g}, {self._n_batches} batches, {self._n_rows} rows)"
         )
 
 
 def _joined(outcomes: Sequence[Outcome]) -> Outcome:
+    names = [item.name for item in fields(Outcome)]
     return Outcome(
-        log_value=np.concatenate([outcome.log_value for outcome in outcomes]),
-        log_before=np.concatenate([outcome.log_before for outcome in outcomes]),
-        side=np.concatenate([outcome.side for outcome in outcomes]),
-        low=np.concatenate([outcome.low for outcome in outcomes]),
-        high=np.concatenate([outcome.high for outcome in outcomes]),
+        **{name: np.concatenate([getattr(one, name) for one in outcomes]) for name in names}
     )
-
-
-def _at_least(argument: str, value: float, least: float) -> float:
-    if not isinstance(value, int | float | np.number) or not least <= value < np.inf:
-        msg = f"`{argument}` must be a number of at least {least:g}; got {value!r}."
-        raise InvalidInputError(msg)
-    return float(value)
 
 
 def _check_tolerance(tolerance: float | Sequence[float], n: int) -> Floats:

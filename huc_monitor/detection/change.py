@@ -20,6 +20,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from huc_monitor._common.checks import check_number
 from huc_monitor._common.views import Plotted
 from huc_monitor.audit.plan import AuditPlan
 from huc_monitor.audit.two_samples import Sample, compare_samples
@@ -144,9 +145,7 @@ class ChangeTest:
         pools: tuple[int, ...] = POOLS,
         rng: Any = 0,
     ) -> None:
-        if not 1 < average_run_length < math.inf:
-            msg = f"`average_run_length` must be a number above 1; got {average_run_length!r}."
-            raise InvalidInputError(msg)
+        check_number("average_run_length", average_run_length, above=1)
         if not pools or any(size < 1 for size in pools):
             msg = f"`pools` must be whole numbers of at least 1; got {pools!r}."
             raise InvalidInputError(msg)

@@ -15,45 +15,9 @@ from huc_monitor.detection._betting import Outcome
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from huc_monitor.subgroups import Subgroups
-    from huc_monitor.tree import LabelTree
-    from huc_monitor.utilities import Utility
     from huc_monitor.utilities.program import Floats
 
 _LARGEST_LOG = 709.0
-
-
-@dataclass(frozen=True, slots=True, eq=False)
-class CandidateNames:
-    """Names of all candidates, in the order utility, subgroup, branch."""
-
-    utilities: tuple[str, ...]
-    subgroups: tuple[str, ...]
-    nodes: tuple[str, ...]
-
-    @property
-    def n(self) -> int:
-        """Number of candidates."""
-        return len(self.nodes)
-
-    @classmethod
-    def of(
-        cls, tree: LabelTree, utilities: Sequence[Utility], subgroups: Subgroups
-    ) -> CandidateNames:
-        """Name every subgroup, utility and relevant branch."""
-        triples = [
-            (utility.name, subgroup, tree.branches[branch])
-            for utility in utilities
-            for subgroup in subgroups.names
-            for branch in utility.relevant_branches(tree)
-        ]
-        if not triples:
-            return cls((), (), ())
-        return cls(*zip(*triples, strict=True))
-
-    def triple(self, row: int) -> tuple[str, str, str]:
-        """Return (utility, subgroup, node) of one candidate."""
-        return self.utilities[row], self.subgroups[row], self.nodes[row]
 
 
 @dataclass(frozen=True, slots=True)
@@ -92,7 +56,7 @@ class EDetectorStep:
     batch: int
     n_rows: int
     threshold: float
-    names: CandidateNames
+    names: tuple[tuple[str, str, str], ...]
     outcome: Outcome
 
     @classmethod
@@ -144,7 +108,7 @@ class EDetectorStep:
     def e_values(self) -> Floats:
         """What this batch alone earned per candidate, M_t / (M_{t-1} + 1): mean <= 1 if null."""
         if self.n_rows == 0:
-            return np.ones(self.names.n)
+            return np.ones(len(self.names))
         return _exp_all(self.outcome.log_value - self.outcome.log_before)
 
     @property
@@ -164,14 +128,14 @@ class EDetectorStep:
         return tuple(evidence for evidence in self.ranking if evidence.named)
 
     def _evidence(self, row: int) -> Evidence:
-        utility, subgroup, node = self.names.triple(row)
+        utility, subgroup, node = self.names[row]
         log_value = float(self.outcome.log_value[row])
         return Evidence(
             utility=utility,
             subgroup=subgroup,
             node=node,
             value=_exp(log_value),
-            named=log_value >= math.log(self.names.n * self.threshold),
+            named=log_value >= math.log(len(self.names) * self.threshold),
             side=int(self.outcome.side[row]),
             interval_low=float(self.outcome.low[row]),
             interval_high=float(self.outcome.high[row]),

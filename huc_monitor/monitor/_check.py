@@ -18,7 +18,7 @@ import pandas as pd
 from huc_monitor._common.stages import listening
 from huc_monitor.audit.decomposition import iter_decomposed
 from huc_monitor.audit.inputs import Predictions
-from huc_monitor.detection.step import CandidateNames
+from huc_monitor.audit.plan import AuditPlan
 from huc_monitor.monitor._ahead import ReadAhead
 from huc_monitor.monitor._changing import Changing
 from huc_monitor.monitor._detecting import Detecting
@@ -448,8 +448,8 @@ class Check:
             )
         subgroups = self._standards.subgroups
         values = monitor.policy.tolerance.values(monitor.tree, monitor.utilities, subgroups)
-        names = CandidateNames.of(monitor.tree, monitor.utilities, subgroups)
-        quiet = ignored(values, [names.triple(row) for row in range(names.n)])
+        plan = AuditPlan.of(tree=monitor.tree, utilities=monitor.utilities, subgroups=subgroups)
+        quiet = ignored(values, plan.names)
         drifted = [item for item in drift if item.drifted and (item.kind, item.name) not in quiet]
         self.state.early_drift[window.id] = [item.to_dict() for item in drifted]
         for item in drifted:

@@ -148,7 +148,7 @@ def judge(
     gaining: set[Triple] = set()
     suspect: Triple | None = None
     if detector is not None:
-        gaining = {detector.names.triple(int(k)) for k in np.flatnonzero(detector.e_values > 1.0)}
+        gaining = {detector.names[int(k)] for k in np.flatnonzero(detector.e_values > 1.0)}
         found = detector.named
         named = {(item.utility, item.subgroup, item.node) for item in found}
         if detector.alarm and not found:

@@ -15,12 +15,13 @@ from typing import TYPE_CHECKING, Any, get_args
 
 import numpy as np
 
+from huc_monitor._common.checks import check_choice, check_number
 from huc_monitor.audit import audit
 from huc_monitor.audit.bounds.closed_forms import sharp_radius, theorem_radius
 from huc_monitor.audit.decomposition import decompose
 from huc_monitor.audit.inputs import check_utilities
 from huc_monitor.audit.options import DEFAULTS, AuditOptions, BoundMethod
-from huc_monitor.errors import InvalidInputError, UnknownNameError
+from huc_monitor.errors import InvalidInputError
 from huc_monitor.planning._alarm_simulation import AlarmDelay, largest_moment, simulate_alarm
 from huc_monitor.subgroups import Subgroups
 
@@ -95,20 +96,14 @@ def detectable_size(
     sharp 0.11
     bootstrap 0.035
     """
-    if bounds not in METHODS:
-        msg = f"`bounds` must be one of {', '.join(map(repr, METHODS))}; got {bounds!r}."
-        raise UnknownNameError(msg)
+    check_choice("bounds", bounds, METHODS)
     level = AuditOptions(confidence_level=confidence_level).confidence_level
     square = spread**2 / 4.0 if mean_square is None else mean_square
     positive = {"n": n, "n_candidates": n_candidates, "spread": spread}
     for argument, value in {**positive, "design_effect": design_effect}.items():
-        if not 0 < value < math.inf:
-            msg = f"`{argument}` must be a positive number; got {value!r}."
-            raise InvalidInputError(msg)
+        check_number(argument, value, above=0)
     for argument, value in (("mean_square", square), ("tolerance", tolerance)):
-        if not 0 <= value < math.inf:
-            msg = f"`{argument}` must be a number of at least 0; got {value!r}."
-            raise InvalidInputError(msg)
+        check_number(argument, value, least=0)
     n = n / design_effect
     if bounds == "theorem":
         radius = theorem_radius(n, n_candidates, level)

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any, ClassVar, Self
 
 import numpy as np
 
+from huc_monitor._common.checks import check_choice, check_count, check_number
 from huc_monitor._common.row_order import check_row_order
 from huc_monitor._common.views import Plotted
 from huc_monitor.audit.inputs import (
@@ -20,15 +21,15 @@ from huc_monitor.audit.inputs import (
     check_utilities,
     check_weights,
 )
+from huc_monitor.audit.scan import Groups
 from huc_monitor.errors import InvalidInputError
-from huc_monitor.recalibration._contract import Scaling, fit_scaling, scaling_from_dict
 from huc_monitor.recalibration._estimator import Parametrised
 from huc_monitor.recalibration._history import Recorder, sample_of
 from huc_monitor.recalibration._pack import CompiledTree, CompiledUtility
-from huc_monitor.recalibration._replay import Replayer, check_interior
-from huc_monitor.recalibration._settings import check_choice, check_count, check_number
+from huc_monitor.recalibration._replay import Replayer
+from huc_monitor.recalibration._scalings import Scaling, fit_scaling, scaling_from_dict
 from huc_monitor.recalibration._updates import Update
-from huc_monitor.recalibration._window import BoostWindow, make_window
+from huc_monitor.recalibration._window import BoostWindow
 from huc_monitor.recalibration.runtime.stage import mix
 from huc_monitor.subgroups import Subgroups
 from huc_monitor.tree import LabelTree
@@ -86,10 +87,10 @@ class Boost(Parametrised, Plotted):
             msg = f"`tree` must be a LabelTree with at least two leaves; got {self.tree!r}."
             raise InvalidInputError(msg)
         check_utilities(self.utilities)
-        check_interior(self.interior)
-        check_number("tolerance", self.tolerance, low=0.0)
+        check_number("interior", self.interior, least=0, below=1)
+        check_number("tolerance", self.tolerance, least=0)
         if self.step != "adaptive":
-            check_number("step", self.step, low=0.0, strict=True, also="'adaptive'")
+            check_number("step", self.step, above=0, also="'adaptive'")
         check_count("max_updates", self.max_updates)
         check_count("early_stopping", self.early_stopping)
         check_choice("selection", self.selection, ("auto", "huc", "uc", "log_loss", "last"))
@@ -130,10 +131,10 @@ class Boost(Parametrised, Plotted):
         start = self._replayer([])
 
         def window(rows: Predictions, y: Any, x: Any, times: Any, *, squares: bool) -> BoostWindow:
-            groups = self._groups.weights(x, rows.n)
+            groups = Groups.of(self._groups.weights(x, rows.n), times)
             matrix, mix = start.start(rows)
-            return make_window(
-                matrix, mix, y, groups, times, tree=compiled, utilities=chosen, squares=squares
+            return BoostWindow(
+                matrix, mix, y, groups, tree=compiled, utilities=chosen, squares=squares
             )
 
         train = window(predictions, codes, features, repeats, squares=self._weighs_evidence)

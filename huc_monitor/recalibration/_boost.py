@@ -5,10 +5,10 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
+from huc_monitor._common.checks import check_choice, check_count
 from huc_monitor.audit.options import AuditOptions
 from huc_monitor.recalibration._base import Boost
 from huc_monitor.recalibration._rules import PlainRule, by_passes, by_size, evidence_rule
-from huc_monitor.recalibration._settings import check_choice, check_count
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping

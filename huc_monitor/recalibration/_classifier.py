@@ -15,7 +15,7 @@ from sklearn.utils.validation import check_is_fitted, indexable
 
 from huc_monitor._common.frames import to_frame
 from huc_monitor.errors import InvalidInputError
-from huc_monitor.recalibration._contract import Scaling, scaling_class
+from huc_monitor.recalibration._scalings import Scaling, scaling_class
 from huc_monitor.subgroups import Subgroups
 from huc_monitor.tree import LabelTree
 from huc_monitor.utilities import LevelCorrectness

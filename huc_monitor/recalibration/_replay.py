@@ -9,7 +9,7 @@ import numpy as np
 
 from huc_monitor._common.threads import run_tasks
 from huc_monitor.audit.inputs import INTERIOR_MIX, Predictions, block_spans
-from huc_monitor.errors import InvalidInputError, UnknownNameError
+from huc_monitor.errors import UnknownNameError
 from huc_monitor.recalibration._pack import CompiledTree, CompiledUtility, pack_programs
 from huc_monitor.recalibration._stage import tree_tables, utility_tables
 from huc_monitor.recalibration.runtime.replay import Replay, Tree
@@ -18,7 +18,7 @@ from huc_monitor.recalibration.runtime.stage import mix
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from huc_monitor.recalibration._contract import Scaling
+    from huc_monitor.recalibration._scalings import Scaling
     from huc_monitor.recalibration._updates import Update
     from huc_monitor.subgroups import Subgroups
     from huc_monitor.tree import LabelTree
@@ -180,12 +180,3 @@ def _compile_steps(
         np.array([u.step for u in updates], dtype=np.float64),
         width,
     )
-
-
-def check_interior(interior: Any) -> float:
-    """Check the share of the uniform distribution mixed into every row."""
-    number = isinstance(interior, int | float | np.number) and not isinstance(interior, bool)
-    if not number or not 0 <= interior < 1:
-        msg = f"`interior` must be at least 0 and below 1; got {interior!r}."
-        raise InvalidInputError(msg)
-    return float(interior)

@@ -3,16 +3,15 @@
 from __future__ import annotations
 
 import math
-from abc import abstractmethod
 from typing import TYPE_CHECKING, Any, ClassVar, Self
 
 import numpy as np
 
+from huc_monitor._common.checks import check_number
 from huc_monitor._common.row_order import check_row_order
 from huc_monitor._common.views import Shown
 from huc_monitor.audit.inputs import check_labels, check_predictions, check_weights
-from huc_monitor.errors import InvalidInputError
-from huc_monitor.recalibration._contract import Scaling
+from huc_monitor.errors import InvalidInputError, UnknownNameError
 from huc_monitor.recalibration._estimator import Parametrised
 from huc_monitor.recalibration._log_loss import (
     STRENGTHS,
@@ -39,18 +38,21 @@ _SCHEMA_VERSION = 1
 _MOST_PARAMETERS_PER_ROW = 5
 
 
-class LogLossScaling(Parametrised, Shown, Scaling):
-    """Shared by the three scalings; a subclass says how parameters make logits."""
+class Scaling(Parametrised, Shown):
+    """A parametric map of the whole predicted distribution, fitted by log loss.
 
+    Boosting fits it first and corrects what it leaves. ``kind`` is its name in JSON and in
+    ``HUCBoost(initial=...)``. `predict_proba` must treat every row by itself and give the same
+    bits whatever the other rows are, because updates are replayed on single rows.
+    """
+
+    kind: ClassVar[str]
+    make_map: ClassVar[type[LogitMap]]
     q_min: float
     choice_: Choice | None
 
     def __init__(self, *, q_min: float = 1e-12) -> None:
         self.q_min = q_min
-
-    @abstractmethod
-    def make_map(self, n_leaves: int) -> LogitMap:
-        """Return the logit map for so many leaves."""
 
     def fit(
         self,
@@ -74,7 +76,7 @@ class LogLossScaling(Parametrised, Shown, Scaling):
         validation : tuple (probabilities, labels, ...), optional
             Chooses the regularisation by log loss; without it five folds do.
         """
-        _check_q_min(self.q_min)
+        check_number("q_min", self.q_min, above=0, below=1)
         tree = _tree_of(probabilities, tree)
         sample = self.read_rows(probabilities, labels, tree, weights)
         held_out = None
@@ -168,7 +170,7 @@ class LogLossScaling(Parametrised, Shown, Scaling):
             raise InvalidInputError(msg) from None
 
 
-class TemperatureScaling(LogLossScaling):
+class TemperatureScaling(Scaling):
     """Sharpen or flatten every prediction by one temperature: softmax(log p / T).
 
     Parameters
@@ -195,18 +197,22 @@ class TemperatureScaling(LogLossScaling):
     (0.5, array([[0.75, 0.25]]))
     """
 
-    kind: ClassVar[str] = "temperature"
+    kind = "temperature"
+    make_map = TemperatureMap
 
     @property
     def inverse_temperature_(self) -> float:
         """Fitted 1 / T."""
         return float(self.theta_[0])
 
-    def make_map(self, n_leaves: int) -> LogitMap:
-        return TemperatureMap(n_leaves)
+
+class _Regularised(Scaling):
+    def __init__(self, *, regularization: float | str = "auto", q_min: float = 1e-12) -> None:
+        super().__init__(q_min=q_min)
+        self.regularization = regularization
 
 
-class VectorScaling(LogLossScaling):
+class VectorScaling(_Regularised):
     """Give every leaf its own slope and intercept: softmax(a * log p + b).
 
     Parameters
@@ -235,11 +241,8 @@ class VectorScaling(LogLossScaling):
     array([[0.75, 0.25]])
     """
 
-    kind: ClassVar[str] = "vector"
-
-    def __init__(self, *, regularization: float | str = "auto", q_min: float = 1e-12) -> None:
-        self.regularization = regularization
-        self.q_min = q_min
+    kind = "vector"
+    make_map = VectorMap
 
     @property
     def slope_(self) -> Floats:
@@ -251,11 +254,8 @@ class VectorScaling(LogLossScaling):
         """Fitted intercepts b."""
         return self.theta_[self.theta_.size // 2 :]
 
-    def make_map(self, n_leaves: int) -> LogitMap:
-        return VectorMap(n_leaves)
 
-
-class DirichletScaling(LogLossScaling):
+class DirichletScaling(_Regularised):
     """Let every leaf's probability inform all others: softmax(W log p + b).
 
     Parameters
@@ -284,11 +284,8 @@ class DirichletScaling(LogLossScaling):
     array([[0.75, 0.25]])
     """
 
-    kind: ClassVar[str] = "dirichlet"
-
-    def __init__(self, *, regularization: float | str = "auto", q_min: float = 1e-12) -> None:
-        self.regularization = regularization
-        self.q_min = q_min
+    kind = "dirichlet"
+    make_map = DirichletMap
 
     @property
     def matrix_(self) -> Floats:
@@ -301,8 +298,27 @@ class DirichletScaling(LogLossScaling):
         """Fitted intercepts b."""
         return self.theta_[len(self.classes_) ** 2 :]
 
-    def make_map(self, n_leaves: int) -> LogitMap:
-        return DirichletMap(n_leaves)
+
+def scaling_class(kind: Any) -> type[Scaling]:
+    """Return the scaling of a name."""
+    known = {one.kind: one for one in (TemperatureScaling, VectorScaling, DirichletScaling)}
+    if not isinstance(kind, str) or kind not in known:
+        choices = ", ".join(map(repr, (*known, "auto")))
+        msg = f"`initial` must be None, one of {choices}, or a fitted scaling; got {kind!r}."
+        raise UnknownNameError(msg)
+    return known[kind]
+
+
+def fit_scaling(kind: Any, probabilities: Any, labels: Any, **options: Any) -> Scaling | None:
+    """Fit the scaling of a name; "auto" chooses, and may find none that helps."""
+    if isinstance(kind, str) and kind == "auto":
+        return choose_scaling(probabilities, labels, **options)
+    return scaling_class(kind)().fit(probabilities, labels, **options)
+
+
+def scaling_from_dict(data: Mapping[str, Any]) -> Scaling:
+    """Read what ``to_dict`` of any scaling wrote."""
+    return scaling_class(data.get("scaling")).from_dict(data)
 
 
 def choose_scaling(
@@ -344,7 +360,7 @@ def choose_scaling(
     before = row_losses(plain.start(), plain, held)
     best, most = None, 0.0
     for kind in (TemperatureScaling, VectorScaling, DirichletScaling):
-        scaling: LogLossScaling = kind()
+        scaling: Scaling = kind()
         if scaling.make_map(tree.n_leaves).start().size > _MOST_PARAMETERS_PER_ROW * size:
             continue
         scaling.fit(probabilities, labels, tree=tree, weights=weights, validation=validation)
@@ -356,26 +372,12 @@ def choose_scaling(
     return best
 
 
-def _check_q_min(q_min: Any) -> None:
-    if not isinstance(q_min, float) or not 0 < q_min < 1:
-        msg = f"`q_min` must lie strictly between 0 and 1; got {q_min!r}."
-        raise InvalidInputError(msg)
-
-
 def _check_strength(regularization: Any) -> float | None:
     """Return a number, or None where data must choose."""
     if isinstance(regularization, str) and regularization == "auto":
         return None
-    ok = isinstance(regularization, int | float | np.number) and not isinstance(
-        regularization, bool
-    )
-    if not ok or not 0 <= regularization < math.inf:
-        msg = (
-            f"`regularization` must be 'auto' or a number of at least 0; got {regularization!r}. "
-            f"'auto' tries {STRENGTHS[0]:g} to {STRENGTHS[-1]:g}."
-        )
-        raise InvalidInputError(msg)
-    return float(regularization)
+    also = f"'auto', which tries {STRENGTHS[0]:g} to {STRENGTHS[-1]:g}"
+    return check_number("regularization", regularization, least=0, also=also)
 
 
 def _tree_of(probabilities: Any, tree: LabelTree | None) -> LabelTree:

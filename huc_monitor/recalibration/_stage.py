@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from huc_monitor.errors import InvalidInputError
-from huc_monitor.recalibration._contract import Scaling
+from huc_monitor.recalibration._scalings import Scaling
 from huc_monitor.tree import LabelTree
 from huc_monitor.utilities import ActionPayoff, BinaryAction, CustomUtility
 

@@ -9,12 +9,12 @@ import numpy as np
 
 from huc_monitor._common.threads import run_tasks
 from huc_monitor.audit.decomposition import SortedRows
-from huc_monitor.audit.scan import Groups
 from huc_monitor.utilities.program import GREEDY, LEVEL
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Sequence
 
+    from huc_monitor.audit.scan import Groups
     from huc_monitor.recalibration._pack import CompiledTree, CompiledUtility
     from huc_monitor.utilities.program import Floats, Ints
 
@@ -78,10 +78,10 @@ class BoostWindow:
         probabilities: Floats,
         mix: float,
         labels: Ints,
+        groups: Groups,
         *,
         tree: CompiledTree,
         utilities: Sequence[CompiledUtility],
-        groups: Groups,
         squares: bool = False,
     ) -> None:
         from huc_monitor._kernels import boost
@@ -365,26 +365,3 @@ def _empty_rows(n: int, width: int) -> tuple[Ints, Floats, Ints]:
 def _one_by_one(function: Any, arguments: Iterable[tuple[Any, ...]]) -> Iterator[Any]:
     for task in arguments:
         yield function(*task)
-
-
-def make_window(
-    probabilities: Floats,
-    mix: float,
-    labels: Ints,
-    weights: list[np.ndarray[Any, Any]],
-    repeats: Floats | None,
-    *,
-    tree: CompiledTree,
-    utilities: Sequence[CompiledUtility],
-    squares: bool = False,
-) -> BoostWindow:
-    """Bundle checked rows into a window."""
-    return BoostWindow(
-        np.ascontiguousarray(probabilities, dtype=np.float64),
-        mix,
-        labels,
-        tree=tree,
-        utilities=utilities,
-        groups=Groups.of(weights, repeats),
-        squares=squares,
-    )

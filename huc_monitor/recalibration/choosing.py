@@ -21,7 +21,7 @@ from huc_monitor.audit.inputs import check_labels, check_predictions, check_util
 from huc_monitor.audit.options import DEFAULTS
 from huc_monitor.errors import InvalidInputError, UnknownNameError
 from huc_monitor.recalibration._boost import HUCBoost
-from huc_monitor.recalibration._contract import scaling_class
+from huc_monitor.recalibration._scalings import scaling_class
 from huc_monitor.recalibration.gate import Gate
 from huc_monitor.subgroups import Subgroups
 from huc_monitor.tree.labels import LeafCodes
@@ -178,12 +178,14 @@ def find_recalibration(
         base if current is None else serving.positive(),
         codes,
         to_frame(features, "features"),
-        tree,
-        check_utilities(utilities),
-        Subgroups.whole() if subgroups is None else subgroups,
-        confidence_level,
-        rng,
         check_clusters(clusters, predictions.n),
+        {
+            "tree": tree,
+            "utilities": check_utilities(utilities),
+            "subgroups": Subgroups.whole() if subgroups is None else subgroups,
+            "confidence_level": confidence_level,
+            "rng": rng,
+        },
     )
     fit, choose, judge = task.parts()
     fitted = {}
@@ -243,12 +245,8 @@ class _Task:
     current: Floats
     codes: Ints
     features: pd.DataFrame | None
-    tree: LabelTree
-    utilities: tuple[Utility, ...]
-    subgroups: Subgroups
-    confidence_level: float
-    rng: int
-    clusters: Ints | None = None
+    clusters: Ints | None
+    asked: dict[str, Any]
 
     def parts(self) -> tuple[Ints, Ints, Ints]:
         """Rows that fit, choose and judge; no cluster is cut."""
@@ -289,19 +287,12 @@ class _Task:
         p, codes, features = self.rows(fit)
         if name in SCALINGS:
             model = scaling_class(name)()
-            return model.fit(p, codes, tree=self.tree, validation=self.rows(choose))
+            return model.fit(p, codes, tree=self.asked["tree"], validation=self.rows(choose))
         initial, plus, _ = name.partition("+huc_boost")
         if initial not in (SCALINGS if plus else ("huc_boost",)):
             msg = f"`candidates` must be among {', '.join(CANDIDATES)}; got {name!r}."
             raise UnknownNameError(msg)
-        boosted = HUCBoost(
-            tree=self.tree,
-            utilities=list(self.utilities),
-            subgroups=self.subgroups,
-            initial=initial if plus else None,
-            confidence_level=self.confidence_level,
-            rng=self.rng,
-        )
+        boosted = HUCBoost(**self.asked, initial=initial if plus else None)
         return boosted.fit(p, codes, features=features, validation=self.rows(choose))
 
     def predict(self, model: Any, part: Ints) -> Floats:
@@ -323,13 +314,9 @@ class _Task:
             (before, codes),
             (after, codes),
             paired=True,
-            tree=self.tree,
-            utilities=self.utilities,
-            subgroups=self.subgroups,
             features=features,
             clusters=self.design(part),
-            confidence_level=self.confidence_level,
-            rng=self.rng,
+            **self.asked,
         )
 
     def figures(
@@ -340,14 +327,10 @@ class _Task:
         return measure(
             probabilities,
             codes,
-            tree=self.tree,
-            utilities=self.utilities,
-            subgroups=self.subgroups,
             features=features,
             clusters=self.design(part),
             bounds=bounds,
-            confidence_level=self.confidence_level,
-            rng=self.rng,
+            **self.asked,
         )
 
 

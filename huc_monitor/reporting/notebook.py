@@ -19,7 +19,7 @@ from huc_monitor.monitor.change import CandidateChange, WindowChange
 from huc_monitor.monitor.findings import Finding
 from huc_monitor.monitor.records import WindowRecord
 from huc_monitor.recalibration._base import Boost
-from huc_monitor.recalibration._scalings import LogLossScaling, TemperatureScaling
+from huc_monitor.recalibration._scalings import Scaling, TemperatureScaling
 from huc_monitor.reporting import _words, draw_pictures
 from huc_monitor.reporting._compared import differences
 from huc_monitor.reporting._drawing import Picture, Pictures, escape
@@ -245,7 +245,7 @@ def _(shown: Boost) -> list[str]:
 
 
 @_parts.register
-def _(shown: LogLossScaling) -> list[str]:
+def _(shown: Scaling) -> list[str]:
     name = type(shown).__name__
     if not hasattr(shown, "theta_"):
         return [_heading(f"{name}, not fitted"), _paragraph(repr(shown))]

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import pandas as pd
 
+from huc_monitor._common.frames import as_numbers
 from huc_monitor._common.safe_text import distinct, quoted
 from huc_monitor._common.times import EPOCH
 from huc_monitor.audit.forms.reader import BAD_PROBABILITIES
@@ -38,7 +39,6 @@ from huc_monitor.sources._rows import (
     add_design,
     read_chunk,
 )
-from huc_monitor.sources._table import as_numbers
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator

@@ -9,13 +9,13 @@ from typing import TYPE_CHECKING, Any, Final
 
 import numpy as np
 
+from huc_monitor._common.frames import as_numbers
 from huc_monitor._common.times import Span, from_column
 from huc_monitor.audit.clusters import check_clusters
 from huc_monitor.audit.forms.spec import LEAF
 from huc_monitor.audit.inputs import rounding_slack
 from huc_monitor.sources._data import N_EXAMPLES, BadRow
 from huc_monitor.sources._keys import hash_keys
-from huc_monitor.sources._table import Chunk, ColumnKind, as_numbers
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Mapping, Sequence
@@ -25,6 +25,7 @@ if TYPE_CHECKING:
 
     from huc_monitor.audit.forms.reader import PredictionReader, ReadRows
     from huc_monitor.sources._spec import Columns
+    from huc_monitor.sources._table import Chunk, ColumnKind
     from huc_monitor.tree import LabelTree
 
 

@@ -9,9 +9,6 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Final, Literal, Protocol, TypeAlias, get_args
 
-import numpy as np
-import pandas as pd
-
 from huc_monitor._common.times import TimeUnit, get_zone, utc_column
 from huc_monitor.errors import InvalidInputError, UnknownNameError, did_you_mean
 
@@ -20,6 +17,7 @@ if TYPE_CHECKING:
     from datetime import datetime
     from zoneinfo import ZoneInfo
 
+    import pandas as pd
     from numpy.typing import NDArray
 
     from huc_monitor.sources._data import TimeRange
@@ -145,14 +143,6 @@ def require_columns(table: Table, needed: Mapping[str, str]) -> Mapping[str, str
             )
             raise UnknownNameError(msg)
     return there
-
-
-def as_numbers(values: pd.Series[Any]) -> NDArray[np.float64]:
-    """Return a column as float64, NaN where a value is missing or no number."""
-    if pd.api.types.is_numeric_dtype(values.dtype) and not pd.api.types.is_bool_dtype(values.dtype):
-        return values.to_numpy(dtype=np.float64, na_value=np.nan)
-    numbers = pd.to_numeric(values.astype(object), errors="coerce")
-    return numbers.to_numpy(dtype=np.float64, na_value=np.nan)
 
 
 def chunk_rows(columns: Mapping[str, ColumnKind]) -> int:

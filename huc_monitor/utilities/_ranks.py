@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from abc import abstractmethod
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
@@ -19,7 +20,22 @@ if TYPE_CHECKING:
 
 
 @dataclass(frozen=True, repr=False)
-class RankPayoff(Utility):
+class _ByRank(Utility):
+    @abstractmethod
+    def theta(self, n_leaves: int) -> Floats:
+        """Return the payoff of every rank."""
+
+    def compile(self, tree: LabelTree) -> Program:
+        """Compile to the payoff of every rank."""
+        return program(RANK, floats=self.theta(tree.n_leaves))
+
+    def spreads(self, tree: LabelTree) -> Floats:
+        """Every branch sees the whole range: any two ranks can fall into two of its children."""
+        return np.full(tree.arrays.n_branches, np.ptp(self.theta(tree.n_leaves)))
+
+
+@dataclass(frozen=True, repr=False)
+class RankPayoff(_ByRank):
     """Payoff theta_r when the label has rank r; equal probabilities rank in leaf order.
 
     ``payoffs`` may be shorter than the number of leaves: its last entry holds for all later ranks.
@@ -46,7 +62,7 @@ class RankPayoff(Utility):
             raise InvalidInputError(msg)
         object.__setattr__(self, "payoffs", payoffs)
 
-    def _theta(self, n_leaves: int) -> Floats:
+    def theta(self, n_leaves: int) -> Floats:
         if len(self.payoffs) > n_leaves:
             msg = (
                 f"`payoffs` must have at most one entry per leaf ({n_leaves}); "
@@ -56,17 +72,9 @@ class RankPayoff(Utility):
         tail = [self.payoffs[-1]] * (n_leaves - len(self.payoffs))
         return np.array([*self.payoffs, *tail])
 
-    def compile(self, tree: LabelTree) -> Program:
-        """Compile to the payoff of every rank."""
-        return program(RANK, floats=self._theta(tree.n_leaves))
-
-    def spreads(self, tree: LabelTree) -> Floats:
-        """Every branch sees the whole range: any two ranks can fall into two of its children."""
-        return np.full(tree.arrays.n_branches, np.ptp(self._theta(tree.n_leaves)))
-
 
 @dataclass(frozen=True, repr=False)
-class TopK(Utility):
+class TopK(_ByRank):
     """One when the label is among the k most probable leaves; ties rank in leaf order."""
 
     k: int
@@ -83,16 +91,8 @@ class TopK(Utility):
         """``top3``."""
         return f"top{self.k}"
 
-    def _theta(self, tree: LabelTree) -> Floats:
-        if self.k > tree.n_leaves:
-            msg = f"`k` must be at most the number of leaves ({tree.n_leaves}); got {self.k}."
+    def theta(self, n_leaves: int) -> Floats:
+        if self.k > n_leaves:
+            msg = f"`k` must be at most the number of leaves ({n_leaves}); got {self.k}."
             raise InvalidInputError(msg)
-        return (np.arange(tree.n_leaves) < self.k).astype(np.float64)
-
-    def compile(self, tree: LabelTree) -> Program:
-        """Compile to the payoff of every rank."""
-        return program(RANK, floats=self._theta(tree))
-
-    def spreads(self, tree: LabelTree) -> Floats:
-        """One at every branch, unless all leaves are reported anyway."""
-        return np.full(tree.arrays.n_branches, np.ptp(self._theta(tree)))
+        return (np.arange(n_leaves) < self.k).astype(np.float64)

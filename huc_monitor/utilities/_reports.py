@@ -33,13 +33,6 @@ def _slices(tree: LabelTree) -> list[tuple[int, int]]:
     return list(zip(tree.arrays.start.tolist(), tree.arrays.stop.tolist(), strict=True))
 
 
-def _above_level(tree: LabelTree, level: int | str) -> Floats:
-    """One for branches that hold at least two groups of the level, zero for the others."""
-    groups = tree.level_codes(level)
-    arrays = tree.arrays
-    return np.asarray(groups[arrays.start] != groups[arrays.stop - 1], dtype=np.float64)
-
-
 def _check_level(level: int | str, name: str) -> None:
     if isinstance(level, bool) or not isinstance(level, int | str):
         msg = f"`level` must be a depth or a level name; got {level!r} ({name})."
@@ -50,7 +43,22 @@ def _check_level(level: int | str, name: str) -> None:
 
 
 @dataclass(frozen=True, repr=False)
-class LevelCorrectness(Utility):
+class _AtLevel(Utility):
+    level: int | str
+
+    def __post_init__(self) -> None:
+        """Check the level."""
+        _check_level(self.level, self.family)
+        super().__post_init__()
+
+    def spreads(self, tree: LabelTree) -> Floats:
+        """One above the level, zero below it."""
+        groups, arrays = tree.level_codes(self.level), tree.arrays
+        return np.asarray(groups[arrays.start] != groups[arrays.stop - 1], dtype=np.float64)
+
+
+@dataclass(frozen=True, repr=False)
+class LevelCorrectness(_AtLevel):
     """Top-1 correctness at a level of the tree.
 
     The reported category is the most probable one at that depth, leaves above the depth counting
@@ -64,13 +72,6 @@ class LevelCorrectness(Utility):
     ['root']
     """
 
-    level: int | str
-
-    def __post_init__(self) -> None:
-        """Check the level."""
-        _check_level(self.level, self.family)
-        super().__post_init__()
-
     @property
     def default_name(self) -> str:
         """``level1``, or the level's own name."""
@@ -80,10 +81,6 @@ class LevelCorrectness(Utility):
         """Compile to the codes of the level's groups."""
         return program(LEVEL, ints=_level_codes(tree, self.level))
 
-    def spreads(self, tree: LabelTree) -> Floats:
-        """One above the level, zero below it."""
-        return _above_level(tree, self.level)
-
 
 def correct_at_every_level(tree: LabelTree) -> tuple[LevelCorrectness, ...]:
     """Return what is audited where nothing is asked for: correctness at every level."""
@@ -91,20 +88,13 @@ def correct_at_every_level(tree: LabelTree) -> tuple[LevelCorrectness, ...]:
 
 
 @dataclass(frozen=True, repr=False)
-class GreedyPathCorrectness(Utility):
+class GreedyPathCorrectness(_AtLevel):
     """Correctness of the node reached by following the heaviest child down to a depth.
 
     The status and family decisions of NSL-KDD and N-BaIoT: unlike
     `LevelCorrectness`, a choice made at an upper branch is never revised below it. A tie selects
     the first child.
     """
-
-    level: int | str
-
-    def __post_init__(self) -> None:
-        """Check the level."""
-        _check_level(self.level, self.family)
-        super().__post_init__()
 
     @property
     def default_name(self) -> str:
@@ -123,10 +113,6 @@ class GreedyPathCorrectness(Utility):
             for code in arrays.child_code.tolist()
         ]
         return program(GREEDY, ints=stops)
-
-    def spreads(self, tree: LabelTree) -> Floats:
-        """One above the level, zero below it."""
-        return _above_level(tree, self.level)
 
 
 @dataclass(frozen=True, repr=False)
@@ -160,15 +146,11 @@ class SelectiveReport(Utility):
         """Check thresholds and payoffs."""
         super().__post_init__()
         _check_level(self.level, self.family)
-        for argument in ("group_threshold", "leaf_threshold"):
+        limits = dict.fromkeys(_THRESHOLDS, 0) | dict.fromkeys(_PAYOFFS, -1)
+        for argument, least in limits.items():
             value = getattr(self, argument)
-            if not 0 <= value <= 1:
-                msg = f"`{argument}` must lie between 0 and 1; got {value!r}."
-                raise InvalidInputError(msg)
-        for argument in ("abstain", "group_right", "group_wrong", *_LEAF_PAYOFFS):
-            value = getattr(self, argument)
-            if not -1 <= value <= 1:
-                msg = f"`{argument}` must lie between -1 and 1; got {value!r}."
+            if not least <= value <= 1:
+                msg = f"`{argument}` must lie between {least} and 1; got {value!r}."
                 raise InvalidInputError(msg)
 
     @property
@@ -178,16 +160,7 @@ class SelectiveReport(Utility):
 
     def compile(self, tree: LabelTree) -> Program:
         """Compile to group codes, thresholds and payoffs."""
-        floats = [
-            self.group_threshold,
-            self.leaf_threshold,
-            self.abstain,
-            self.group_right,
-            self.group_wrong,
-            self.leaf_right,
-            self.leaf_sibling,
-            self.leaf_wrong,
-        ]
+        floats = [getattr(self, name) for name in (*_THRESHOLDS, *_PAYOFFS)]
         return program(SELECTIVE, ints=_level_codes(tree, self.level), floats=floats)
 
     def spreads(self, tree: LabelTree) -> Floats:
@@ -225,4 +198,5 @@ class SelectiveReport(Utility):
         return spreads
 
 
-_LEAF_PAYOFFS = ("leaf_right", "leaf_sibling", "leaf_wrong")
+_THRESHOLDS = ("group_threshold", "leaf_threshold")
+_PAYOFFS = ("abstain", "group_right", "group_wrong", "leaf_right", "leaf_sibling", "leaf_wrong")

@@ -7,14 +7,13 @@ a label of its series on a dashboard.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, Optional
+from abc import ABC
+from typing import TYPE_CHECKING, Any, ClassVar, Optional, TypeVar
 
 from evidently.core.metric_types import (
     ByLabelCalculation,
     ByLabelMetric,
-    ByLabelValue,
     MetricConfig,
-    SingleValue,
     SingleValueCalculation,
     SingleValueMetric,
 )
@@ -39,7 +38,72 @@ _CHANGE_WORDS = {
 }
 
 
-class HUCMoment(ByLabelMetric):  # type: ignore[misc]
+# Evidently finds a calculation by the metric in the brackets of its first base.
+_Metric = TypeVar("_Metric")
+
+
+class _Audited:
+    """A metric that was given its audits by the preset."""
+
+    def __init__(self, *, audits: Any = None, **fields: Any) -> None:
+        self._audits = audits
+        super().__init__(**fields)
+
+
+class _Reading:
+    """What reads a number, or one per node, of an audit."""
+
+    metric: Any
+    result: Any
+    of_reference: ClassVar[bool] = True
+    _config: MetricConfig | None = None
+
+    def calculate(self, context: Any, current_data: Any, reference_data: Any) -> Any:  # noqa: ARG002
+        """Return the numbers of the current data, and of the reference if it was audited."""
+        if self.metric._audits is None:  # noqa: SLF001 - of our own metrics
+            name = type(self.metric).__name__
+            msg = f"`{name}` must come from a preset. Put `HUCPreset` in the report."
+            raise InvalidInputError(msg)
+        current, reference = self.metric._audits  # noqa: SLF001
+        both = reference is not None and self.of_reference
+        return self._value(current), self._value(reference) if both else None
+
+    def _value(self, window: WindowAudit) -> Any:
+        result = self.result(self._read(window))
+        result.widget = []  # the preset draws all metrics together
+        return result
+
+    def _read(self, window: WindowAudit) -> Any:
+        raise NotImplementedError
+
+    def to_metric_config(self) -> MetricConfig:
+        """Leave out the tests: every node's value would repeat those of all nodes."""
+        if self._config is None:
+            given = super().to_metric_config()  # type: ignore[misc]
+            params = {name: value for name, value in given.params.items() if name != "tests"}
+            self._config = MetricConfig(metric_id=given.metric_id, params=params)
+        return self._config
+
+
+class _ByNode(_Reading, ByLabelCalculation[_Metric], ABC):  # type: ignore[misc]
+    words: ClassVar[dict[str, str]]
+
+    def display_name(self) -> str:
+        """Say whose number it is."""
+        metric = self.metric
+        return f"{self.words[metric.bound]} ({metric.utility}, {metric.subgroup})".capitalize()
+
+    def label_display_name(self, label: Any) -> str:
+        """Put the node first: it is what a failed test must name."""
+        metric = self.metric
+        return f"{label} ({metric.utility}, {metric.subgroup}): {self.words[metric.bound]}"
+
+
+class _OfWindow(_Reading, SingleValueCalculation[_Metric], ABC):  # type: ignore[misc]
+    """One number of a window."""
+
+
+class HUCMoment(_Audited, ByLabelMetric):  # type: ignore[misc]
     """Absolute moment of every node, or a bound on it, for one utility and subgroup.
 
     Made by `HUCPreset`. ``bound`` is "point", "lower" or "upper".
@@ -51,45 +115,17 @@ class HUCMoment(ByLabelMetric):  # type: ignore[misc]
     preset: Optional[str] = None  # noqa: UP045 - read by pydantic at run time
     _audits: Any = None
 
-    def __init__(self, *, audits: Any = None, **fields: Any) -> None:
-        self._audits = audits
-        super().__init__(**fields)
 
-
-class HUCMomentCalculation(ByLabelCalculation[HUCMoment]):  # type: ignore[misc]
+class HUCMomentCalculation(_ByNode[HUCMoment]):
     """Reads one column of an audit."""
 
-    _config: MetricConfig | None = None
+    words = _WORDS
 
-    def calculate(self, context: Any, current_data: Any, reference_data: Any) -> Any:  # noqa: ARG002
-        """Return the numbers of the current data, and of the reference if it was audited."""
-        current, reference = _audits_of(self.metric)
-        return self._values(current), None if reference is None else self._values(reference)
-
-    def _values(self, window: WindowAudit) -> ByLabelValue:
-        metric = self.metric
-        result = self.result(window.values(metric.utility, metric.subgroup, metric.bound))
-        result.widget = []  # the preset draws all metrics together
-        return result
-
-    def display_name(self) -> str:
-        """Say whose moment it is."""
-        metric = self.metric
-        return f"{_WORDS[metric.bound]} ({metric.utility}, {metric.subgroup})".capitalize()
-
-    def label_display_name(self, label: Any) -> str:
-        """Put the node first: it is what a failed test must name."""
-        metric = self.metric
-        return f"{label} ({metric.utility}, {metric.subgroup}): {_WORDS[metric.bound]}"
-
-    def to_metric_config(self) -> MetricConfig:
-        """Leave out the tests: every node's value would repeat those of all nodes."""
-        if self._config is None:
-            self._config = _without_tests(super().to_metric_config())
-        return self._config
+    def _read(self, window: WindowAudit) -> dict[str, float]:
+        return window.values(self.metric.utility, self.metric.subgroup, self.metric.bound)
 
 
-class HUCChange(ByLabelMetric):  # type: ignore[misc]
+class HUCChange(_Audited, ByLabelMetric):  # type: ignore[misc]
     """How far every node's moment changed since the reference data, or a bound on it.
 
     Made by `HUCPreset` where the reference data have labels.
@@ -101,78 +137,31 @@ class HUCChange(ByLabelMetric):  # type: ignore[misc]
     preset: Optional[str] = None  # noqa: UP045 - read by pydantic at run time
     _audits: Any = None
 
-    def __init__(self, *, audits: Any = None, **fields: Any) -> None:
-        self._audits = audits
-        super().__init__(**fields)
+
+class HUCChangeCalculation(_ByNode[HUCChange]):
+    """Reads one column of a comparison with the reference data, which has none from itself."""
+
+    words = _CHANGE_WORDS
+    of_reference = False
+
+    def _read(self, window: WindowAudit) -> dict[str, float]:
+        return window.changes(self.metric.utility, self.metric.subgroup, self.metric.bound)
 
 
-class HUCChangeCalculation(ByLabelCalculation[HUCChange]):  # type: ignore[misc]
-    """Reads one column of a comparison with the reference data."""
-
-    def calculate(self, context: Any, current_data: Any, reference_data: Any) -> Any:  # noqa: ARG002
-        """Return the changes of the current data; the reference has none from itself."""
-        metric = self.metric
-        current, _ = _audits_of(metric)
-        result = self.result(current.changes(metric.utility, metric.subgroup, metric.bound))
-        result.widget = []  # the preset draws all metrics together
-        return result, None
-
-    def display_name(self) -> str:
-        """Say whose change it is."""
-        metric = self.metric
-        return f"{_CHANGE_WORDS[metric.bound]} ({metric.utility}, {metric.subgroup})".capitalize()
-
-    def label_display_name(self, label: Any) -> str:
-        """Put the node first: it is what a failed test must name."""
-        metric = self.metric
-        return f"{label} ({metric.utility}, {metric.subgroup}): {_CHANGE_WORDS[metric.bound]}"
-
-    def to_metric_config(self) -> MetricConfig:
-        """Leave out the tests, as `HUCMoment` does."""
-        return _without_tests(super().to_metric_config())
-
-
-class HUCSummary(SingleValueMetric):  # type: ignore[misc]
+class HUCSummary(_Audited, SingleValueMetric):  # type: ignore[misc]
     """What a whole window comes to: HUC, a bound on it, or UC. Made by `HUCPreset`."""
 
     quantity: str
     preset: Optional[str] = None  # noqa: UP045 - read by pydantic at run time
     _audits: Any = None
 
-    def __init__(self, *, audits: Any = None, **fields: Any) -> None:
-        self._audits = audits
-        super().__init__(**fields)
 
-
-class HUCSummaryCalculation(SingleValueCalculation[HUCSummary]):  # type: ignore[misc]
+class HUCSummaryCalculation(_OfWindow[HUCSummary]):
     """Reads one number of an audit."""
 
-    def calculate(self, context: Any, current_data: Any, reference_data: Any) -> Any:  # noqa: ARG002
-        """Return the number of the current data, and of the reference if it was audited."""
-        current, reference = _audits_of(self.metric)
-        return self._value(current), None if reference is None else self._value(reference)
-
-    def _value(self, window: WindowAudit) -> SingleValue:
-        result = self.result(float(getattr(window.result, self.metric.quantity)))
-        result.widget = []
-        return result
+    def _read(self, window: WindowAudit) -> float:
+        return float(getattr(window.result, self.metric.quantity))
 
     def display_name(self) -> str:
         """Say which number it is."""
         return SUMMARIES[self.metric.quantity]
-
-    def to_metric_config(self) -> MetricConfig:
-        """Leave out the tests, as `HUCMoment` does."""
-        return _without_tests(super().to_metric_config())
-
-
-def _audits_of(metric: Any) -> Any:
-    if metric._audits is None:  # noqa: SLF001 - of our own metrics
-        msg = f"`{type(metric).__name__}` must come from a preset. Put `HUCPreset` in the report."
-        raise InvalidInputError(msg)
-    return metric._audits  # noqa: SLF001
-
-
-def _without_tests(config: MetricConfig) -> MetricConfig:
-    params = {name: value for name, value in config.params.items() if name != "tests"}
-    return MetricConfig(metric_id=config.metric_id, params=params)

@@ -146,37 +146,22 @@ class HUCPreset(MetricContainer):  # type: ignore[misc]
         ]
         for utility in self._question.utilities:
             for subgroup in self._question.subgroups.names:
-                allowed = current.tolerances(utility.name, subgroup)
-                tests = {label: [lte(value)] for label, value in allowed.items()}
-                metrics += [
-                    HUCMoment(
-                        utility=utility.name,
-                        subgroup=subgroup,
-                        bound=bound,
-                        preset=self.name,
-                        tests=tests if self.include_tests and bound == "lower" else {},
-                        audits=audits,
-                    )
-                    for bound in (BOUNDS if allowed else ())
-                ]
-                metrics += self._changes(audits, utility.name, subgroup)
+                place = {"utility": utility.name, "subgroup": subgroup}
+                allowed = current.values(**place, name="tolerance")
+                changed = dict.fromkeys(current.changes(**place, bound="lower"), self._min_change)
+                for kind, limits in ((HUCMoment, allowed), (HUCChange, changed)):
+                    tests = {label: [lte(float(value))] for label, value in limits.items()}
+                    metrics += [
+                        kind(
+                            **place,
+                            bound=bound,
+                            preset=self.name,
+                            tests=tests if self.include_tests and bound == "lower" else {},
+                            audits=audits,
+                        )
+                        for bound in (BOUNDS if limits else ())
+                    ]
         return metrics
-
-    def _changes(self, audits: Any, utility: str, subgroup: str) -> list[HUCChange]:
-        """Make the metrics of what changed since the reference data, if they have labels."""
-        found = audits[0].changes(utility, subgroup, "lower")
-        tests = {label: [lte(float(self._min_change))] for label in found}
-        return [
-            HUCChange(
-                utility=utility,
-                subgroup=subgroup,
-                bound=bound,
-                preset=self.name,
-                tests=tests if self.include_tests and bound == "lower" else {},
-                audits=audits,
-            )
-            for bound in (BOUNDS if found else ())
-        ]
 
     def render(self, context: Any, child_widgets: Any = None) -> list[Any]:  # noqa: ARG002
         """Draw all metrics together: the tree, the worst moments, and a table."""

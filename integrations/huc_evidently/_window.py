@@ -152,30 +152,19 @@ class WindowAudit:
         frame["testable"] = bounded & (frame["n_in_subgroup"] > 0)
         return cls(result, frame, change)
 
-    def values(self, utility: str, subgroup: str, bound: str) -> dict[str, float]:
-        """Return one number per node, by label."""
-        chosen = self._of(utility, subgroup)
-        return dict(zip(chosen["label"], chosen[bound].astype(float), strict=True))
+    def values(self, utility: str, subgroup: str, name: str) -> dict[str, float]:
+        """Return a bound or the tolerance of each node, by label."""
+        return _by_label(self.frame, utility, subgroup, name)
 
     def changes(self, utility: str, subgroup: str, bound: str) -> dict[str, float]:
         """Return how far each node changed since the reference data, by label."""
-        found = self.change
-        if found is None:
-            return {}
-        mine = (found["utility"] == utility) & (found["subgroup"] == subgroup)
-        found = found[found["testable"] & mine]
-        return dict(zip(found["label"], found[bound].astype(float), strict=True))
+        return {} if self.change is None else _by_label(self.change, utility, subgroup, bound)
 
-    def tolerances(self, utility: str, subgroup: str) -> dict[str, float]:
-        """Return what is accepted of each node, by label."""
-        chosen = self._of(utility, subgroup)
-        return dict(zip(chosen["label"], chosen["tolerance"].astype(float), strict=True))
 
-    def _of(self, utility: str, subgroup: str) -> pd.DataFrame:
-        frame = self.frame
-        return frame[
-            frame["testable"] & (frame["utility"] == utility) & (frame["subgroup"] == subgroup)
-        ]
+def _by_label(frame: pd.DataFrame, utility: str, subgroup: str, name: str) -> dict[str, float]:
+    mine = (frame["utility"] == utility) & (frame["subgroup"] == subgroup)
+    found = frame[frame["testable"] & mine]
+    return dict(zip(found["label"], found[name].astype(float), strict=True))
 
 
 def node_labels(nodes: Sequence[str]) -> dict[str, str]:

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any, Final
 import numpy as np
 import pandas as pd
 
+from huc_monitor._common.checks import check_number
 from huc_monitor._common.forms import Form
 from huc_monitor._common.frames import to_frame
 from huc_monitor._common.views import Shown
@@ -249,17 +250,13 @@ def discover(
 def _check_settings(
     tolerance: float, max_conditions: int, max_segments: int, min_share: float
 ) -> None:
-    if not 0 <= tolerance < math.inf:
-        msg = f"`tolerance` must be at least 0; got {tolerance!r}."
-        raise InvalidInputError(msg)
+    check_number("tolerance", tolerance, least=0)
+    check_number("min_share", min_share, above=0, below=0.5)
     if max_conditions not in range(1, _MOST_CONDITIONS + 1):
         msg = f"`max_conditions` must be 1 to {_MOST_CONDITIONS}; got {max_conditions!r}."
         raise InvalidInputError(msg)
     if not isinstance(max_segments, int) or not 1 <= max_segments <= 100:
         msg = f"`max_segments` must be 1 to 100; got {max_segments!r}."
-        raise InvalidInputError(msg)
-    if not 0 < min_share < 0.5:
-        msg = f"`min_share` must lie strictly between 0 and 0.5; got {min_share!r}."
         raise InvalidInputError(msg)
 
 

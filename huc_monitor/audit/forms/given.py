@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any, Final
 import numpy as np
 import pandas as pd
 
-from huc_monitor._common.frames import to_frame
+from huc_monitor._common.frames import as_numbers, to_frame
 from huc_monitor.audit.forms.reader import PredictionReader
 from huc_monitor.audit.forms.spec import LEAF, SCALE, PredictionColumns
 from huc_monitor.audit.inputs import (
@@ -175,7 +175,7 @@ def _read(
     for lo in range(0, n, step):
         some = {name: columns[name][lo : lo + step] for name in reader.names}
         read = reader.read(
-            lambda name, some=some: _numbers(some[name]) if reader.is_wide else some[name],  # type: ignore[misc]
+            lambda name, some=some: as_numbers(some[name]) if reader.is_wide else some[name],  # type: ignore[misc]
             min(step, n - lo),
         )
         if not read.good.all():
@@ -192,14 +192,6 @@ def _slack(values: Any, n_leaves: int) -> float:
     kinds = [str(getattr(one, "dtype", None)) for one in (values, first)]
     short = [np.dtype(kind) for kind in kinds if kind in {"float16", "float32"}]
     return max((rounding_slack(kind, n_leaves) for kind in short), default=0.0)
-
-
-def _numbers(values: Any) -> Any:
-    from pandas.api.types import is_bool_dtype, is_numeric_dtype
-
-    if is_numeric_dtype(values.dtype) and not is_bool_dtype(values.dtype):
-        return values.to_numpy(dtype=np.float64, na_value=np.nan)
-    return pd.to_numeric(values.astype(object), errors="coerce").to_numpy(np.float64)
 
 
 def _rows_of(values: Any) -> Any:

@@ -153,8 +153,8 @@ def test_a_column_of_many_texts_is_left_out_with_a_note():
     ("wrong", "message"),
     [
         ({"max_conditions": 4}, "`max_conditions` must be 1 to 3"),
-        ({"min_share": 0.5}, "`min_share` must lie strictly between 0 and 0.5"),
-        ({"tolerance": -1}, "`tolerance` must be at least 0"),
+        ({"min_share": 0.5}, "`min_share` must be a number above 0 and below 0.5"),
+        ({"tolerance": -1}, "`tolerance` must be a number of at least 0"),
         ({"max_segments": 0}, "`max_segments` must be 1 to 100"),
         ({"confidence_level": 1.0}, "`confidence_level` must be less than 1"),
         ({"features": pd.DataFrame({"a": [1]})}, "a row per prediction"),

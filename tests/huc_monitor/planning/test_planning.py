@@ -152,8 +152,8 @@ def test_an_unknown_candidate_is_named(pilot, candidate, message):
     ("given_", "message"),
     [
         ({"bounds": "exact"}, "'bootstrap', 'sharp', 'theorem'; got 'exact'"),
-        ({"n": 0}, "`n` must be a positive number; got 0"),
-        ({"spread": -1.0}, "`spread` must be a positive number"),
+        ({"n": 0}, "`n` must be a number above 0; got 0"),
+        ({"spread": -1.0}, "`spread` must be a number above 0"),
         ({"mean_square": -1.0}, "`mean_square` must be a number of at least 0"),
         ({"confidence_level": 1.0}, "`confidence_level` must be less than 1; got 1"),
     ],
@@ -201,7 +201,7 @@ def test_one_label_can_be_enough_and_no_number_of_labels_for_a_size_at_the_toler
 @pytest.mark.parametrize("value", [0, math.inf])
 def test_sizes_of_plans_are_positive_and_finite(name, value):
     plan = {"n": 100, "bounds": "sharp", "n_candidates": 3, name: value}
-    with pytest.raises(InvalidInputError, match=f"`{name}` must be a positive number"):
+    with pytest.raises(InvalidInputError, match=f"`{name}` must be a number above 0"):
         hm.detectable_size(plan.pop("n"), **plan)
 
 

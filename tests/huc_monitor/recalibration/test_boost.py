@@ -12,12 +12,13 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import huc_monitor as hm
+from huc_monitor.audit.scan import Groups
 from huc_monitor.errors import InvalidInputError, UnknownNameError
 from huc_monitor.recalibration import Update
 from huc_monitor.recalibration._history import update_bound
 from huc_monitor.recalibration._pack import CompiledTree, CompiledUtility
 from huc_monitor.recalibration._replay import Replayer
-from huc_monitor.recalibration._window import make_window
+from huc_monitor.recalibration._window import BoostWindow
 
 TREE = hm.LabelTree.from_nested(
     {"survived": {"milder": ["none", "assisted"], "major": ["limited", "coma"]}, "died": None}
@@ -117,7 +118,8 @@ def test_every_window_state_equals_a_fresh_audit_after_each_update():
     tree = CompiledTree.of(TREE)
     utilities = [CompiledUtility.of(u, TREE) for u in UTILITIES]
     weights = GROUPS.weights(FEATURES, len(P))
-    window = make_window(P, 0.0, LABELS, weights, None, tree=tree, utilities=utilities)
+    groups = Groups.of(weights, None)
+    window = BoostWindow(P, 0.0, LABELS, groups, tree=tree, utilities=utilities)
     rng = np.random.default_rng(5)
     for _ in range(25):
         u, c = rng.integers(len(UTILITIES)), rng.integers(len(weights))
@@ -353,7 +355,11 @@ def test_zeros_are_mixed_unless_forbidden():
         ({"step": -1}, InvalidInputError, "`step` must be a number above 0 or 'adaptive'; got -1"),
         ({"tolerance": -1}, InvalidInputError, "`tolerance` must be a number of at least 0"),
         ({"max_updates": 0}, InvalidInputError, "`max_updates` must be a positive whole number"),
-        ({"interior": 1}, InvalidInputError, "`interior` must be at least 0 and below 1"),
+        (
+            {"interior": 1},
+            InvalidInputError,
+            "at least 0 and below 1; got 1",
+        ),
         ({"initial": "isotonic"}, UnknownNameError, "`initial` must be None, one of"),
         ({"tree": None}, InvalidInputError, "`tree` must be a LabelTree"),
     ],

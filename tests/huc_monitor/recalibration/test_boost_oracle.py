@@ -269,8 +269,8 @@ def test_fit_and_replay_equal_dense_numpy_update_by_update(first, monkeypatch):
         windows.append(make(*args, **kwargs))
         return windows[-1]
 
-    make = _base.make_window
-    monkeypatch.setattr(_base, "make_window", keep)
+    make = _base.BoostWindow
+    monkeypatch.setattr(_base, "BoostWindow", keep)
     made = 0
     for seed in range(first, first + 20):
         rng, tree, utilities, subgroups, features, p, y, weights = random_instance(seed)

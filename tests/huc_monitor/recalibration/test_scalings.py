@@ -14,14 +14,12 @@ from scipy.special import softmax
 
 import huc_monitor as hm
 from huc_monitor.recalibration import _log_loss as fitting
-from huc_monitor.recalibration._contract import (
-    fit_scaling,
-    scaling_from_dict,
-)
 from huc_monitor.recalibration._scalings import (
     DirichletScaling,
     TemperatureScaling,
     VectorScaling,
+    fit_scaling,
+    scaling_from_dict,
 )
 
 SCALINGS = (TemperatureScaling, VectorScaling, DirichletScaling)
@@ -202,7 +200,7 @@ def test_json_gives_the_same_bits_in_a_new_process(fitted, kind, tmp_path):
     np.save(tmp_path / "p.npy", p)
     code = (
         "import json, sys, numpy as np\n"
-        "from huc_monitor.recalibration._contract import scaling_from_dict\n"
+        "from huc_monitor.recalibration._scalings import scaling_from_dict\n"
         "folder = sys.argv[1]\n"
         "data = json.load(open(folder + '/scaling.json'))\n"
         "p = np.load(folder + '/p.npy')\n"
@@ -270,13 +268,13 @@ def test_columns_of_a_frame_are_matched_by_name():
 
 @pytest.mark.parametrize("value", [-1, float("inf"), "strong", None, True])
 def test_a_strength_that_is_no_number_is_refused(value):
-    with pytest.raises(hm.InvalidInputError, match="`regularization` must be 'auto' or a number"):
+    with pytest.raises(hm.InvalidInputError, match="must be a number of at least 0 or 'auto'"):
         VectorScaling(regularization=value).fit(*draw(20, 3))
 
 
 @pytest.mark.parametrize("q_min", [0.0, 1.0, -1.0, "small"])
 def test_a_smallest_probability_outside_its_range_is_refused(q_min):
-    with pytest.raises(hm.InvalidInputError, match="`q_min` must lie strictly between 0 and 1"):
+    with pytest.raises(hm.InvalidInputError, match="`q_min` must be a number above 0 and below 1"):
         TemperatureScaling(q_min=q_min).fit(*draw(20, 3))
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from typing import Any
 
 import numpy as np
@@ -25,12 +26,22 @@ def check_count(argument: str, value: Any) -> None:
 
 
 def check_number(
-    argument: str, value: Any, *, low: float, strict: bool = False, also: str = ""
-) -> None:
-    """Check a finite number at or above a limit."""
+    argument: str,
+    value: Any,
+    *,
+    least: float | None = None,
+    above: float | None = None,
+    below: float = math.inf,
+    also: str = "",
+) -> float:
+    """Check a finite number within limits, of which ``above`` and ``below`` are left out."""
     number = isinstance(value, int | float | np.number) and not isinstance(value, bool)
-    if number and np.isfinite(value) and (value > low if strict else value >= low):
-        return
-    rule = f"a number {'above' if strict else 'of at least'} {low:g}" + (also and f" or {also}")
-    msg = f"`{argument}` must be {rule}; got {value!r}."
+    low = -math.inf if least is None else least
+    if number and low <= value < below and (above is None or value > above):
+        return float(value)
+    rules = [f"of at least {least:g}"] if least is not None else []
+    rules += [f"above {above:g}"] if above is not None else []
+    rules += [f"below {below:g}"] if below < math.inf else []
+    other = f" or {also}" if also else ""
+    msg = f"`{argument}` must be a number {' and '.join(rules)}{other}; got {value!r}."
     raise InvalidInputError(msg)
