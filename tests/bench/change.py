@@ -274,13 +274,22 @@ def gate(settings: argparse.Namespace) -> None:
     show("gate", model="improved", huc=huc, n=2_000, passed=share(passed))
 
 
+def change_test(settings: argparse.Namespace) -> ChangeTest:
+    """The test of a monitor, at the run length that was asked for."""
+    length = settings.run_length
+    return ChangeTest(
+        tree=TREE, utilities=UTILITIES, subgroups=SUBGROUPS, average_run_length=length
+    )
+
+
 def onset(settings: argparse.Namespace) -> None:
     """A fault from day 6 on: when it is found, whom it names, and the set of its first days."""
     p = predictions()
     population, truth = Population.of(p), truth_of(p, "overconfident")
-    for n, size in ((6_000, 0.5), (6_000, 0.15), (1_000, 0.5)):
+    cases = [(6_000, 0.5), (6_000, 0.15), (1_000, 0.5)]
+    for n, size in (case for case in cases if case[0] in settings.onset_rows):
         bad = size * with_fault(truth) + (1 - size) * truth
-        test = ChangeTest(tree=TREE, utilities=UTILITIES, subgroups=SUBGROUPS)
+        test = change_test(settings)
         inside, width, delay, named = [], [], [], []
         for k in range(settings.onset_trials):
             rng = np.random.default_rng([settings.seed, k, n])
@@ -318,12 +327,7 @@ def alarms(settings: argparse.Namespace) -> None:
     population = Population.of(p)
     for kind in settings.truths:
         truth = truth_of(p, kind)
-        test = ChangeTest(
-            tree=TREE,
-            utilities=UTILITIES,
-            subgroups=SUBGROUPS,
-            average_run_length=settings.run_length,
-        )
+        test = change_test(settings)
         false, opened, streams = [], [], []
         for k in range(settings.streams):
             rng = np.random.default_rng([settings.seed, k])
@@ -373,9 +377,10 @@ def main() -> None:
     parser.add_argument("--seed", type=int, default=0)
     parser.add_argument("--gate-trials", type=int, default=200)
     parser.add_argument("--onset-trials", type=int, default=100)
+    parser.add_argument("--onset-rows", nargs="*", type=int, default=[6_000, 1_000])
     parser.add_argument("--streams", type=int, default=20)
     parser.add_argument("--windows", type=int, default=300)
-    parser.add_argument("--run-length", type=float, default=1_000)
+    parser.add_argument("--run-length", type=float, default=1_000, help="as init writes")
     parser.add_argument("--quick", action="store_true")
     parser.add_argument("--population", type=int, default=7)
     parser.add_argument("--spread", type=float, default=0.5)
