@@ -330,12 +330,11 @@ class _Move:
         before = self.before
         again = before is not None and before.n_rising and before.last_ordinal == self.ordinal
         n_rising = (before.n_rising if before is not None else 0) + (0 if again else 1)
-        state, step = self._opened(level)
+        state, step = self._opened(level, n_rising)
         if before is not None and before.n_rising:
             state = dataclasses.replace(
                 state, first_seen=before.first_seen, first_ordinal=before.first_ordinal
             )
-        state = dataclasses.replace(state, n_windows=n_rising)
         if n_rising >= self.policy.min_windows:
             return state, dataclasses.replace(step, state=state)
         told = (None, None) if before is None else (before.announced_at, before.announced_level)
@@ -350,7 +349,7 @@ class _Move:
         )
         return waiting, None
 
-    def _opened(self, level: Level) -> tuple[AlertState, AlertStep]:
+    def _opened(self, level: Level, n_windows: int) -> tuple[AlertState, AlertStep]:
         utility, subgroup, node = self.now.candidate
         old = self.before
         quiet = self.now.standing or (
@@ -368,7 +367,7 @@ class _Move:
             last_seen=self.end,
             first_ordinal=self.ordinal,
             last_ordinal=self.ordinal,
-            n_windows=1,
+            n_windows=n_windows,
             n_critical=int(level == "critical"),
             announced_at=earlier[0] if quiet else self.end,
             announced_level=earlier[1] if quiet else level,

@@ -135,8 +135,6 @@ def summarise(
 
 
 def _distribution(scores: Floats) -> tuple[Floats, Floats]:
-    if not scores.size:
-        return np.empty(0), np.empty(0)
     ordered = np.sort(scores)
     ranks = np.linspace(0, scores.size - 1, min(_N_QUANTILES, scores.size)).round().astype(int)
     points = np.unique(ordered[ranks])
@@ -211,7 +209,7 @@ class _Comparison:
             if v > 0:  # branch 0 is the root
                 mass_before = float(old.sum())
                 known = self._reference_error(mass_before, old.size) / mass_before
-                radius = per_root / math.sqrt(self.n) + float(new.sum()) * min(1.0, known)
+                radius = per_root / math.sqrt(self.n) + float(new.sum()) * known
             now = new / new.sum() if new.sum() > 0 else share
             shown = np.argsort(-np.abs(moved), kind="stable")[:_SHOWN]
             yield _finding(

@@ -56,12 +56,9 @@ def cancellation(
 def interval_moments(rows: UtilityRows, weights: np.ndarray[Any, Any], inside: Ints) -> Floats:
     """Moment of every relevant branch on chosen rows, averaged over all rows."""
     values = rows.contributions[inside] * weights[inside, None].astype(np.float64)
-    sums = np.bincount(
-        rows.path_slots[rows.labels[inside]].ravel(),
-        values.ravel(),
-        minlength=rows.relevant.size + 1,
-    )
-    return np.asarray(sums[: rows.relevant.size] / rows.scores.size)
+    n = rows.relevant.size
+    slots = rows.path_slots[rows.labels[inside]].ravel()
+    return np.asarray(np.bincount(slots, values.ravel(), minlength=n)[:n] / rows.scores.size)
 
 
 def rows_inside(rows: UtilityRows, weights: np.ndarray[Any, Any], low: float, high: float) -> Ints:

@@ -88,6 +88,7 @@ def test_opening_can_ask_for_several_windows_in_a_row():
     assert states[3].first_seen == day(2)
     assert states[3].n_windows == 2
     assert states[0].level is None
+    assert states[1] is None  # what only began to rise is forgotten
 
 
 def test_windows_before_an_alert_opens_are_counted_even_without_a_cool_down():

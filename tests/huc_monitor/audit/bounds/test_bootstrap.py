@@ -252,6 +252,28 @@ def test_a_level_beyond_the_draws_is_reached_and_not_by_far(n_variables):
         assert 0.95 < larger / (factor * exact) < 1.05
 
 
+def test_draws_made_elsewhere_give_the_radii_of_their_definition():
+    from huc_monitor import _kernels
+
+    rng, n = np.random.default_rng(0), 400.0
+    squares, spreads = rng.uniform(0.01, 0.1, (2, 3)), np.array([1.0, 0.5, 0.25])
+    ranges = (rng.exponential(1.0, (2, 3, 96)) * _kernels.DRAW_UNIT).astype(np.int64)
+    bound = BootstrapBound(96, 0)
+    bound.start(Sizes(n, n, n, n), 6, 0.9)
+    bound.visit_summary(squares, ranges, spreads)
+    log = math.log(6 / 0.1)
+    scales = np.sqrt(squares + spreads**2 * log / n)
+    worst = (ranges * (spreads / scales)[..., None]).max(axis=(0, 1)) / _kernels.DRAW_UNIT
+    q = np.sort(worst)[math.ceil(0.92 * 97) - 1]
+    np.testing.assert_allclose(bound.radii(), q * scales.ravel() / math.sqrt(n))
+    # No draws can make them smaller than this; of dependent rows the scale is made of draws.
+    np.testing.assert_allclose(bound.least_radii(), np.sqrt(log / n) * scales.ravel())
+    clustered = BootstrapBound(96, 0)
+    clustered.start(Sizes(n, n, n, n, n_clusters=40.0), 6, 0.9)
+    clustered.visit_summary(squares, ranges, spreads)
+    np.testing.assert_array_equal(clustered.least_radii(), np.zeros(6))
+
+
 def test_a_level_that_five_draws_exceed_is_their_order_statistic():
     level = 1 - 1 / 300
     bound = BootstrapBound(1875, 0)
