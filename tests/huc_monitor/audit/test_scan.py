@@ -27,6 +27,17 @@ def test_row_weights_are_counted_in_a_unit():
     assert Groups.counted([ONES], groups.repeats).unit == 1.0
 
 
+def test_labels_chosen_with_known_chances_weigh_one_over_them():
+    chances = np.array([0.5, 0.25, 0.5])
+    plain = Groups.of([ONES], None, chances)
+    weighted = Groups.of([ONES], np.array([1.0, 2.0, 3.0]), chances)
+    assert plain.times.tolist() == [1.0, 1.0, 1.0]
+    assert weighted.times.tolist() == [1.0, 2.0, 3.0]
+    assert (plain.amounts * plain.unit).tolist() == [2.0, 4.0, 2.0]
+    assert (weighted.amounts * weighted.unit).tolist() == [2.0, 8.0, 6.0]
+    assert Groups.of([ONES], None, np.full(3, 0.5)).amounts.size == 0
+
+
 def test_windows_joined_count_rows_without_weights_once():
     plain, weighted = Groups.of([ONES], None), Groups.of([SOME], np.array([0.5, 1.0, 1.5, 0.5]))
     both = Groups.joined([plain, weighted])

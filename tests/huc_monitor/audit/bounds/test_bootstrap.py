@@ -223,6 +223,12 @@ def test_multipliers_are_normal_and_independent_across_rows_draws_and_seeds():
     assert np.abs(lagged).max() < 5 / math.sqrt(4_000)
 
 
+def test_quantiles_of_the_normal_law_rise_and_are_symmetric():
+    quantiles = bootstrap._normal_quantiles()
+    assert (np.diff(quantiles) > 0).all()
+    np.testing.assert_array_equal(quantiles, -quantiles[::-1])
+
+
 def test_more_draws_begin_with_the_same_draws():
     np.testing.assert_array_equal(all_multipliers(50, 40, 2), all_multipliers(50, 80, 2)[:, :40])
 
