@@ -81,7 +81,8 @@ class _Codec(NamedTuple):
     read: Callable[[Any], Any]
 
 
-def _key(field: dataclasses.Field[Any]) -> str:
+def stored_key(field: dataclasses.Field[Any]) -> str:
+    """Return the key a field is written under."""
     return str(field.metadata.get(STORED_AS, field.name))
 
 
@@ -93,7 +94,7 @@ def write_form(form: Any) -> dict[str, Any]:
     codecs, sparse = _codecs(kind), getattr(kind, "sparse", ())
     values = {field: getattr(form, field.name) for field in dataclasses.fields(kind)}
     return head | {
-        _key(field): codecs[field.name].write(value)
+        stored_key(field): codecs[field.name].write(value)
         for field, value in values.items()
         if field.name not in sparse or value
     }
@@ -111,8 +112,8 @@ def read_form(cls: type[_T], data: Any) -> _T:
         raise InvalidInputError(msg)
     values = {}
     for field in dataclasses.fields(cls):  # type: ignore[arg-type]
-        if _key(field) in data:
-            values[field.name] = _read_field(cls, field, data[_key(field)])
+        if stored_key(field) in data:
+            values[field.name] = _read_field(cls, field, data[stored_key(field)])
         elif field.default is field.default_factory is dataclasses.MISSING:
             msg = f"`{name}.{field.name}` must be there; it is missing. Restore the file."
             raise InvalidInputError(msg)

@@ -47,7 +47,7 @@ def run(
     """
     import huc_monitor as hm
     from huc_monitor.audit.clusters import ClusterKeys
-    from huc_monitor.cli.showing import print_json, show_audit
+    from huc_monitor.cli.showing import print_json, say, show_audit
     from huc_monitor.cli.specs import parse_subgroups, parse_utilities
     from huc_monitor.tree.labels import LeafCodes
 
@@ -94,7 +94,7 @@ def run(
     else:
         show_audit(result, tolerance=tolerance, top=top)
         for note in result.notes:
-            typer.echo(f"Note: {note}")
+            say(f"Note: {note}")
         if n_unlabelled:
             typer.echo(f"{n_unlabelled:,} rows without a label were left out.")
     raise typer.Exit(ALERT if alert else FINE)

@@ -6,7 +6,7 @@ import contextlib
 import sys
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
@@ -40,7 +40,7 @@ def run(
         str | None, typer.Option(help="Leave windows that end later for the next time.")
     ] = None,
     dry_run: Annotated[
-        bool, typer.Option("--dry-run", help="Save nothing and tell nobody.")
+        bool, typer.Option("--dry-run", help="Save nothing; say what changed settings will do.")
     ] = False,
     fail_on: options.FailAt = "critical",
     wait: Annotated[
@@ -81,7 +81,7 @@ def run(
     if as_json:
         print_json(as_document(result))
     else:
-        show(result)
+        show(result, always=dry_run)
     raise typer.Exit(exit_code(result.alerts, result.failed, fail_on))
 
 
@@ -103,7 +103,7 @@ def exit_code(
     return ERROR if failed and fail_on != "never" else FINE
 
 
-def as_document(result: CheckResult) -> dict[str, object]:
+def as_document(result: CheckResult) -> dict[str, Any]:
     """Everything a check found, as JSON-safe data."""
     return {
         "status": result.status,
@@ -112,12 +112,15 @@ def as_document(result: CheckResult) -> dict[str, object]:
         "records": [record.to_dict() for record in result.records],
         "n_unsent": result.n_unsent,
         "failed": [window.to_dict() for window in result.failed],
+        "preview": list(result.preview),
     }
 
 
-def show(result: CheckResult) -> None:
+def show(result: CheckResult, *, always: bool = False) -> None:
     """Print the message; on a terminal also what was done when there is nothing to tell."""
-    if sys.stdout.isatty() or result.message is not None:
+    for text in result.preview:
+        say(text)
+    if always or sys.stdout.isatty() or result.message is not None:
         counts: dict[str, int] = {}
         for record in result.records:
             counts[record.status] = counts.get(record.status, 0) + 1

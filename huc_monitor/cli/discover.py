@@ -43,7 +43,7 @@ def run(
 
     import huc_monitor as hm
     from huc_monitor._common.safe_text import line
-    from huc_monitor.cli.showing import print_json
+    from huc_monitor.cli.showing import print_json, say, wrapped
     from huc_monitor.cli.specs import parse_utilities
     from huc_monitor.tree.labels import LeafCodes
 
@@ -70,9 +70,9 @@ def run(
         f"{found.confidence_level:.4g} confidence)."
     )
     for segment in found.segments:
-        typer.echo(f"* {line(str(segment))}")
+        typer.echo(wrapped(f"  - {line(str(segment))}"))
     for note in found.notes:
-        typer.echo(f"Note: {line(note)}")
+        say(f"Note: {note}")
     if found.predicates:
         section = {"subgroups": {"predicates": found.predicates}}
         typer.echo("\nTo watch them, add to huc.yaml:\n")

@@ -37,10 +37,11 @@ def prune(
     before = datetime.now(UTC) - _span(keep)
     with _keeper(config) as keeper, working("Thinning out old windows"):
         done = keeper.prune(before, dry_run=dry_run)
-    freed = "would be" if dry_run else f"freed {done.n_bytes / 1e6:.1f} MB:"
+    would = "would be " if dry_run else ""
+    freed = "" if dry_run else f" Freed {done.n_bytes / 1e6:.1f} MB."
     say(
-        f"Windows that ended before {before:%Y-%m-%d}: {freed} {done.n_thinned:,} records made "
-        f"thinner, {done.n_removed:,} removed."
+        f"Windows that ended before {before:%Y-%m-%d}: {done.n_thinned:,} records {would}made "
+        f"thinner, {done.n_removed:,} {would}removed.{freed}"
     )
 
 

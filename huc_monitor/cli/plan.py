@@ -11,7 +11,7 @@ import typer
 
 from huc_monitor.cli import options
 from huc_monitor.cli.reading import read_log
-from huc_monitor.cli.showing import print_json
+from huc_monitor.cli.showing import print_json, say
 from huc_monitor.errors import InvalidInputError
 
 if TYPE_CHECKING:
@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
 METHODS = ("theorem", "sharp", "bootstrap")
 ROWS = (250, 500, 1_000, 2_000, 5_000, 10_000, 20_000, 50_000, 100_000, 1_000_000)
-_AXIS = 45
+_AXIS = 33
 _DECADES = 3
 
 
@@ -185,7 +185,7 @@ def _show(case: _Case, table: list[dict[str, Any]], needed: list[dict[str, Any]]
     for row in table:
         numbers = "".join(f"{_size(row[name]):>10}" for name in METHODS)
         typer.echo(f"{row['n']:>9,}  {numbers}   {_dots(row)}")
-    typer.echo(f"{'':>9}  {'':>30}   t theorem, s sharp, b bootstrap; none above 1\n")
+    typer.echo(f"{'':>9}  t theorem, s sharp, b bootstrap; none above 1\n")
     columns = [name for name in (*METHODS, "e_detector") if name in needed[0]] if needed else []
     if columns:
         typer.echo("Labels needed to show a moment of that size")
@@ -194,7 +194,7 @@ def _show(case: _Case, table: list[dict[str, Any]], needed: list[dict[str, Any]]
         numbers = "".join(f"{_count(row[name]):>14}" for name in columns)
         typer.echo(f"{row['size']:>9g}  {numbers}")
     if "e_detector" in columns:
-        typer.echo(
+        say(
             "e-detector: median of simulated streams, from the change to the alarm; '-' where most "
             "raised none, or the typical branch cannot be that wrong."
         )

@@ -130,8 +130,10 @@ def print_table(
 
     Where names and numbers do not fit side by side, the names of a row stand below each other.
     """
-    table = _make_table(names, numbers, rows)
-    if len(names) > 1 and console.measure(table).maximum > console.width:
+    from rich.measure import Measurement
+
+    table, endless = _make_table(names, numbers, rows), console.options.update(max_width=10_000)
+    if len(names) > 1 and Measurement.get(console, endless, table).maximum > console.width:
         n = len(names)
         stacked = [(["\n".join(cells[:n]), *cells[n:]], style) for cells, style in rows]
         table = _make_table(["\n".join(names)], numbers, stacked)
@@ -164,7 +166,7 @@ def make_console() -> Console:
     return Console(width=shutil.get_terminal_size().columns, highlight=False, soft_wrap=False)
 
 
-def wrapped(text: str) -> str:
+def wrapped(text: str, *, hang: int = 0) -> str:
     """Break lines at spaces, with hanging indents; commands and long words stay whole.
 
     Examples
@@ -183,7 +185,7 @@ def wrapped(text: str) -> str:
         if len(one) <= width or indent is None or one.lstrip().startswith("huc-monitor "):
             out.append(one)
             continue
-        room = " " * indent.end()
+        room = " " * (hang or indent.end())
         wrapper = textwrap.TextWrapper(
             width, subsequent_indent=room, break_long_words=False, break_on_hyphens=False
         )

@@ -166,7 +166,8 @@ def _show(state: MonitorState, records: Sequence[WindowRecord]) -> None:
     for text in _say_alerts(alerts):
         tell(text)
     for mute in state.mutes:
-        say(f"Muted: {mute}.")
+        if not any(alert.muted == mute.words for alert in alerts):
+            say(f"Muted: {mute}.")
     if records and state.failed:
         say(say_failed(state.failed))
 
@@ -196,20 +197,23 @@ def _say_alerts(alerts: Sequence[AlertState]) -> list[str]:
     """Say branch by branch what is open, the worst first; what people did is said once."""
     from huc_monitor.monitor.people import say_people
 
-    branches: dict[tuple[str, str], list[AlertState]] = {}
+    branches: dict[str, list[AlertState]] = {}
     for alert in sorted(alerts, key=lambda one: (one.level != "critical", -abs(one.moment))):
-        branches.setdefault((str(alert.level), alert.node), []).append(alert)
+        branches.setdefault(alert.node, []).append(alert)
     out = []
-    for (level, node), found in branches.items():
+    for node, found in branches.items():
+        level = str(found[0].level)
         first = min(found, key=lambda alert: alert.first_ordinal)
         since = f"since window {first.first_ordinal} ({first.first_seen:%Y-%m-%d %H:%M} UTC)"
         lines = [level.upper(), f"Branch *{chat(node)}*, {since}:".replace(" 00:00 UTC", "")]
         for alert in found[:_MOST_SHOWN]:
             then = "" if alert.opened_moment is None else f", {alert.opened_moment:+.4f} at first"
+            n = "1 window" if alert.n_windows == 1 else f"{alert.n_windows} windows"
+            eased = "" if alert.level == level else f" ({alert.level})"
             lines.append(
-                f"  - {chat(alert.subgroup)}, utility {chat(alert.utility)}: {alert.moment:+.4f} "
-                f"in window {alert.last_ordinal}{then}; tolerance {alert.tolerance:.4g}, "
-                f"{alert.n_windows} windows"
+                f"  - {chat(alert.subgroup)}, utility {chat(alert.utility)}{eased}: "
+                f"{alert.moment:+.4f} in window {alert.last_ordinal}{then}; tolerance "
+                f"{alert.tolerance:.4g}, {n}"
             )
         if len(found) > _MOST_SHOWN:
             lines.append(f"  - and {len(found) - _MOST_SHOWN} more")

@@ -125,7 +125,8 @@ class Config:
     def policy_identity(self) -> str:
         """Hash of what decides on alerts and recalibration, given the audits."""
         plain = self.to_dict()
-        alerts = {name: value for name, value in plain["alerts"].items() if name != "channels"}
+        telling = {"channels", "page"}
+        alerts = {name: value for name, value in plain["alerts"].items() if name not in telling}
         chosen = {_OLD_WORDS.get(name, name): plain[name] for name in _POLICY}
         return _hash({**chosen, "alerts": alerts})
 

@@ -183,6 +183,12 @@ class AlertSettings(AlertPolicy):
     """When people are told, and through which channels."""
 
     channels: tuple[str, ...] = Field(default=(), description="Names of `channels`.")
+    page: Name | None = Field(
+        default=None,
+        description="Address of a page that shows the monitor, such as that of `huc-monitor ui`; "
+        "messages of alerts end with it.",
+        examples=["https://monitor.example.org/"],
+    )
 
 
 class HostSettings(Section):

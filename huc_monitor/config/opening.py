@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 from huc_monitor.monitor import Monitor
 from huc_monitor.monitor.acting import AlertActions
 from huc_monitor.monitor.hosts import Hosts
+from huc_monitor.monitor.messages import Place
 from huc_monitor.monitor.ports import (
     Attachment,
     Exporter,
@@ -83,6 +84,11 @@ def open_monitor(
         model=settings.model.name,
         identity=given.identity,
         changes=given.changes,
+        place=Place(
+            config=str(given.folder / given.document.name),
+            page=settings.alerts.page,
+            recalibrates=settings.tracker.name in plugin_names(RECALIBRATORS),
+        ),
     )
 
 

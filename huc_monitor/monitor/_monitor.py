@@ -17,10 +17,12 @@ from huc_monitor.errors import InvalidInputError
 from huc_monitor.monitor._ahead import OneAtATime
 from huc_monitor.monitor._check import Check
 from huc_monitor.monitor._lock import default_path, hold
+from huc_monitor.monitor._preview import preview
 from huc_monitor.monitor._samples import SampleFiles
 from huc_monitor.monitor._state import MonitorState, open_state
 from huc_monitor.monitor.acting import AlertActions
 from huc_monitor.monitor.hosts import Hosts
+from huc_monitor.monitor.messages import Place
 from huc_monitor.monitor.policy import Policy
 from huc_monitor.monitor.ports.tracker import MemoryTracker
 from huc_monitor.subgroups import Subgroups
@@ -63,6 +65,8 @@ class CheckResult(Plotted):
         data is unusable, and that nobody dismissed (`Monitor.actions`). They are tried again.
     forecast_scores : dict of str to ForecastScore
         How all forecasts so far did once labels came, by utility.
+    preview : tuple of str
+        Of a dry run: what changed settings will do.
     """
 
     records: tuple[WindowRecord, ...]
@@ -72,6 +76,7 @@ class CheckResult(Plotted):
     n_unsent: int = 0
     failed: tuple[Window, ...] = ()
     forecast_scores: Mapping[str, ForecastScore] = field(default_factory=dict)
+    preview: tuple[str, ...] = ()
 
     def __len__(self) -> int:
         return len(self.records)
@@ -121,6 +126,8 @@ class Monitor(Plotted):
         identity is refused: a changed tree or utility is another monitor.
     changes : TreeChanges, optional
         Earlier versions of the tree. A state of one of them goes on in the newest.
+    place : Place, optional
+        Configuration file and page that messages name.
     read_ahead : bool, default True
         Read the next window while one is audited. The source is then used from two threads, though
         never at the same time; for one that cannot be, such as SQLite in memory, pass False.
@@ -165,6 +172,7 @@ class Monitor(Plotted):
     identity: str = ""
     read_ahead: bool = True
     changes: TreeChanges | None = None
+    place: Place = Place()  # noqa: RUF009 - frozen
 
     def __post_init__(self) -> None:
         chosen = check_utilities(self.utilities)
@@ -253,12 +261,13 @@ class Monitor(Plotted):
         until: datetime | None,
         progress: Callable[[int, int, str], None] | None,
     ) -> CheckResult:
+        said = tuple(preview(self))
         deaf = dataclasses.replace(self, hosts=Hosts(), tracker=MemoryTracker())
         state = self._load()
         state.record = None
         check = Check(deaf, state, now, self._files(read_only=True), progress)
         check.run(since, until)
-        return _result(check)
+        return dataclasses.replace(_result(check), preview=said)
 
     def _files(self, *, read_only: bool = False) -> SampleFiles:
         """Return where the rows of past windows are kept between checks: beside the lock."""

@@ -225,8 +225,9 @@ class AlertActions:
             state = self._load()
             done = change(state)
             self.tracker.save_state(state.to_dict())
-            if state.published not in {None, state.status}:
+            if state.published is not None:
                 self.tracker.set_alert_status(state.status, state.open_alerts)
+            if state.published not in {None, state.status}:
                 state.published = state.status
                 self.tracker.save_state(state.to_dict())
         return done

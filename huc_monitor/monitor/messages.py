@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
+import shlex
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
 from huc_monitor._common.safe_text import chat, chat_line
@@ -189,6 +190,25 @@ def _is_kept(step: AlertTransition) -> bool:
     return not step.reasons or step.level == "critical"
 
 
+@dataclass(frozen=True, slots=True)
+class Place:
+    """Where people go on from a message.
+
+    Attributes
+    ----------
+    config : str or None
+        The configuration file, as commands name it; None without one.
+    page : str or None
+        Address of a page that shows the monitor.
+    recalibrates : bool
+        Whether a recalibration can be asked for.
+    """
+
+    config: str | None = None
+    page: str | None = None
+    recalibrates: bool = False
+
+
 def compose(
     transitions: Sequence[AlertTransition],
     *,
@@ -200,6 +220,7 @@ def compose(
     until: datetime,
     status: str | None = None,
     tree: LabelTree | None = None,
+    place: Place = Place(),
 ) -> Message | None:
     """Group what a check has to tell into one message; None if there is nothing.
 
@@ -209,7 +230,8 @@ def compose(
 
     Of several steps of one alert the last one is told, if any of them is to be announced. Changes
     since the reference are told branch by branch; `tree` says which branch lies above which. The
-    largest findings come first, and after five of a kind the rest is counted.
+    largest findings come first, and after five of a kind the rest is counted. `place` is where to
+    go on, which ends the message of an alert.
     """
     announced = {step.candidate for step in transitions if step.announced}
     latest = {step.candidate: step for step in transitions if step.candidate in announced}
@@ -235,6 +257,9 @@ def compose(
         blocks.append(_muted_block(muted))
     if notes:
         blocks.append("\n".join(["NOTE", *map(chat_line, notes)]))
+    open_now = groups["critical"] or groups["warning"]
+    if open_now and (place.config is not None or place.page is not None):
+        blocks.append(_next_block(_ranked(open_now)[0], place))
     counts = [f"{len(steps)} {kind}" for kind, steps in groups.items() if steps]
     counts += ["drift"] if drift else []
     title = f"{chat(monitor)}: {', '.join(counts) or 'note'} (data to {_moment(until)})"
@@ -296,9 +321,7 @@ def _block(
     standing: Mapping[tuple[str, str, str], AlertState],
     findings: Mapping[tuple[str, str, str], Finding],
 ) -> str:
-    ranked = sorted(
-        steps, key=lambda step: (-certainty(step.change), -abs(step.moment) + step.tolerance)
-    )
+    ranked = _ranked(steps)
     lines = [_HEADS[kind]]
     for step in ranked[:MOST_LISTED]:
         finding = findings.get(step.candidate)
@@ -311,6 +334,38 @@ def _block(
         lines += [f"  - {chat_line(said)}" for said in step.people]
     if len(ranked) > MOST_LISTED:
         lines.append(f"And {len(ranked) - MOST_LISTED} more.")
+    return "\n".join(lines)
+
+
+def _ranked(steps: list[AlertTransition]) -> list[AlertTransition]:
+    """Sort by certainty of the change, then by how far the tolerance is exceeded."""
+    return sorted(
+        steps, key=lambda step: (-certainty(step.change), -abs(step.moment) + step.tolerance)
+    )
+
+
+def _next_block(worst: AlertTransition, place: Place) -> str:
+    """Say what to do about the worst alert: which rows, which commands, which page."""
+    at = worst.change or worst
+    ends = replace(worst, interval_low=at.interval_low, interval_high=at.interval_high)
+    who = "all rows" if worst.subgroup == "all" else f"rows of {chat(worst.subgroup)}"
+    rows = f"{who} in the window to {_day(worst.window_end)}"
+    range_ = f"a predicted utility *{chat(worst.utility)}* of {_interval(ends)}"
+    lines = ["NEXT", f"Look at {rows} with {range_}."]
+    if place.page is not None:
+        lines.append(f"Page: {chat(place.page)}")
+    if place.config is None:
+        return "\n".join(lines)
+    same = chat(worst.node) == worst.node
+    about = f" --branch {shlex.quote(worst.node)}" if same else " --all"
+    given = "" if place.config == "huc.yaml" else f" --config {shlex.quote(place.config)}"
+    verbs = {
+        "See it": f"report{given} --open",
+        "Seen": f"ack{given}{about}",
+        "Later": f"mute{given}{about} --until friday",
+    }
+    verbs |= {"Mend it": f"recalibrate{given}"} if place.recalibrates else {}
+    lines += [f"  - {why}: huc-monitor {command}" for why, command in verbs.items()]
     return "\n".join(lines)
 
 

@@ -97,8 +97,8 @@ def covers(scope: tuple[str | None, ...], names: tuple[str | None, ...]) -> bool
 def say_people(alert: AlertState) -> list[str]:
     """Say in sentences what people did about an alert, oldest first."""
     said = [f"{line(action)}." for action in alert.actions]
-    if alert.muted is not None:
-        said.append(f"Not told: muted {line(alert.muted)}.")
+    if alert.muted is not None and not any(action.kind == "mute" for action in alert.actions):
+        said.append(f"Muted {line(alert.muted)}.")
     return said
 
 

@@ -375,7 +375,8 @@ class MLflowTracker:
     def set_alert_status(self, status: str, alerts: Sequence[AlertState]) -> None:
         """Tag the monitor run, the model version and the registered model."""
         worst = ", ".join(
-            f"{plain(a.node)} ({plain(a.subgroup)}, {plain(a.utility)})" for a in alerts[:5]
+            f"{plain(a.node)} ({plain(a.subgroup)}, {plain(a.utility)}){_people(a)}"
+            for a in alerts[:5]
         )
         self._client.log_batch(
             self.run_id, tags=[RunTag("huc.status", status), RunTag("huc.alerts", worst)]
@@ -407,6 +408,13 @@ class MLflowTracker:
 
     def close(self) -> None:
         """Nothing to let go of."""
+
+
+def _people(alert: AlertState) -> str:
+    """Say who muted or acknowledged an alert, if anyone did."""
+    if alert.muted is not None:
+        return f", muted {plain(alert.muted)}"
+    return "" if alert.acked is None else f", {plain(str(alert.acked))}"
 
 
 def node_metrics(record: WindowRecord) -> dict[str, float]:

@@ -681,8 +681,8 @@ ADDED = {
         "tree_change",
     },
     "reference": {"pairs", "radii"},
-    "check": {"failed"},
-    "status": {"failed", "notes"},
+    "check": {"failed", "preview"},
+    "status": {"failed", "mutes", "notes"},
     "windows": {"forecasts"},
 }
 
@@ -694,6 +694,8 @@ def as_before(value, kind):
         return {name: as_before(value[name], name) for name in kept}
     if isinstance(value, list):
         return [as_before(item, kind) for item in value]
+    if kind == "text" and isinstance(value, str):
+        return value.split("\n\nNEXT\n")[0]
     return value
 
 

@@ -13,7 +13,7 @@ from huc_monitor._common.safe_text import line
 from huc_monitor.cli import options
 from huc_monitor.cli.doctor.findings import Diagnosis, guarded, in_one_line
 from huc_monitor.cli.doctor.installation import look_at_installation
-from huc_monitor.cli.showing import print_json
+from huc_monitor.cli.showing import print_json, wrapped
 from huc_monitor.errors import HUCError
 
 FINE, ERROR = 0, 2
@@ -61,9 +61,11 @@ def run(
 def _show(findings: list[Diagnosis], *, looked_at: Path | None) -> None:
     width = max(len(finding.check) for finding in findings)
     for finding in findings:
-        typer.echo(f"{finding.outcome:<5}  {finding.check:<{width}}  {line(finding.text)}")
+        head = f"{finding.outcome:<5}  {finding.check:<{width}}  "
+        typer.echo(wrapped(f"{head}{line(finding.text)}", hang=len(head)))
         if finding.fix is not None:
-            typer.echo(f"{'':<5}  {'':<{width}}  -> {line(finding.fix)}")
+            fix = f"{'':<{len(head)}}-> {line(finding.fix)}"
+            typer.echo(wrapped(fix, hang=len(head) + 3))
     if looked_at is None:
         typer.echo("No huc.yaml here: --config FILE looks at one; huc-monitor init writes one.")
 

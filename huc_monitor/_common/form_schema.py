@@ -1,0 +1,89 @@
+"""JSON Schemas of forms, made from the same annotations that write and read them."""
+
+from __future__ import annotations
+
+import dataclasses
+import inspect
+import types
+from collections.abc import Mapping
+from datetime import datetime
+from typing import (
+    Annotated,
+    Any,
+    Literal,
+    Union,
+    get_args,
+    get_origin,
+    get_type_hints,
+    is_typeddict,
+)
+
+from huc_monitor._common.forms import VERSION, Form, stored_key
+
+_PLAIN: Mapping[Any, dict[str, Any]] = {
+    str: {"type": "string"},
+    bool: {"type": "boolean"},
+    int: {"type": "integer"},
+    float: {"type": "number"},
+    datetime: {"type": "string", "format": "date-time"},
+    type(None): {"type": "null"},
+}
+
+
+class SchemaMaker:
+    """Makes schemas; what has a name is described once, in `definitions`.
+
+    Examples
+    --------
+    >>> maker = SchemaMaker()
+    >>> maker.of(tuple[int, ...] | None)
+    {'anyOf': [{'type': 'array', 'items': {'type': 'integer'}}, {'type': 'null'}]}
+    """
+
+    def __init__(self) -> None:
+        self.definitions: dict[str, Any] = {}
+
+    def of(self, kind: Any) -> dict[str, Any]:
+        """Describe what values of an annotation are written as."""
+        if kind in _PLAIN:
+            return dict(_PLAIN[kind])
+        origin, inner = get_origin(kind), get_args(kind)
+        if origin is Annotated:  # a number that may be null
+            return {"anyOf": [self.of(inner[0]), {"type": "null"}]}
+        if origin in (Union, types.UnionType):
+            return {"anyOf": [self.of(one) for one in inner]}
+        if origin is Literal:
+            return {"enum": list(inner)}
+        if origin is tuple and inner[-1] is not Ellipsis:
+            return {"type": "array", "prefixItems": [self.of(one) for one in inner]}
+        if origin in (tuple, list):
+            return {"type": "array", "items": self.of(inner[0])}
+        if origin is not None and inspect.isclass(origin) and issubclass(origin, Mapping):
+            return {"type": "object", "additionalProperties": self.of(inner[1])}
+        if is_typeddict(kind) or (inspect.isclass(kind) and issubclass(kind, Form)):
+            return self._named(kind)
+        return {}
+
+    def _named(self, kind: Any) -> dict[str, Any]:
+        name = kind.__name__
+        if name not in self.definitions:
+            self.definitions[name] = {}  # it may hold itself
+            hints = get_type_hints(kind, include_extras=True)
+            keys = {key: key for key in hints}
+            optional: set[str] = set()
+            if not is_typeddict(kind):
+                fields = dataclasses.fields(kind)
+                keys = {field.name: stored_key(field) for field in fields}
+                optional = set(kind.sparse)
+            described = {key: self.of(hints[field]) for field, key in keys.items()}
+            required = [key for field, key in keys.items() if field not in optional]
+            if getattr(kind, "schema", None) is not None:
+                described = {VERSION: {"const": kind.schema}, **described}
+            summary = (inspect.getdoc(kind) or "").split("\n\n")[0].replace("\n", " ")
+            self.definitions[name] = {
+                "type": "object",
+                "description": summary,
+                "properties": described,
+                "required": required,
+            }
+        return {"$ref": f"#/$defs/{name}"}

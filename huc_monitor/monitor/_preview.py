@@ -1,0 +1,60 @@
+"""What a changed configuration will do, said before a check does it."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from huc_monitor.monitor._state import MonitorState, read_state
+from huc_monitor.subgroups import Subgroups
+
+if TYPE_CHECKING:
+    from huc_monitor.monitor._monitor import Monitor
+
+
+def preview(monitor: Monitor) -> list[str]:
+    """Compare the configuration with what the last check left; change nothing."""
+    data = monitor.tracker.load_state()
+    if data is None:
+        previous = monitor.tracker.previous_state()
+        if previous is None:
+            return []
+        new = MonitorState.after(previous, monitor.identity, monitor.tree, monitor.utilities)
+        return new.notes[-1:]
+    state = read_state(data, monitor.tracker)
+    if state.tree not in {None, monitor.tree.fingerprint}:
+        version = None if monitor.changes is None else monitor.changes.find(state.tree)
+        if version is None:
+            return []  # the check itself says what is wrong
+        state.move(version, monitor.utilities)
+        return state.notes[-1:]
+    return _say_tolerance(monitor, state)
+
+
+def _say_tolerance(monitor: Monitor, state: MonitorState) -> list[str]:
+    """Say what another tolerance means for the newest audited window and for open alerts."""
+    policy = monitor.policy.tolerance
+    audited = [record for record in monitor.tracker.records() if record.audit is not None]
+    if not audited or state.subgroups is None or policy.relative:
+        return []
+    newest = audited[-1]
+    values = policy.values(monitor.tree, monitor.utilities, Subgroups.from_dict(state.subgroups))
+    before, frame = np.asarray(newest.tolerances), newest.to_frame(all_columns=True)
+    if values.shape != before.shape or np.allclose(values, before, rtol=1e-12, atol=0.0):
+        return []
+    sizes = frame["moment"].abs().to_numpy()
+    moved = int(np.sum(~np.isclose(values, before, rtol=1e-12, atol=0.0)))
+    names = zip(frame["utility"], frame["subgroup"], frame["node"], strict=True)
+    limits = dict(zip(names, values.tolist(), strict=True))
+    alerts = state.open_alerts
+    within = sum(abs(alert.moment) <= limits.get(alert.candidate, 0.0) for alert in alerts)
+    said = (
+        f"The tolerance changed for {moved} of {values.size} candidates: in the newest audited "
+        f"window ({newest.ordinal}), {int((sizes > values).sum())} are above the new one and "
+        f"{int((sizes > before).sum())} were above the old one. Of {len(alerts)} open alerts, "
+        f"{within} would be within it."
+    )
+    if state.detectors and monitor.policy.sequential.enabled:
+        said += " The e-detector starts afresh, without the evidence so far."
+    return [said]

@@ -1,0 +1,234 @@
+"""Every command at 80 columns, as on a small terminal or in cron mail; and what --json prints."""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import shlex
+import shutil
+from pathlib import Path
+
+import jsonschema
+import pandas as pd
+import pytest
+import typer
+from support.pages import PAGES, ROOT, blocks
+from support.production_log import make_log, write_project
+
+from huc_monitor.cli import app, main
+from huc_monitor.cli.documents import output_schema
+from huc_monitor.config.opening import open_monitor
+
+PAGE = ROOT / "docs" / "terminal.md"
+NOW = "2024-03-06T14:00"
+# In this order: each goes on from what the one before left.
+COMMANDS = [
+    "huc-monitor init all.parquet --tree tree.json --label label --out new.yaml",
+    "huc-monitor audit all.parquet --tree tree.json --label label --subgroup protocol=each",
+    "huc-monitor compare first.parquet last.parquet --tree tree.json --label label",
+    "huc-monitor discover all.parquet --tree tree.json --label label --feature protocol",
+    "huc-monitor plan --candidates 40 --size 0.05",
+    f"huc-monitor check --now {NOW}",
+    "huc-monitor status",
+    "huc-monitor forecast",
+    "huc-monitor report --out report.html",
+    "huc-monitor doctor --config huc.yaml",
+    "huc-monitor sample --budget 50 --window 2024-03-05 --out plan.csv",
+    'huc-monitor ack --branch attack --by ann --text "looking into it"',
+    'huc-monitor note "new firewall rules since Monday" --branch attack --by ann',
+    "huc-monitor mute --branch attack --until 3d --by ann",
+    "huc-monitor status --last 2",
+    "huc-monitor status --config '*/huc.yaml'",
+    "huc-monitor mute --branch attack --until now --by ann",
+    f"huc-monitor check --now {NOW} --dry-run",
+    "huc-monitor prune --keep 1y --dry-run",
+    "huc-monitor backup backup.tar.gz",
+    "huc-monitor restore backup.tar.gz --replace",
+    "huc-monitor migrate",
+    "huc-monitor recalibrate",
+    "huc-monitor promote --version 2",
+    "huc-monitor rollback",
+]
+# A browser, a server or a process that goes on; of these the help is looked at.
+ELSEWHERE = {"demo", "watch", "ui"}
+
+
+@pytest.fixture(scope="module")
+def project(tmp_path_factory):
+    folder = tmp_path_factory.mktemp("narrow")
+    log, labels = make_log(5, 600, broken_from=3)
+    write_project(folder, log, labels)
+    whole = log.merge(labels[["id", "label"]], on="id").drop(columns=["id"])
+    whole.to_parquet(folder / "all.parquet", index=False)
+    half = whole["at"] < pd.Timestamp("2024-03-04", tz="UTC")
+    whole[half].to_parquet(folder / "first.parquet", index=False)
+    whole[~half].to_parquet(folder / "last.parquet", index=False)
+    for name in ("triage", "tickets"):
+        shutil.copytree(folder, folder / name, ignore=shutil.ignore_patterns("triage", "tickets"))
+    open_monitor(folder / "triage" / "huc.yaml").check("2024-03-03T14:00+00:00")
+    (folder / "tickets" / "huc.yaml").write_text("model: [", "utf-8")
+    return folder
+
+
+@pytest.fixture(scope="module")
+def captured(project):
+    """Run all commands once, in order, and return what each printed."""
+    import contextlib
+    import io
+
+    found, before = {}, (Path.cwd(), os.environ.get("COLUMNS"))
+    os.chdir(project)
+    os.environ["COLUMNS"] = "80"
+    try:
+        for command in COMMANDS:
+            out, err = io.StringIO(), io.StringIO()
+            with contextlib.redirect_stdout(out), contextlib.redirect_stderr(err):
+                code = main(shlex.split(command)[1:])
+            found[command] = code, out.getvalue(), err.getvalue()
+    finally:
+        os.chdir(before[0])
+        os.environ["COLUMNS"] = before[1] or "80"
+    return found
+
+
+@pytest.fixture(autouse=True)
+def _narrow(monkeypatch, _wide):
+    monkeypatch.setenv("COLUMNS", "80")
+
+
+def too_wide(text):
+    """Lines over 80 columns; commands and single words cannot be broken, errors are one line."""
+    lines = [line for line in text.splitlines() if len(line) > 80]
+    return [x for x in lines if len(x.split()) > 1 and "huc-monitor" not in x]
+
+
+def test_every_command_fits_80_columns(captured):
+    for command, (_, out, err) in captured.items():
+        assert not too_wide(out), command
+        assert "Traceback" not in err, command
+        assert out.strip() or err.strip() or "check" in command, command
+
+
+def test_commands_end_as_the_page_says(captured):
+    codes = {command: code for command, (code, _, _) in captured.items()}
+    assert codes["huc-monitor status"] == 1
+    assert codes["huc-monitor status --last 2"] == 0, "all is muted"
+    assert codes["huc-monitor status --config '*/huc.yaml'"] == 2, "one file is broken"
+    assert codes["huc-monitor rollback"] == 2, "files have no versions"
+    others = [c for c in codes if not re.search(r"status|audit|check|compare|discover|back$", c)]
+    done = [c for c in others if not re.search(r"recalibrate|promote|doctor", c)]
+    assert {codes[command] for command in done} == {0}
+
+
+def test_names_are_not_broken_and_one_branch_is_one_block(captured):
+    _, out, _ = captured["huc-monitor status --last 2"]
+    assert out.count("Branch attack, since window") == 1
+    for name in ("protocol=udp", "utility family", "attack"):
+        assert name in out
+    for said in ("Acknowledged by ann", "Note by ann", "uted by ann"):
+        assert out.count(said) == 1, "said once"
+
+
+def test_a_message_ends_with_what_to_do(captured):
+    _, out, _ = captured[f"huc-monitor check --now {NOW}"]
+    tail = out.split("\nNEXT\n")[1]
+    assert "Look at rows of protocol=udp in the window to 2024-03-0" in " ".join(tail.split())
+    assert "  - Seen: huc-monitor ack --branch attack" in tail
+    assert "  - Later: huc-monitor mute --branch attack --until friday" in tail
+    assert "  - See it: huc-monitor report --open" in tail
+
+
+def test_a_fleet_shows_every_monitor_and_what_is_wrong(captured):
+    _, out, _ = captured["huc-monitor status --config '*/huc.yaml'"]
+    assert re.search(r"triage/huc.yaml +(ok|warning)", out)
+    assert re.search(r"tickets/huc.yaml +error", out)
+    assert out.index("tickets") < out.index("triage"), "the worst first"
+
+
+@pytest.mark.parametrize("name", sorted(typer.main.get_command(app).commands))
+def test_help_fits_80_columns(name, capsys):
+    assert main([name, "--help"]) == 0
+    assert not too_wide(capsys.readouterr().out)
+
+
+def test_every_command_of_the_pages_is_captured():
+    """Which commands the pages name; each is captured, or its help is looked at."""
+    named = set()
+    for page in PAGES:
+        for language in ("console", "sh"):
+            for block in blocks(page.name, language):
+                named |= set(re.findall(r"^(?:\$ )?huc-monitor ([a-z]+)", block, re.MULTILINE))
+    shown = {command.split()[1] for command in COMMANDS}
+    assert named - ELSEWHERE <= shown
+    assert "status" in named
+
+
+def test_the_page_of_captures_has_every_command(captured):
+    """Run with HUC_WRITE_CAPTURES=1 to write the page anew."""
+    if os.environ.get("HUC_WRITE_CAPTURES"):
+        parts = ["# Commands at 80 columns\n\nWhat each prints, as a test captured it.\n"]
+        for command, (code, out, err) in captured.items():
+            said = re.sub(r"(?<=\s)/\S+/", "", f"{out}{err}".rstrip())
+            said = "\n".join(row.rstrip() for row in said.splitlines())
+            parts.append(f"```text\n$ {command}\n{said}\n(exit code {code})\n```\n")
+        PAGE.write_text("\n".join(parts), "utf-8")
+    text = PAGE.read_text("utf-8")
+    assert not too_wide(text)
+    for command in COMMANDS:
+        assert f"$ {command}\n" in text
+
+
+def test_json_documents_follow_their_schema(project, capsys, monkeypatch):
+    monkeypatch.chdir(project)
+    schema = output_schema()
+    commands = {
+        "check": ["check", "--now", NOW, "--dry-run", "--json"],
+        "status": ["status", "--json"],
+        "fleet": ["status", "--config", "huc.yaml", "--config", "tickets/huc.yaml", "--json"],
+    }
+    for name, arguments in commands.items():
+        main(arguments)
+        document = json.loads(capsys.readouterr().out)
+        checked = {**schema, "properties": {name: schema["properties"][name]}, "required": [name]}
+        jsonschema.validate({name: document}, checked)
+        with pytest.raises(jsonschema.ValidationError):
+            jsonschema.validate({name: {}}, checked)
+
+
+def test_the_schema_in_the_docs_is_that_of_the_documents():
+    assert json.loads((ROOT / "docs" / "output.schema.json").read_text()) == output_schema()
+
+
+def test_a_dry_run_says_what_another_tolerance_and_another_tree_will_do(
+    project, tmp_path, capsys, monkeypatch
+):
+    folder = tmp_path / "project"
+    shutil.copytree(project / "triage", folder)
+    monkeypatch.chdir(folder)
+    monkeypatch.setenv("COLUMNS", "10000")
+    text = Path("huc.yaml").read_text("utf-8")
+    before = Path("huc-state").stat().st_mtime_ns
+    Path("huc.yaml").write_text(text.replace("tolerance: 0.03", "tolerance: 0.3"), "utf-8")
+    main(["check", "--dry-run", "--now", "2024-03-03T14:00"])
+    out = capsys.readouterr().out
+    assert re.search(r"The tolerance changed for (\d+) of \1 candidates: in the newest", out)
+    assert "0 are above the new one" in out
+    assert "The e-detector starts afresh" in out
+    Path("huc.yaml").write_text(text.replace("level: 1", "level: 2, name: x"), "utf-8")
+    changed = text.replace("{type: LevelCorrectness, level: 1, name: status}", "{type: TopK, k: 2}")
+    Path("huc.yaml").write_text(changed, "utf-8")
+    main(["check", "--dry-run", "--now", "2024-03-03T14:00"])
+    out = capsys.readouterr().out
+    assert "this is a new monitor, and all windows are audited again" in out
+    assert Path("huc-state").stat().st_mtime_ns == before, "nothing was written"
+
+
+@pytest.mark.parametrize(("variable", "coloured"), [("FORCE_COLOR", True), ("NO_COLOR", False)])
+def test_levels_have_colours_where_they_are_wanted(
+    project, capsys, monkeypatch, variable, coloured
+):
+    monkeypatch.chdir(project / "triage")
+    monkeypatch.setenv(variable, "1")
+    main(["status"])
+    assert ("\x1b[" in capsys.readouterr().out) == coloured
