@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import glob
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Annotated, Literal
 
 import typer
 
 from huc_monitor.cli.logs import LogFormat
+from huc_monitor.errors import InvalidInputError
 
 FailOn = Literal["warning", "critical", "never"]
 
@@ -117,3 +120,18 @@ RunLength = Annotated[
         help="Batches between false alarms of the e-detector.",
     ),
 ]
+
+
+def find_configs(patterns: Sequence[str]) -> list[Path]:
+    """Return the configuration files that patterns name, each once."""
+    found: dict[Path, None] = {}
+    for pattern in patterns:
+        if not glob.has_magic(pattern):
+            found[Path(pattern)] = None
+            continue
+        matches = sorted(glob.glob(pattern, recursive=True))  # noqa: PTH207 - may be absolute
+        if not matches:
+            msg = f"`config` must name configuration files; {pattern!r} matches none."
+            raise InvalidInputError(msg)
+        found.update(dict.fromkeys(map(Path, matches)))
+    return list(found)

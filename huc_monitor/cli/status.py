@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import glob
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
@@ -14,7 +13,7 @@ from huc_monitor.cli import options
 from huc_monitor.cli.check import ALERT, ERROR, exit_code, say_failed, say_forecasts
 from huc_monitor.cli.logs import start_logging
 from huc_monitor.cli.showing import STYLES, make_console, print_json, print_table, say, tell
-from huc_monitor.errors import HUCError, InvalidInputError
+from huc_monitor.errors import HUCError
 
 if TYPE_CHECKING:
     from rich.console import Console
@@ -46,7 +45,7 @@ def run(
     Example: huc-monitor status --config 'fleet/*/huc.yaml'
     """
     start_logging(None)
-    configs = _find(config)
+    configs = options.find_configs(config)
     if len(configs) > 1:
         raise typer.Exit(_show_fleet(configs, last, fail_on, as_json=as_json))
     state, records, trial = _read(configs[0], last, as_json=as_json, alone=True)
@@ -227,21 +226,6 @@ def _number(value: float | None) -> str:
 
 
 # Several monitors.
-
-
-def _find(patterns: Sequence[str]) -> list[Path]:
-    """Return the configuration files that patterns name, each once."""
-    found: dict[Path, None] = {}
-    for pattern in patterns:
-        if not glob.has_magic(pattern):
-            found[Path(pattern)] = None
-            continue
-        matches = sorted(glob.glob(pattern, recursive=True))  # noqa: PTH207 - may be absolute
-        if not matches:
-            msg = f"`config` must name configuration files; {pattern!r} matches none."
-            raise InvalidInputError(msg)
-        found.update(dict.fromkeys(map(Path, matches)))
-    return list(found)
 
 
 def _show_fleet(

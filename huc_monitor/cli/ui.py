@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import glob
 import secrets
 import socket
 from pathlib import Path
@@ -10,13 +9,12 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from huc_monitor.cli import options
 from huc_monitor.cli.logs import start_logging
 from huc_monitor.cli.showing import say
 from huc_monitor.errors import InvalidInputError
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
-
     from huc_monitor.reporting.ui import Access, Fleet, Watched
 
 
@@ -53,7 +51,7 @@ def run(
     start_logging(None)
     from huc_monitor.reporting.ui import Fleet
 
-    fleet = Fleet(_find(config or ["huc.yaml"]), _open)
+    fleet = Fleet(options.find_configs(config or ["huc.yaml"]), _open)
     try:
         if export is not None:
             _export(fleet, export, open_page=open_page)
@@ -107,20 +105,6 @@ def _show(address: str) -> None:
     import webbrowser
 
     webbrowser.open(address)
-
-
-def _find(patterns: Sequence[str]) -> list[Path]:
-    """Return the files that patterns name, in order, each once."""
-    found: dict[Path, None] = {}
-    for pattern in patterns:
-        named = sorted(glob.glob(pattern, recursive=True)) or [pattern]  # noqa: PTH207 - absolute too
-        for name in named:
-            path = Path(name)
-            if not path.is_file():
-                msg = f"`config` must name a file, or match some; got {pattern!r}."
-                raise InvalidInputError(msg)
-            found[path] = None
-    return list(found)
 
 
 def _open(path: Path) -> Watched:

@@ -150,6 +150,7 @@ class AlertView:
     since: str
     now: str
     words: str
+    n_more: int = 0  # other subgroups and utilities of the same branch
 
     @property
     def is_open(self) -> bool:

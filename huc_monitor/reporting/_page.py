@@ -121,6 +121,7 @@ def content(report: Report) -> dict[str, Any]:
         "branch_page": None,
         "window_page": None,
         "units_of": lambda found: None if window is None else _in_units(window, found),
+        "worth": lambda found: None if window is None else _in_units(window, found, window.n),
     }
     if report.tree is not None:
         found["facts"].setdefault("Tree fingerprint", report.tree.fingerprint)
@@ -143,14 +144,15 @@ def content(report: Report) -> dict[str, Any]:
     }
 
 
-def _in_units(window: WindowView, found: Finding) -> str | None:
-    """Return a change in the units of its utility, such as EUR."""
+def _in_units(window: WindowView, found: Finding, times: float | None = None) -> str | None:
+    """Return a change in the units of its utility, such as EUR; so many times, in whole ones."""
     utility, subgroup, node = found.candidate
     mine = window.find(node, subgroup, utility)
     if mine is None or mine.in_units is None or not mine.moment or found.change is None:
         return None
     value = found.change.difference * mine.in_units / mine.moment
-    return f"{_words.signed(value, 2)} {mine.units}"
+    text = _words.signed(value, 2) if times is None else _words.whole(value * times)
+    return f"{text} {mine.units}"
 
 
 def _span(window: WindowView) -> str:

@@ -13,7 +13,8 @@ from huc_monitor.audit.result import AuditResult
 from huc_monitor.errors import InvalidInputError
 from huc_monitor.monitor.forecasting import ASSUMPTION, say_forecast, say_score, score_forecasts
 from huc_monitor.monitor.forecasting import waiting as open_forecasts
-from huc_monitor.monitor.records import WindowRecord
+from huc_monitor.monitor.people import say_people
+from huc_monitor.monitor.records import AlertState, WindowRecord
 from huc_monitor.reporting import _words
 from huc_monitor.reporting._model import AlertView, Report, Tolerance, WindowView, view
 
@@ -204,47 +205,65 @@ def _shares(record: WindowRecord) -> dict[str, Any]:
 
 
 def _alerts(records: Sequence[WindowRecord], newest: WindowRecord | None) -> list[AlertView]:
-    """Return lanes of what was ever alerted on: open ones first, then the newest.
+    """Return a lane for every branch that was ever alerted on: open ones first, then the newest.
 
-    One lane per candidate; where alerts follow what changed, one per branch, led by its finding.
+    A lane is led by the branch's finding, or else by its most urgent candidate of last time.
     """
-    findings = () if newest is None else newest.findings
-    by_branch = any(step.standing or step.change for r in records for step in r.transitions)
+    by_change = any(step.standing or step.change for r in records for step in r.transitions)
     leads = {
         node: found.candidate
-        for found in reversed(findings if by_branch else ())
+        for found in reversed(newest.findings if newest is not None and by_change else ())
         for node in (found.node, *found.above, *found.below)
     }
     lanes: dict[Triple, list[str | None]] = {}
+    mine: dict[Triple, set[Triple]] = {}
     said: dict[Triple, AlertTransition] = {}
-
-    def lane_of(candidate: Triple) -> list[str | None]:
-        key = leads.setdefault(candidate[2], candidate) if by_branch else candidate
-        return lanes.setdefault(key, [None] * len(records))
-
-    for j, record in enumerate(records):
-        for alert in record.alerts:
-            lane = lane_of(alert.candidate)
-            lane[j] = "critical" if "critical" in (lane[j], alert.level) else alert.level
+    last: dict[Triple, AlertState] = {}
+    for record in reversed(records):  # the newest names the lead
+        for alert in sorted(record.alerts, key=_urgency):
+            leads.setdefault(alert.node, alert.candidate)
+            last.setdefault(alert.candidate, alert)
         for step in record.transitions:
-            lane_of(step.candidate)
-            said[step.candidate] = step
-    views = [_alert(key, tuple(levels), said.get(key)) for key, levels in lanes.items()]
+            leads.setdefault(step.node, step.candidate)
+            said.setdefault(step.candidate, step)
+    for j, record in enumerate(records):
+        both: tuple[AlertState | AlertTransition, ...] = (*record.alerts, *record.transitions)
+        for one in both:
+            key = leads[one.node]
+            mine.setdefault(key, set()).add(one.candidate)
+            lane = lanes.setdefault(key, [None] * len(records))
+            if isinstance(one, AlertState):
+                lane[j] = "critical" if "critical" in (lane[j], one.level) else one.level
+    views = [
+        _alert(key, tuple(levels), said.get(key), last.get(key), len(mine[key] - {key}))
+        for key, levels in lanes.items()
+    ]
 
     def urgency(alert: AlertView) -> tuple[bool, bool, int]:
-        last = max((j for j, level in enumerate(alert.levels) if level), default=-1)
-        return (not alert.is_open, "critical" not in alert.levels[-1:], -last)
+        at = max((j for j, level in enumerate(alert.levels) if level), default=-1)
+        return (not alert.is_open, "critical" not in alert.levels[-1:], -at)
 
     return sorted(views, key=urgency)
 
 
+def _urgency(alert: AlertState) -> tuple[bool, float]:
+    size = abs(alert.moment) / alert.tolerance if alert.tolerance else abs(alert.moment)
+    return alert.level != "critical", -size
+
+
 def _alert(
-    key: tuple[str, str, str], levels: tuple[str | None, ...], step: AlertTransition | None
+    key: Triple,
+    levels: tuple[str | None, ...],
+    step: AlertTransition | None,
+    state: AlertState | None,
+    n_more: int,
 ) -> AlertView:
     utility, subgroup, node = key
     level = levels[-1] if levels else None
+    now = level or "resolved"
+    people = "".join(f" {text}" for text in say_people(state)) if state and level else ""
     if step is None:
-        return AlertView(node, subgroup, utility, levels, "", level or "resolved", level or "")
+        return AlertView(node, subgroup, utility, levels, "", now, people.strip(), n_more)
     limits = ""
     if step.lower is not None and step.upper is not None:
         limits = f" [{_words.plain(step.lower)}, {_words.plain(step.upper)}]"
@@ -254,13 +273,15 @@ def _alert(
         utility=utility,
         levels=levels,
         since=f"{step.first_seen:%Y-%m-%d %H:%M}".removesuffix(" 00:00"),
-        now=level or "resolved",
+        now=now,
         words=(
             f"{_since_reference(step)}{_words.signed(step.moment)}{limits}, tolerance "
             f"{_words.plain(step.tolerance)}; "
             f"{step.n_windows} window{'s' * (step.n_windows != 1)}."
             + "".join(f" {_words.quoted(hint)}" for hint in step.hints if step.change is None)
+            + people
         ),
+        n_more=n_more,
     )
 
 

@@ -34,6 +34,17 @@ def signed(value: float | None, digits: int = 3) -> str:
     return text.replace("-", MINUS)
 
 
+def whole(value: float) -> str:
+    """Return a large number with its sign, in whole units.
+
+    Examples
+    --------
+    >>> whole(1234567.8), whole(-3.2) == MINUS + "3"
+    ('+1,234,568', True)
+    """
+    return f"{value:+,.0f}".replace("-", MINUS)
+
+
 def compact(value: float) -> str:
     """Return a signed number for a narrow cell.
 
@@ -258,14 +269,14 @@ def story(report: Report) -> list[str]:
 
 
 def _what(worst: CandidateView) -> str:
-    money = ""
+    size = plain(abs(worst.moment))
     if worst.in_units is not None:
-        money = f", {abs(worst.in_units):,.4g} {worst.units}"
+        size = f"{abs(worst.in_units):,.4g} {worst.units} ({size})"
     start = "The largest gap: at branch" if worst.status == "within" else "At branch"
     return (
         f"{start} “{worst.node}”, predictions {worst.direction} the utility “{worst.utility}” "
-        f"for {whom(worst.subgroup)} by {plain(abs(worst.moment))} per prediction of the "
-        f"window{money}, where the predicted utility is {interval(worst)} ({worst.n:,.0f} rows)."
+        f"for {whom(worst.subgroup)} by {size} per prediction of the "
+        f"window, where the predicted utility is {interval(worst)} ({worst.n:,.0f} rows)."
     )
 
 

@@ -160,6 +160,9 @@ async def _form(request: Request) -> dict[str, str]:
 
 def _from_here(request: Request) -> bool:
     """Whether a browser says that its page came from this server; older ones say nothing."""
+    site = request.headers.get("sec-fetch-site")
+    if site is not None:  # without a referrer, the origin of our own forms is "null"
+        return site == "same-origin"
     origin = request.headers.get("origin")
     return origin in {None, f"http://{request.headers.get('host')}"}
 

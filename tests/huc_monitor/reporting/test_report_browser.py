@@ -4,12 +4,11 @@ from __future__ import annotations
 
 import functools
 import http.server
-import json
-import shutil
 import threading
 from typing import TYPE_CHECKING
 
 import pytest
+from support.browser import every, one, requests, show, start_browser
 from support.intents import TREE as INTENTS
 from support.intents import day, make_intents, watch_intents
 from support.report_cases import NASTY, seeded_audit, story
@@ -19,34 +18,12 @@ from huc_monitor.reporting import draw_pictures, save_picture, write_report
 if TYPE_CHECKING:
     from pathlib import Path
 
-BROWSER, DRIVER = shutil.which("chromium"), shutil.which("chromedriver")
-if BROWSER is None or DRIVER is None:
-    pytest.skip("needs chromium and chromedriver on PATH", allow_module_level=True)
-webdriver = pytest.importorskip("selenium.webdriver", reason="needs selenium")
-
-FLAGS = (
-    "--headless=new",
-    "--no-sandbox",
-    "--disable-gpu",
-    "--disable-quic",
-    "--no-first-run",
-    "--disable-background-networking",
-    "--disable-component-update",
-    "--disable-sync",
-    "--window-size=1280,900",
-)
 EVIL = "<script>alert(1)</script>"
 
 
 @pytest.fixture(scope="module")
 def browser(tmp_path_factory):
-    options = webdriver.ChromeOptions()
-    options.binary_location = BROWSER
-    for flag in (*FLAGS, f"--user-data-dir={tmp_path_factory.mktemp('profile')}"):
-        options.add_argument(flag)
-    options.set_capability("goog:loggingPrefs", {"browser": "ALL", "performance": "ALL"})
-    service = webdriver.ChromeService(executable_path=DRIVER)
-    driver = webdriver.Chrome(options=options, service=service)
+    driver = start_browser(tmp_path_factory.mktemp("profile"))
     yield driver
     driver.quit()
 
@@ -61,31 +38,6 @@ def page(tmp_path_factory) -> Path:
 @pytest.fixture
 def shown(browser, page):
     return show(browser, page.as_uri())
-
-
-def show(browser, address: str):
-    browser.get("about:blank")
-    browser.get_log("browser")
-    browser.get_log("performance")
-    browser.get(address)
-    return browser
-
-
-def requests(browser) -> list[str]:
-    events = [json.loads(entry["message"])["message"] for entry in browser.get_log("performance")]
-    return [
-        event["params"]["request"]["url"]
-        for event in events
-        if event["method"] == "Network.requestWillBeSent"
-    ]
-
-
-def one(browser, selector: str):
-    return browser.find_element("css selector", selector)
-
-
-def every(browser, selector: str) -> list:
-    return browser.find_elements("css selector", selector)
 
 
 def press(browser, *keys: str) -> None:

@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import base64
+import dataclasses
 import hashlib
 import json
 import re
@@ -17,6 +18,7 @@ from support.intents import make_intents, watch_intents
 from support.report_cases import (
     DAY,
     NASTY,
+    alert,
     audit_dict,
     candidate,
     record,
@@ -177,7 +179,42 @@ def test_a_perfect_audit_has_no_worst_range():
 def test_moments_in_money_are_told_in_money():
     rows = [candidate(node="cat", moment=-0.05, units="EUR", moment_in_units=-125.0)]
     page = Page(render_report(audit_dict(rows, small_tree()), tree=small_tree(), tolerance=0.02))
-    assert "by 0.050 per prediction of the window, 125 EUR," in page.words
+    assert "by 125 EUR (0.050) per prediction of the window," in page.words
+    tiles = page.words.split("Its true size")[1]
+    assert tiles.index("Money, worst branch") < tiles.index("HUC, largest gap of a branch")
+    assert "\u2212125,000 EUR in this window" in page.words
+
+
+def test_all_alerts_of_one_branch_are_one_row_with_the_most_urgent_first():
+    groups = ("all", "a", "b", "c")
+    rows = [
+        candidate(node="cat", utility=utility, subgroup=group, moment=-0.05 - 0.01 * k)
+        for utility in ("top1", "cost")
+        for k, group in enumerate(groups)
+    ]
+    windows = [record(1, audit_dict(rows, small_tree())), record(2, audit_dict(rows, small_tree()))]
+    found = [alert(windows[1], row, "critical") for row in rows]
+    states = [dataclasses.replace(one["alerts"][0], moment=-0.05) for one in found]
+    states[3] = dataclasses.replace(states[3], moment=-0.08)
+    steps = tuple(one["transitions"][0] for one in found)
+    windows[1] = dataclasses.replace(windows[1], alerts=tuple(states), transitions=steps)
+    page = Page(render_report(windows, tree=small_tree()))
+    table = page.words.split("Last seen")[1].split("Windows as a table")[0]
+    assert table.count("critical") == 1
+    assert "subgroup c" in table
+    assert "and 7 more of this branch" in table
+
+
+def test_on_narrow_screens_the_tree_is_a_list_that_opens_down_to_what_is_marked():
+    tree, records = story()
+    page = Page(render_report(records, tree=tree))
+    start = next(i for i, (_, a) in enumerate(page.tags) if a.get("class") == "outline")
+    inside = page.tags[start : start + 40]
+    assert ("details", {"open": None}) in inside
+    wide = hm.LabelTree.from_nested({f"g{i}": [f"{i}a", f"{i}b"] for i in range(60)})
+    rows = [candidate(node=name, moment=0.001) for name in wide.branches]
+    text = render_report(audit_dict(rows, wide), tree=wide, tolerance=0.02)
+    assert 'class="outline always"' in text
 
 
 def test_records_bring_their_own_tolerances_and_levels():

@@ -213,3 +213,12 @@ def test_a_comparison_with_many_candidates_shows_those_that_differ_most():
     picture = differences(compared(), max_rows=3)
     assert picture.to_svg().count('class="m-bar-') == 3
     assert picture.description.endswith("9 more")
+
+
+def test_a_uc_above_huc_and_its_bounds_stays_on_the_picture():
+    tree = small_tree()
+    audits = [audit_dict([candidate(node="cat", moment=0.01)], tree) for _ in range(2)]
+    records = [record(k + 1, {**audit, "uc": 0.5}) for k, audit in enumerate(audits)]
+    picture = draw_pictures(records, tree=tree)["timeline"]
+    ys = [y for mark in picture.marks if hasattr(mark, "points") for _, y in mark.points]
+    assert min(ys) >= 24  # the axis begins there
