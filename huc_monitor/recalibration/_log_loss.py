@@ -44,6 +44,8 @@ class LossRows:
     def wide(self) -> Iterator[tuple[Ints, slice]]:
         """Yield the rows whose label stops at a node, with the node's leaves, node by node."""
         inner = np.flatnonzero(self.last - self.first > 1)
+        if not inner.size:
+            return
         nodes, which = np.unique(
             np.stack([self.first[inner], self.last[inner]]), axis=1, return_inverse=True
         )
