@@ -38,6 +38,22 @@ def test_labels_chosen_with_known_chances_weigh_one_over_them():
     assert Groups.of([ONES], None, np.full(3, 0.5)).amounts.size == 0
 
 
+def test_sizes_of_weighted_and_chosen_rows_are_those_of_the_rows():
+    weighted = Groups.of([ONES], np.array([0.5, 1.0, 1.5]))
+    assert weighted.squared() == 12.0  # (1 + 2 + 3) units of half a row
+    chosen = Groups.of([ONES], None, np.array([0.5, 0.25, 0.5]))
+    assert chosen.squared() == pytest.approx((4 + 16 + 4) / chosen.unit**2)
+    both = Groups.difference(chosen, Groups.of([SOME], None, np.array([0.5, 1.0, 1.0, 0.25])))
+    assert sorted(both.totals) == [3.0, 4.0]
+
+
+def test_the_mean_of_a_number_per_row_has_the_variance_of_its_deviations():
+    terms = np.array([1.0, 2.0, 6.0])
+    assert Groups.of([ONES], None).mean(terms) == pytest.approx((3.0, (4 + 1 + 9) / 9))
+    mean, variance = Groups.of([ONES], np.array([1.0, 2.0, 1.0])).mean(terms)
+    assert (mean, variance) == pytest.approx((2.75, (1.75**2 + 2 * 0.75**2 + 3.25**2) / 16))
+
+
 def test_windows_joined_count_rows_without_weights_once():
     plain, weighted = Groups.of([ONES], None), Groups.of([SOME], np.array([0.5, 1.0, 1.5, 0.5]))
     both = Groups.joined([plain, weighted])

@@ -146,13 +146,26 @@ def test_figures_are_those_of_the_definition():
     assert bounded.huc_lower <= bounded.huc <= bounded.huc_upper
 
 
+def test_a_cluster_goes_where_its_middle_lies():
+    from huc_monitor.recalibration.choosing import _Task
+
+    p, labels, frame = rows()
+    users = np.repeat(np.arange(30), [1] * 24 + [2, 10] + [1] * 4)  # the long one ends at 36
+    task = _Task(p[:40], p[:40], labels[:40], frame.iloc[:40], users, {})
+    assert [part.tolist() for part in task.parts()] == [
+        list(range(24)),
+        list(range(24, 36)),
+        list(range(36, 40)),
+    ]
+
+
 def test_no_cluster_both_fits_and_judges():
     p, labels, frame = rows()
     users = np.random.default_rng(1).integers(0, 150, len(labels))
     spoiled = labels.copy()
     from huc_monitor.recalibration.choosing import _Task
 
-    task = _Task(p, p, labels, frame, TREE, (), None, 0.95, 0, users)
+    task = _Task(p, p, labels, frame, users, {})
     parts = task.parts()
     assert sorted(np.concatenate(parts).tolist()) == list(range(len(labels)))
     owners = [set(users[part].tolist()) for part in parts]
