@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping
+from dataclasses import replace
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -64,12 +65,18 @@ def run(
 def _from_config(config: Path) -> tuple[Any, Any, float | None]:
     from huc_monitor.config import load_config
     from huc_monitor.config.opening import open_tracker
+    from huc_monitor.monitor import read_state
 
     start_logging(None)
     settings = load_config(config)
     tracker = open_tracker(settings)
     try:
         records = list(tracker.records())
+        state = tracker.load_state()
+        if records and state is not None:
+            # With what people did about the alerts since the newest window.
+            alerts = read_state(state, tracker).open_alerts
+            records[-1] = replace(records[-1], alerts=alerts)
     finally:
         tracker.close()
     if not records:

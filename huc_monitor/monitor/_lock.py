@@ -26,6 +26,7 @@ if TYPE_CHECKING:
     from io import FileIO
 
 _PAUSE = 0.1
+_BRIEF = 2.0  # seconds: what a person does to an alert takes less
 _LONGEST = 64
 
 
@@ -42,7 +43,7 @@ def hold(path: Path, *, wait: float = 0.0, what: str = "check") -> Iterator[None
     """
     make_private_folder(path.parent)
     with open(open_lock_file(path), "r+b", buffering=0) as file:  # noqa: PTH123 - a descriptor
-        deadline = time.monotonic() + wait
+        deadline = time.monotonic() + max(wait, _BRIEF)
         while not lock_descriptor(file.fileno(), blocking=False):
             if time.monotonic() >= deadline:
                 raise CheckInProgressError(_busy(file, path, wait, what))

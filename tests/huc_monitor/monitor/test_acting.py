@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import dataclasses
+from concurrent.futures import ThreadPoolExecutor
 from datetime import UTC, datetime, timedelta
 
 import numpy as np
@@ -18,6 +19,8 @@ from huc_monitor.monitor._lock import hold
 from huc_monitor.monitor.alerts import AlertPolicy, Judgement, advance
 from huc_monitor.monitor.muting import Maintenance
 from huc_monitor.monitor.people import Action, covers, parse_until, say_people
+from huc_monitor.monitor.ports import FilesTracker, MonitorInfo
+from huc_monitor.reporting import render_report
 
 BERLIN = get_zone("Europe/Berlin")
 
@@ -300,3 +303,39 @@ def test_an_acknowledged_warning_that_becomes_critical_is_told_and_repeated():
             seen = dataclasses.replace(only, actions=(dataclasses.replace(ack, level="warning"),))
             alerts = {seen.candidate: seen}
     assert story == [["opened"], [], [], ["escalated"], ["repeated"]]
+
+
+def test_people_and_checks_that_write_at_once_lose_nothing(log, tmp_path):
+    """Five people and two checks, each with a tracker of its own, on one folder."""
+    info = MonitorInfo("intrusion", "5f")
+
+    def one():
+        return make(*log, tracker=FilesTracker(info, folder=tmp_path), identity="5f")
+
+    one().check(after(3.5))
+
+    def annotate(person):
+        for n in range(4):
+            one().actions.note(text=f"{n}", by=f"p{person}", now=after(3.6), wait=60.0)
+
+    def look(_):
+        one().check(after(4.5), wait=60.0)
+
+    with ThreadPoolExecutor(7) as pool:
+        list(pool.map(lambda job: job[0](job[1]), [*[(annotate, n) for n in range(5)], (look, 0)]))
+    state = one()
+    attack = next(alert for alert in state.alerts if alert.first_ordinal <= 3)
+    assert sorted(f"{a.by} {a.text}" for a in attack.actions) == [
+        f"p{person} {n}" for person in range(5) for n in range(4)
+    ]
+    assert [record.ordinal for record in state.records()] == [1, 2, 3, 4]
+
+
+def test_the_report_says_who_did_what(log):
+    monitor = make(*log)
+    monitor.check(after(3.5))
+    monitor.actions.ack(branch="attack", by="<b>ann</b>", text="looking", now=after(3.6))
+    monitor.check(after(4.5))
+    page = render_report(monitor.records(), tree=monitor.tree)
+    assert "Acknowledged by &lt;b&gt;ann&lt;/b&gt;, 2024-03-04 14:24 UTC: looking." in page
+    assert "<b>ann</b>" not in page
