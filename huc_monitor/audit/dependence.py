@@ -11,6 +11,11 @@ exceeds that of independent rows; bounds that take rows as independent are its r
 
 Residuals are taken less their mean in their range of score, because a miscalibrated model has
 residuals of one sign there, whoever the row is of.
+
+Blocks of time as clusters miss the pairs that a boundary parts. Where correlation falls as
+a f^(k - 1) with the distance of k rows, blocks of m rows miss the share
+2 a / ((1 - f)^2 m D) of the variance, D = 1 + 2 a / (1 - f): each boundary parts k pairs of
+distance k.
 """
 
 from __future__ import annotations
@@ -25,10 +30,13 @@ import numpy as np
 if TYPE_CHECKING:
     from huc_monitor.utilities.program import Floats, Ints
 
-__all__ = ["Dependence", "design_effect", "measure_dependence"]
+__all__ = ["Dependence", "ShortBlocks", "design_effect", "measure_blocks", "measure_dependence"]
 
 _LEAST_GROUPS = 10
 _RANGES = 10
+_NEAR = 3
+_MOST_MISSED = 0.05
+_SLOWEST = 0.98
 
 
 @dataclass(frozen=True, slots=True)
@@ -114,6 +122,74 @@ def measure_dependence(scores: Floats, residuals: Floats, keys: Ints) -> Depende
         correlation=float(pairs.sum()) / n_pairs / (total / r.size),
         design_effect=1.0 + float(pairs.sum()) / total,
         significance=z - max(normal, 0.0) if z < 6.0 else z,
+    )
+
+
+@dataclass(frozen=True, slots=True)
+class ShortBlocks:
+    """Blocks of time of which neighbours depend on each other.
+
+    Attributes
+    ----------
+    rows_per_block : float
+    correlation : float
+        Of the residuals of neighbouring rows.
+    missed : float
+        Share of the variance that the blocks miss.
+    times_as_long : int
+        Blocks so many times as long would miss at most 5 %.
+    significance : float
+        On the scale of a normal number.
+    """
+
+    rows_per_block: float
+    correlation: float
+    missed: float
+    times_as_long: int
+    significance: float
+
+
+def measure_blocks(scores: Floats, residuals: Floats, keys: Ints) -> ShortBlocks | None:
+    """Measure whether rows on both sides of a boundary between blocks depend on each other.
+
+    ``keys`` are the blocks of rows in the order of time; None where they are no blocks, or too few
+    to say, or long enough.
+
+    Examples
+    --------
+    >>> rng = np.random.default_rng(0)
+    >>> noise = rng.normal(size=4000)
+    >>> follow = noise + 0.7 * np.roll(noise, 1) + 0.5 * np.roll(noise, 2)
+    >>> measure_blocks(rng.random(4000), follow, np.arange(4000) // 10).times_as_long
+    3
+    >>> measure_blocks(rng.random(4000), follow, np.arange(4000) // 100) is None
+    True
+    """
+    starts = np.flatnonzero(keys[1:] != keys[:-1]) + 1
+    if starts.size < _LEAST_GROUPS or starts.size + 1 != np.unique(keys).size:
+        return None
+    r = residuals - _means_by_range(scores, residuals)
+    here = [starts - 1 - back for lag in range(1, _NEAR + 1) for back in range(lag)]
+    there = [rows + lag for lag, rows in zip((1, 2, 2, 3, 3, 3), here, strict=True)]
+    i, j = np.concatenate(here), np.concatenate(there)
+    kept = (i >= 0) & (j < r.size)
+    across = r[i[kept]] * r[j[kept]]
+    square = float(r @ r)
+    spread = math.sqrt(float(across @ across))
+    if spread <= 0:
+        return None
+    first, second = float(r[1:] @ r[:-1]) / square, float(r[2:] @ r[:-2]) / square
+    slow = 1.0 - min(max(second / first, 0.0), _SLOWEST) if first > 0 else 1.0
+    rows_per_block = r.size / (starts.size + 1)
+    missed = 2.0 * first / slow**2 / (1.0 + 2.0 * first / slow) / rows_per_block
+    if missed <= _MOST_MISSED:
+        return None
+    return ShortBlocks(
+        rows_per_block,
+        correlation=first,
+        missed=min(missed, 1.0),
+        times_as_long=math.ceil(missed / _MOST_MISSED),
+        significance=float(across.sum()) / spread,
     )
 
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Any
 
 import typer
 
@@ -19,6 +19,7 @@ def run(
     tree: options.Tree,
     *,
     label: options.Label = None,
+    label_mapping: options.LabelMapping = None,
     paired: Annotated[
         bool,
         typer.Option(
@@ -60,8 +61,8 @@ def run(
     picture = None if out is None else check_picture_path(out)
     label_tree = hm.LabelTree.from_file(tree)
     rules = parse_subgroups(subgroup or [])
-    where = {"label": label, "prefix": prefix, "lists": lists, "classes": classes}
-    where["form"] = form
+    where: dict[str, Any] = {"label": label, "label_mapping": label_mapping, "form": form}
+    where |= {"prefix": prefix, "lists": lists, "classes": classes}
     logs = [
         read_log(path, tree=label_tree, features=list(rules), **where) for path in (before, after)
     ]

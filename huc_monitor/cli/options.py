@@ -66,6 +66,10 @@ LabelProbability = Annotated[
     str | None,
     typer.Option(help="Column with the probability with which a row was chosen to be labelled."),
 ]
+LabelMapping = Annotated[
+    Path | None,
+    typer.Option(help="CSV, JSON or YAML file: which node other spellings of labels mean."),
+]
 Lists = Annotated[
     str | None, typer.Option("--list", help="Instead: one column with lists of probabilities.")
 ]

@@ -27,6 +27,7 @@ def read_log(
     features: Sequence[str] = (),
     cluster: str | None = None,
     label_probability: str | None = None,
+    label_mapping: Path | None = None,
 ) -> WindowData:
     """Read the labelled rows of files; a row that cannot be used is an error."""
     from huc_monitor.sources import Columns, DuckTable, TableSource
@@ -46,7 +47,14 @@ def read_log(
         cluster=cluster,
         label_probability=label_probability,
     )
-    return TableSource(table, tree=tree, columns=columns, max_bad_share=0.0).everything()
+    source = TableSource(
+        table,
+        tree=tree,
+        columns=columns,
+        max_bad_share=0.0,
+        label_mapping={} if label_mapping is None else label_mapping,
+    )
+    return source.everything()
 
 
 def _columns_of(form: str) -> PredictionColumns:

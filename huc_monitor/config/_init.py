@@ -225,14 +225,14 @@ def _with_tolerance(found: FileContents, folder: Path) -> str:
 
 def _note_dependence(config: Config, found: FileContents) -> bool:
     """Find the column within which rows depend on each other; True if bounds shall know it."""
-    from huc_monitor.monitor.noticing import SAME_PREDICTION, say_dependence
+    from huc_monitor.monitor.noticing import is_repeat, say_dependence
 
     guess = found.guess
     tested = find_dependent(config, *found.reference)
     if tested is None:
         return False
     name, size = tested
-    if name == SAME_PREDICTION:
+    if is_repeat(name):
         guess.notes["repeats"] = say_dependence(name, size)
         return False
     guess.cluster = name

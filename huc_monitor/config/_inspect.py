@@ -24,8 +24,10 @@ if TYPE_CHECKING:
 
     import pandas as pd
 
-    from huc_monitor.audit.dependence import Dependence
+    from huc_monitor.audit.decomposition import UtilityRows
+    from huc_monitor.audit.dependence import Dependence, ShortBlocks
     from huc_monitor.config._config import Config
+    from huc_monitor.sources import WindowData
     from huc_monitor.tree import LabelTree
 
 SAMPLE_ROWS: Final = 20_000
@@ -132,9 +134,7 @@ def find_dependent(config: Config, start: datetime, end: datetime) -> tuple[str,
 
     Those that sound like keys, and those whose values come again, as far as some rows show.
     """
-    from huc_monitor.audit.decomposition import decompose
     from huc_monitor.monitor.noticing import find_dependence
-    from huc_monitor.tree.labels import LeafCodes
 
     source = config.open_source(keys=())
     used = source.needed_columns(with_labels=True)
@@ -144,14 +144,27 @@ def find_dependent(config: Config, start: datetime, end: datetime) -> tuple[str,
     data = config.open_source(keys=list(dict.fromkeys(keys))).labelled(start, end)
     if data.n < _FEWEST_ROWS or data.sampled_from is not None:
         return None
-    rows = decompose(
-        data.probabilities,
-        LeafCodes(data.labels),
-        tree=config.tree,
-        utilities=list(config.utilities),
-    )
     columns = {str(name): data.keys[name].to_numpy() for name in data.keys}
-    return find_dependence(rows, data.probabilities, columns)
+    rows = _decompose(config, data)
+    return find_dependence(rows, data.probabilities, columns, data.features)
+
+
+def find_short_blocks(config: Config, start: datetime, end: datetime) -> ShortBlocks | None:
+    """Test whether the blocks of time that are clusters are too short."""
+    from huc_monitor.monitor import noticing
+
+    data = config.open_source(keys=()).labelled(start, end)
+    if data.clusters is None or data.n < _FEWEST_ROWS or data.sampled_from is not None:
+        return None
+    return noticing.find_short_blocks(_decompose(config, data), data.clusters)
+
+
+def _decompose(config: Config, data: WindowData) -> list[UtilityRows]:
+    from huc_monitor.audit.decomposition import decompose
+    from huc_monitor.tree.labels import LeafCodes
+
+    codes, utilities = LeafCodes(data.labels), list(config.utilities)
+    return decompose(data.probabilities, codes, tree=config.tree, utilities=utilities)
 
 
 def measure(

@@ -34,7 +34,9 @@ from huc_monitor.monitor.muting import Quiet
 from huc_monitor.monitor.noticing import (
     Selection,
     find_dependence,
+    find_short_blocks,
     look_at_labels,
+    say_blocks,
     say_dependence,
     say_selection,
 )
@@ -276,8 +278,11 @@ class Check:
         said = {"labels:chosen": say_selection(selection)}
         if data.clusters is None:
             keys = {str(name): data.keys[name].to_numpy() for name in data.keys}
-            tested = find_dependence(found.rows, data.probabilities, keys)
+            tested = find_dependence(found.rows, data.probabilities, keys, data.features)
             said["rows:dependent"] = None if tested is None else say_dependence(*tested)
+        else:
+            short = find_short_blocks(found.rows, data.clusters)
+            said["rows:dependent"] = None if short is None else say_blocks(short)
         for key, text in said.items():
             self._tell_once(window, key, text)
         return [text for text in said.values() if text is not None]

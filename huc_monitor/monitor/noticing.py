@@ -2,6 +2,9 @@
 
 *Dependence.* Residuals are tested for correlation within columns that look like keys (by name, and
 by values: many that come again, not a few), and within identical predictions, such as retries.
+Where few predictions are there, as those of a small decision tree, identical ones say nothing; then
+those that come again sooner than chance would have it are tested, less what their prediction has.
+Where clusters are blocks of time, it is tested whether neighbouring blocks depend on each other.
 
 *Selection.* Labelled rows are compared with all rows of the window: scores, the branch that is
 predicted, subgroups. Where labels are a random sample, each mean differs by chance alone. Labels
@@ -20,11 +23,17 @@ from statistics import NormalDist
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
+import pandas as pd
 from pydantic import Field
 
 from huc_monitor._common.safe_text import chat
 from huc_monitor._common.settings import Section
-from huc_monitor.audit.dependence import Dependence, measure_dependence
+from huc_monitor.audit.dependence import (
+    Dependence,
+    ShortBlocks,
+    measure_blocks,
+    measure_dependence,
+)
 from huc_monitor.audit.forecast import ScoreGaps, residuals
 from huc_monitor.audit.inputs import Predictions
 from huc_monitor.monitor.drift import children
@@ -43,7 +52,9 @@ __all__ = [
     "NoticePolicy",
     "Selection",
     "find_dependence",
+    "find_short_blocks",
     "look_at_labels",
+    "say_blocks",
     "say_dependence",
     "say_selection",
 ]
@@ -55,7 +66,11 @@ _LEAST_TOO_NARROW = 1.1
 _LEAST_SAME = 0.3
 _LEAST_ROWS = 30
 _MOST_CHILDREN = 50
+# Of predictions that many rows share, what comes again within this part of the mean distance.
+_SHARED_BY = 10
+_SOON = 0.2
 SAME_PREDICTION = "identical predictions"
+SAME_AND_NEAR = "identical predictions that follow each other"
 
 
 class NoticePolicy(Section):
@@ -83,30 +98,60 @@ def hash_rows(matrix: Floats) -> Ints:
 
 
 def find_dependence(
-    rows: Sequence[UtilityRows], probabilities: Any, keys: Mapping[str, Ints]
+    rows: Sequence[UtilityRows], probabilities: Any, keys: Mapping[str, Ints], features: Any = None
 ) -> tuple[str, Dependence] | None:
-    """Name the column within which residuals depend on each other most, if by more than chance."""
+    """Name the column within which residuals depend on each other most, if by more than chance.
+
+    Rows are in the order of time. Of ``features``, a DataFrame, retries have the same.
+    """
     chosen = slice(0, _MOST_ROWS)
     named = {name: values[chosen] for name, values in keys.items()}
     named = {name: values for name, values in named.items() if _may_be_key(values)}
     first = Predictions.of(probabilities[chosen])
-    named[SAME_PREDICTION] = hash_rows(first.block(0, first.n))
+    hashes = hash_rows(first.block(0, first.n))
+    cells = np.unique(hashes, return_inverse=True)[1]
+    alike = hashes
+    if features is not None and features.shape[1]:
+        own = pd.util.hash_pandas_object(features.iloc[chosen], index=False).to_numpy()
+        alike = hashes ^ own.view(np.int64)
+    named |= {SAME_PREDICTION: alike, SAME_AND_NEAR: _follow_soon(cells)}
     level = _LEVEL / (len(named) * len(rows))
     found: list[tuple[str, Dependence]] = []
     for item in rows:
         gaps = residuals(item)[chosen]
+        means = np.bincount(cells, gaps) / np.bincount(cells)
         for name, values in named.items():
-            tested = measure_dependence(item.scores[chosen], gaps, values)
+            less = gaps - means[cells] if name == SAME_AND_NEAR else gaps
+            tested = measure_dependence(item.scores[chosen], less, values)
             if tested is not None and tested.is_sure(level) and _matters(name, tested):
                 found.append((name, tested))
     # What is said of a key is of more use than that its rows look alike.
-    return max(
-        found, key=lambda pair: (pair[0] != SAME_PREDICTION, pair[1].too_narrow), default=None
-    )
+    return max(found, key=lambda pair: (not is_repeat(pair[0]), pair[1].too_narrow), default=None)
+
+
+def is_repeat(name: str) -> bool:
+    """Whether rows go together by their predictions, not by a column."""
+    return name in {SAME_PREDICTION, SAME_AND_NEAR}
+
+
+def _follow_soon(cells: Ints) -> Ints:
+    """Return keys that are equal for rows of one cell, shared by many, that come soon again.
+
+    Rows are in the order of time; a row that stands alone has a key of its own.
+    """
+    sizes = np.bincount(cells)[cells]
+    order = np.argsort(cells, kind="stable")
+    away = np.diff(order, prepend=-1)
+    apart = np.diff(cells[order], prepend=-1) != 0
+    limit = np.maximum(1.0, _SOON * cells.size / sizes[order])
+    starts = apart | (away > limit) | (sizes[order] < _SHARED_BY)
+    keys = np.empty(cells.size, dtype=np.int64)
+    keys[order] = np.cumsum(starts)
+    return keys
 
 
 def _matters(name: str, tested: Dependence) -> bool:
-    if name == SAME_PREDICTION:
+    if is_repeat(name):
         return tested.correlation >= _LEAST_SAME
     return tested.too_narrow >= _LEAST_TOO_NARROW
 
@@ -116,13 +161,31 @@ def _may_be_key(values: Ints) -> bool:
     return LEAST_VALUES <= n_distinct <= 0.95 * values.size
 
 
+def find_short_blocks(rows: Sequence[UtilityRows], clusters: Ints) -> ShortBlocks | None:
+    """Find out whether clusters are blocks of time that are too short; rows in order of time."""
+    least = NormalDist().inv_cdf(1.0 - _LEVEL / len(rows))
+    tested = (measure_blocks(item.scores, residuals(item), clusters) for item in rows)
+    found = [item for item in tested if item is not None and item.significance > least]
+    return max(found, key=lambda item: item.missed, default=None)
+
+
+def say_blocks(found: ShortBlocks) -> str:
+    """Say that blocks are too short, by how much bounds are off, and what to set."""
+    return (
+        f"Blocks of {found.rows_per_block:.0f} rows are too short: rows at the end of one and at "
+        f"the start of the next depend on each other (neighbours by {found.correlation:.2f}). "
+        f"Variances are about {found.missed:.0%} too small; make clusters.block "
+        f"{found.times_as_long} times as long."
+    )
+
+
 def say_dependence(name: str, found: Dependence) -> str:
     """Say which rows depend on each other, by how much bounds are off, and what to set."""
     size = f"{found.rows_per_group:.0f} rows each, correlation {found.correlation:.2f}"
     narrow = f"Bounds are {found.too_narrow:.1f} times too narrow"
-    if name == SAME_PREDICTION:
+    if is_repeat(name):
         return (
-            f"Rows with identical predictions have the same outcome ({size}): retries, or rows "
+            f"Rows with {name} have the same outcome ({size}): retries, or rows "
             f"written twice? {narrow}; give retries one columns.id, or set columns.cluster to "
             "a column that they share."
         )

@@ -26,6 +26,7 @@ if TYPE_CHECKING:
 
 KINDS = ("changed", "both", "standing")
 MOST_CHANGES = 10
+MOST_BRANCHES = 10
 LEVELS = {None: 0, "ok": 0, "warning": 1, "failed": 1, "critical": 2}
 STATUSES = ("audited", "empty", "thin", "failed")
 DRIFT = ("branch", "scores", "subgroup")
@@ -75,6 +76,11 @@ CHANGE: dict[str, tuple[str, tuple[str, ...]]] = {
     "huc_change_upper": ("Upper confidence bound of the change.", _OF_CANDIDATE),
     "huc_change_onset_timestamp_seconds": ("When it likeliest began.", _OF_CANDIDATE),
 }
+# Of the branches that lack labels, those that lack most.
+BRANCH: dict[str, tuple[str, tuple[str, ...]]] = {
+    "huc_predicted_coverage_ratio": ("Share of labels by predicted branch.", ("node",)),
+    "huc_label_depth_ratio": ("Share of a branch's labels that go on below it.", ("node",)),
+}
 # How many series the others make, at most: one each, or one per value of a label.
 N_FIXED = len(CHECK) + 1 + len(WINDOW) + len(STATUSES) - 1 + len(DRIFT) - 1 + len(KINDS) - 1
 
@@ -120,13 +126,15 @@ def window_families(
     families = _Families(WINDOW, info.name)
     _add_window(families, info, newest)
     candidates, changes = _Families(CANDIDATE, info.name), _Families(CHANGE, info.name)
+    branches = _Families(BRANCH, info.name)
     audited = [record for record in records if record.audit is not None]
     if audited:
         record = max(audited, key=lambda record: (record.ordinal, record.revision))
         room = max_series - N_FIXED
         room -= _add_findings(families, changes, record, room - len(CANDIDATE))
+        room -= _add_coverage(branches, record, room - len(CANDIDATE))
         _add_audit(families, candidates, record, standing, room // len(CANDIDATE))
-    return [*families.made, *changes.made, *candidates.made]
+    return [*families.made, *changes.made, *branches.made, *candidates.made]
 
 
 class _Families:
@@ -187,6 +195,21 @@ def _add_findings(families: _Families, changes: _Families, record: WindowRecord,
             name = "huc_change_onset_timestamp_seconds"
             changes.add(name, change.onset.timestamp(), *one.candidate)
     return len(shown) * len(CHANGE)
+
+
+def _add_coverage(branches: _Families, record: WindowRecord, room: int) -> int:
+    """Add the branches that lack labels, lowest share first; return how many series they took."""
+    result: Any = record.result
+    table = result.candidates
+    everyone = [k for k, group in enumerate(table.subgroup) if group == table.subgroup[0]]
+    deep = {table.node[k]: float(table.label_coverage[k]) for k in everyone}
+    taken = 0
+    for name, shares in zip(BRANCH, (record.branch_coverage, deep), strict=True):
+        lacking = sorted((share, node) for node, share in shares.items() if share < 1.0)
+        for share, node in lacking[: min(MOST_BRANCHES, max(0, room - taken))]:
+            branches.add(name, share, node)
+            taken += 1
+    return taken
 
 
 def _add_audit(

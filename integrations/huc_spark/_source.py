@@ -199,9 +199,12 @@ class SparkSource(LargeSource):
         given, log = self.columns, self._log
         first, last = to_utc(start, argument="start"), to_utc(end, argument="end")
         rows = log.between(self.time, first, last)
-        names = [log.column(name) for name in ([given.id] if given.id else self._keys())]
         kind = log.columns()[given.id] if given.id else ""
-        called = names[0].cast("bigint") if kind in WHOLE else f.xxhash64(*names)
+        called = (
+            log.column(str(given.id)).cast("bigint")
+            if kind in WHOLE
+            else log.hashed(self._row_names())
+        )
         chosen = [*log.expressions(columns), called.alias(_ROW)]
         if self.labels is None:
             label = log.column(str(given.label)).alias(_LABEL)
@@ -236,11 +239,13 @@ class SparkSource(LargeSource):
             (f.col("m.least") != f.col("m.last.x")).alias(_CONFLICT),
         )
 
-    def _keys(self) -> list[str]:
-        return [str(self.columns.time), *self.probabilities.names]
+    def _row_names(self) -> list[str]:
+        """Columns that tell rows apart."""
+        given = self.columns
+        return [given.id] if given.id else [str(given.time), *self.probabilities.names]
 
     def _sampled_log(self, share: float) -> SparkTable:
-        return self._log.sampled(share, [self.columns.id] if self.columns.id else self._keys())
+        return self._log.sampled(share, self._row_names())
 
 
 def _design(source: SparkSource) -> dict[str, str]:

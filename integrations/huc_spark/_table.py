@@ -114,8 +114,19 @@ class SparkTable:
         if share >= 1.0:
             return self
         limit = int(share * 2**64) - 2**63
-        chosen = f.xxhash64(*(self.column(name) for name in keys)) <= f.lit(limit)
-        return SparkTable(self.df.where(chosen), self.name)
+        return SparkTable(self.df.where(self.hashed(keys) <= f.lit(limit)), self.name)
+
+    def hashed(self, names: list[str]) -> Column:
+        """Return a hash of some columns; maps, of which Spark makes none, by their text."""
+        from pyspark.sql import functions as f
+
+        types = self.columns()
+        return f.xxhash64(
+            *(
+                f.to_json(self.column(name)) if "map<" in types[name] else self.column(name)
+                for name in names
+            )
+        )
 
     def between(self, time: TimeColumn, start: datetime, end: datetime) -> DataFrame:
         """Rows in a range of time."""

@@ -1,10 +1,12 @@
 """How often dependence and selection are noticed, and how often where there is none.
 
-``python tests/bench/noticing.py [runs] [rows]`` prints the share of runs with a notice, for
+``python tests/bench/noticing.py [runs] [rows] [case]`` prints the share of runs with a notice, for
 calibrated, overconfident and 50-valued (a decision tree's) predictions: independent rows with keys
 and random labels; 20 rows per user with correlation 0.3 (of the latent outcome, and of a shared
-one); retries of three copies; labels for errors three times as often, for one branch only, and by
-known probability.
+one); retries of three copies, at any time, at any time with a feature of 200 values in the log, and
+within some 15 rows; blocks of 25 rows of independent labels and of an AR(1) process of 0.7 (the
+size is by how much longer they should be); labels for errors three times as often, for one branch
+only, and by known probability.
 """
 
 from __future__ import annotations
@@ -14,16 +16,19 @@ from statistics import NormalDist
 
 import numpy as np
 import pandas as pd
+from scipy.signal import lfilter
 
 import huc_monitor as hm
 from huc_monitor.audit.forecast import score_rows
-from huc_monitor.monitor.noticing import find_dependence, look_at_labels
+from huc_monitor.monitor.noticing import find_dependence, find_short_blocks, look_at_labels
 from huc_monitor.sources import PredictionData
 from huc_monitor.tree.labels import LeafCodes
 
 TREE = hm.LabelTree.from_nested({"l": ["a", "b", "c"], "r": {"s": ["d", "e"], "t": ["f", "g"]}})
 UTILITIES = [hm.TopK(1), hm.LevelCorrectness(level=1), hm.LevelCorrectness(level=2)]
+COST = hm.Payoff("cost", dict(zip("abcdefg", np.linspace(1, -1, 7).tolist(), strict=True)))
 PHI = np.vectorize(NormalDist().cdf)
+NONE, RETRIES = ("none", "no feature"), ("retries", "retries, feature", "retries soon")
 MODELS = ("calibrated", "overconfident", "few values")
 
 
@@ -60,11 +65,24 @@ def dependence(rng, n, model, case):
         if model != "few values":
             p, truth = (0.8 * old + 0.2 * rng.dirichlet(np.ones(7), n) for old in (p, truth))
     y = outcomes(rng, truth, keys, case if case in {"latent", "shared"} else None)
-    if case == "retries":
-        again = rng.permutation(np.repeat(np.arange(-(-n // 3)), 3)[:n])
+    if case.startswith("retries"):
+        again = np.repeat(np.arange(-(-n // 3)), 3)[:n]
+        if "soon" not in case:
+            again = rng.permutation(again)
+        else:
+            again = again[np.argsort(np.arange(n) + rng.uniform(0, 15, n), kind="stable")]
         p, y, keys = p[again], y[again], rng.permutation(keys)
-    rows = hm.decompose(p, LeafCodes(y), tree=TREE, utilities=UTILITIES)
-    found = find_dependence(rows, p, {"user_id": keys})
+    if case == "blocks":
+        z = lfilter([np.sqrt(1 - 0.7**2)], [1, -0.7], rng.normal(size=n + 50))[50:]
+        y = (truth.cumsum(axis=1) < PHI(z)[:, None]).sum(axis=1).clip(max=6)
+    rows = hm.decompose(p, LeafCodes(y), tree=TREE, utilities=[*UTILITIES, COST])
+    if "blocks" in case:
+        short = find_short_blocks(rows, np.arange(n) // 25)
+        return short is not None, 1.0 if short is None else short.times_as_long
+    features = pd.DataFrame({"age": rng.integers(0, 200, n)}) if "feature" in case else None
+    if case == "retries, feature":
+        features = features.iloc[again].reset_index(drop=True)
+    found = find_dependence(rows, p, {"user_id": keys}, features)
     return found is not None, 1.0 if found is None else found[1].too_narrow
 
 
@@ -106,11 +124,12 @@ def selection(rng, n, model, case):
     return bool(found.differs), found.effect
 
 
-def main(runs, n):
+def main(runs, n, only=""):
     print(f"{runs} runs of {n:,} rows; one standard error is at most {0.5 / np.sqrt(runs):.3f}")
-    cases = [(dependence, c) for c in ("none", "latent", "shared", "retries")]
+    cases = [(dependence, c) for c in (*NONE, "latent", "shared", *RETRIES)]
+    cases += [(dependence, c) for c in ("no blocks", "blocks")]
     cases += [(selection, c) for c in ("random", "known chance", "errors 3x", "branch")]
-    for look, case in cases:
+    for look, case in [pair for pair in cases if only in pair[1]]:
         for model in MODELS:
             found = [look(np.random.default_rng([11, k]), n, model, case) for k in range(runs)]
             noticed, size = np.array(found, dtype=float).T
@@ -119,5 +138,5 @@ def main(runs, n):
 
 
 if __name__ == "__main__":
-    arguments = [int(text) for text in sys.argv[1:]]
-    main(*(arguments + [100, 2_000][len(arguments) :]))
+    arguments = [int(text) for text in sys.argv[1:3]]
+    main(*(arguments + [100, 2_000][len(arguments) :]), *sys.argv[3:])

@@ -2,23 +2,32 @@
 
 `python tests/bench/taxonomy.py topk` audits top-20 pairs of 10,000 leaves and, beside it, dense
 rows of 32 leaves; `dense` audits 100,000 float32 rows of 10,000 leaves; `fit` fits HUC-Boost on
-20,000 top-20 rows; `truncation DATA` compares k = 1 ... 50 with the full vectors of a text
-classifier on MASSIVE. Each prints JSON lines; `--quick` shrinks it.
+20,000 top-20 rows; `fault` writes six windows of a log in which from the fourth on every label
+under one branch goes to that branch's next child, for branches of four depths, and says what
+`init` and `check` make of it; `truncation DATA` compares k = 1 ... 50 with the full vectors of a
+text classifier on MASSIVE. Each prints JSON lines; `--quick` shrinks it.
 """
 
 from __future__ import annotations
 
 import argparse
+import contextlib
+import io
 import json
+import math
 import resource
 import sys
+import tempfile
 import time
 from pathlib import Path
 from typing import Any
 
 import numpy as np
+import pandas as pd
 
 import huc_monitor as hm
+from huc_monitor.cli import main as run_command
+from huc_monitor.config.opening import open_monitor
 
 SHAPE = (4, 5, 5, 10, 10)
 
@@ -104,9 +113,11 @@ def run_dense(n: int) -> None:
     hm.audit(p[:100], y[:100], tree=tree, utilities=utilities(tree), n_draws=50)
     before = gigabytes()
     _, took = timed(lambda: hm.audit(p, y, tree=tree, utilities=utilities(tree)))
+    _, read = timed(lambda: [p[lo : lo + 1000].cumsum(axis=1)[:, -1] for lo in range(0, n, 1000)])
     size = p.nbytes / 2**30
     say(case="dense float32 of 10,000", rows=n, seconds=took, size_gb=size, before_gb=before,
-        peak_gb=gigabytes(), peak_over_size=gigabytes() / size)  # fmt: skip
+        peak_gb=gigabytes(), peak_over_size=gigabytes() / size,
+        over_running_sums=took / read)  # fmt: skip
 
 
 def run_fit(n: int) -> None:
@@ -121,9 +132,36 @@ def run_fit(n: int) -> None:
         updates=len(boost.updates_))  # fmt: skip
 
 
+def run_fault(per_window: int) -> None:
+    """Move the labels under one branch, at each depth, half-way through six windows."""
+    tree = tree_of(SHAPE)
+    names, n = np.array(tree.leaves), 6 * per_window
+    times = np.datetime64("2024-01-01", "us") + np.arange(n) * (86_400_000_000 // per_window)
+    for depth in reversed(range(4)):
+        size = math.prod(SHAPE[depth:])  # leaves under the first branch of this depth
+        classes, scores, labels = top_k(n, tree.n_leaves, 20, seed=5)
+        mine = (np.arange(n) >= n // 2) & (labels < size)
+        labels[mine] = (labels[mine] + size // SHAPE[depth]) % size
+        log = {"id": np.arange(n), "time": times, "classes": list(names[classes])}
+        log |= {"scores": list(scores), "label": names[labels]}
+        with tempfile.TemporaryDirectory() as folder, contextlib.chdir(folder):
+            pd.DataFrame(log).to_parquet("log.parquet")
+            Path("tree.csv").write_text("\n".join(["path", *tree.to_paths()]) + "\n")
+            with contextlib.redirect_stdout(io.StringIO()):
+                run_command(["init", "log.parquet", "--tree", "tree.csv", "--json"])
+            monitor = open_monitor("huc.yaml")
+            records = monitor.check("2024-01-08T00:00Z").records
+        found = [sorted({one.candidate[2] for one in r.findings}) for r in records]
+        last = records[-1].result.to_frame()
+        own = last[last["node"] == (f"n{depth - 1}_0_0" if depth else tree.root)]
+        worst = own.loc[own["moment"].abs().idxmax()]
+        say(case="fault", rows_per_window=per_window, share=size / tree.n_leaves,
+            moment=worst["moment"], radius=worst["upper"] - abs(worst["moment"]),
+            found=found)  # fmt: skip
+
+
 def run_truncation(data: Path, *, quick: bool) -> None:
     """Compare k = 1 ... 50 with full vectors of a classifier of MASSIVE, by rule and utility."""
-    import pandas as pd
     from sklearn.feature_extraction.text import TfidfVectorizer
     from sklearn.linear_model import LogisticRegression
 
@@ -166,14 +204,26 @@ def _compare_truncations(p: Any, labels: Any, tree: hm.LabelTree, asked: list[hm
             for utility in asked:
                 found = _figures(given, labels, tree, utility)
                 right = whole[utility.name]
+                at = list(right["below"]).index  # the full vectors' order, worst first
                 say(k=k, rest=rule, utility=utility.name, unlogged=found["unlogged"],
                     uc_moved=found["uc"] - right["uc"], huc_moved=found["huc"] - right["huc"],
-                    same_branch=found["node"] == right["node"])  # fmt: skip
+                    same_branch=found["node"] == right["node"],
+                    below=(below := next(iter(found["below"]), None)),
+                    place_in_full=at(below) + 1 if below else None,
+                    below_moved=_largest_move(found["below"], right["below"]))  # fmt: skip
+
+
+def _largest_move(found: dict[str, float], right: dict[str, float]) -> float:
+    """How far the moment of any branch below the root moved."""
+    return max((abs(found[name] - right[name]) for name in right), default=0.0)
 
 
 def _figures(rows: Any, labels: Any, tree: hm.LabelTree, utility: hm.Utility) -> dict[str, Any]:
     found = hm.audit(rows, labels, tree=tree, utilities=[utility], bounds="sharp")
+    frame = found.to_frame().query("node != 'root'")
+    sizes = frame.set_index("node")["moment"].abs().sort_values(ascending=False)
     return {
+        "below": {name: round(float(size), 5) for name, size in sizes.items()},
         "uc": round(found.uc, 5),
         "huc": round(found.huc, 5),
         "node": found.worst.node,
@@ -184,16 +234,17 @@ def _figures(rows: Any, labels: Any, tree: hm.LabelTree, utility: hm.Utility) ->
 def main() -> None:
     """Run one bench."""
     parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("what", choices=["topk", "dense", "fit", "truncation"])
+    parser.add_argument("what", choices=["topk", "dense", "fit", "fault", "truncation"])
     parser.add_argument("data", nargs="?", type=Path)
     parser.add_argument("--quick", action="store_true")
+    parser.add_argument("--rows", type=int)
     given = parser.parse_args()
     if given.what == "truncation":
         run_truncation(given.data, quick=given.quick)
         return
-    sizes = {"topk": 1_000_000, "dense": 100_000, "fit": 20_000}
-    run = {"topk": run_topk, "dense": run_dense, "fit": run_fit}[given.what]
-    run(sizes[given.what] // (50 if given.quick else 1))
+    sizes = {"topk": 1_000_000, "dense": 100_000, "fit": 20_000, "fault": 4_000}
+    run = {"topk": run_topk, "dense": run_dense, "fit": run_fit, "fault": run_fault}[given.what]
+    run(given.rows or sizes[given.what] // (50 if given.quick else 1))
 
 
 if __name__ == "__main__":

@@ -32,3 +32,17 @@ def test_the_rule_of_monitors_is_refused_with_a_reason():
     preset = HUCPreset(tree=TREE, utilities=UTILITIES, target="y", probabilities=where)
     with pytest.raises(hm.InvalidInputError, match="'reference' is for monitors"):
         preset._question.ask(case.frame)
+
+
+def test_labels_at_inner_nodes_in_a_report_are_counted_as_in_an_audit():
+    case = CASES["top-k lists"]
+    shared = {"tree": TREE, "utilities": UTILITIES, "n_draws": 50}
+    names = case.frame["y"].tolist()
+    labels = [TREE.parent(name) if k % 3 == 0 else name for k, name in enumerate(names)]
+    frame = case.frame.assign(y=labels)
+    where = hm.PredictionColumns(**case.words)
+    preset = HUCPreset(target="y", probabilities=where, tolerance=0.02, **shared)
+    found = preset._question.ask(frame)
+    wanted = hm.audit(hm.read_predictions(frame, tree=TREE, **case.words), labels, **shared)
+    assert (wanted.to_frame()["label_coverage"] < 1).any()
+    assert found.to_dict() == wanted.to_dict()

@@ -7,6 +7,7 @@ from datetime import UTC, datetime
 
 import pytest
 from huc_prometheus._series import (
+    BRANCH,
     CANDIDATE,
     N_FIXED,
     check_families,
@@ -212,3 +213,24 @@ def test_however_many_branches_changed_there_are_never_more_series_than_allowed(
     shown = [key[3] for key in samples(made) if key[0] == "huc_change"]
     assert shown == [f"b{k}" for k in range(min(n, 10, (limit - SMALLEST) // 4))]
     assert rows == 0 or nodes(samples(made))
+
+
+def test_branches_that_lack_labels_have_series_the_lowest_first_and_no_more_than_ten():
+    rows = [candidate(k, 0.1) | {"label_coverage": 1 - k / 100} for k in range(30)]
+    predicted = {f"c{k}": k / 20 for k in range(21)}
+    record = record_of(rows, [0.1] * 30, branch_coverage=predicted)
+    made = window_families(INFO, [record], standing(), max_series=1_000)
+    by_name = {family.name: family.samples for family in made}
+    deep = by_name["huc_label_depth_ratio"]
+    assert [labels[1] for labels, _ in deep] == [f"n{k}" for k in range(29, 19, -1)]
+    assert deep[0][1] == pytest.approx(0.71)
+    found = by_name["huc_predicted_coverage_ratio"]
+    assert [value for _, value in found] == pytest.approx([k / 20 for k in range(10)])
+    tight = window_families(INFO, [record], standing(), max_series=SMALLEST)
+    assert "huc_label_depth_ratio" not in {family.name for family in tight}
+
+
+def test_full_labels_need_no_series_of_coverage():
+    record = record_of([candidate(0, 0.1)], [0.1], branch_coverage={"l": 1.0, "r": 1.0})
+    made = window_families(INFO, [record], standing(), max_series=100)
+    assert not {family.name for family in made} & set(BRANCH)

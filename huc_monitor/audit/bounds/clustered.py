@@ -12,13 +12,16 @@ Rare branches
     rows, its share is below D log(N / d) / n with the probability that independent rows have for
     D = 1; D lies between 1 and the rows per cluster, n / G. It is taken to go together as what was
     seen does: D is the factor by which clusters raise the variances of all candidates together,
-    times 1 + sqrt(2 / K), its error where K clusters of equal size estimate it, and at most n / G.
+    plus (D - 1) sqrt(2 / K), its error where K clusters of equal size estimate what is above that
+    of independent rows, and at most n / G.
 Few clusters
     The draws' variance is estimated from K clusters, which a normal quantile does not know. It is
     replaced by that of Student's law. For one mean the degrees of freedom would be K - 1; for a
     supremum over many intervals and candidates that is too many, and simulation chose 2 (K - 1)
-    (tests/bench/dependence.py: 25 users of 20 rows, 95 % bounds held in 93 % of windows with the
-    normal quantile, in 95 % with 2 (K - 1) and in 99 % with K - 1 degrees). K counts clusters of
+    where rows of a cluster are alike (tests/bench/dependence.py: 25 users of 20 rows, 95 % bounds
+    held in 93 % of windows with the normal quantile, in 95 % with 2 (K - 1) and in 99 % with K - 1
+    degrees). Of the variance, the share 1 / D is that of independent rows and rests on more than
+    clusters: the degrees are (2 + 1 / D) (K - 1). K counts clusters of
     equal size: (sum m^2)^2 / sum m^4, so that one giant among many small ones counts for little
     more than one.
 """
@@ -71,7 +74,7 @@ def clustered_radii(
     rare = reach_of_rare(effect, sizes)
     scales = np.sqrt(variances + b**2 * (log * rare**2 / sizes.n_rare))
     q = max(quantile((table / scales[:, None]).max(axis=0)), math.sqrt(log))
-    radii: Floats = student(q, degrees(sizes)) / math.sqrt(sizes.n) * scales
+    radii: Floats = student(q, degrees(sizes, effect)) / math.sqrt(sizes.n) * scales
     return radii, sizes.n_apart / effect
 
 
@@ -87,14 +90,17 @@ def design_effect(variances: Floats, mean_squares: Floats, sizes: Sizes) -> floa
 
 def reach_of_rare(effect: float, sizes: Sizes) -> float:
     """Return how many rows an outcome that was never seen may bring at once: D above."""
-    reach = effect * (1.0 + math.sqrt(2.0 / sizes.n_clusters))
+    reach = effect + (effect - 1.0) * math.sqrt(2.0 / sizes.n_clusters)
     return min(reach, max(1.0, sizes.n_apart / sizes.n))
 
 
-def degrees(sizes: Sizes) -> float:
-    """Degrees of freedom that the variances of draws have; of plain rows too many to matter."""
+def degrees(sizes: Sizes, effect: float = math.inf) -> float:
+    """Degrees of freedom that the variances of draws have; of plain rows too many to matter.
+
+    ``effect`` is the `design_effect`; left out, rows of a cluster count as all alike.
+    """
     if sizes.n_clusters:
-        return 2.0 * (sizes.n_clusters - 1.0)
+        return (2.0 + 1.0 / effect) * (sizes.n_clusters - 1.0)
     return sizes.n - 1.0 if sizes.chosen else math.inf
 
 

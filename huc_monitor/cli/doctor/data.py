@@ -58,18 +58,25 @@ def _repeats(config: Config, source: Any, span: Any) -> Iterator[Diagnosis]:
 
 def _dependence(config: Config, span: Any) -> Iterator[Diagnosis]:
     """Whether rows of the newest window whose labels are due depend on each other."""
-    from huc_monitor.config._inspect import find_dependent
-    from huc_monitor.monitor.noticing import say_dependence
+    from huc_monitor.config._inspect import find_dependent, find_short_blocks
+    from huc_monitor.monitor.noticing import say_blocks, say_dependence
 
     given = config.settings
     due = span.last - _lag(config) + timedelta(microseconds=1)
-    if given.columns.cluster or given.clusters.block or due <= span.first:
+    if given.columns.cluster or due <= span.first:
         return
-    found = find_dependent(config, max(due - _window(config), span.first), due)
-    if found is None:
-        yield Diagnosis("rows", "ok", "newest window: nothing says that they depend on each other")
+    newest = max(due - _window(config), span.first), due
+    if given.clusters.block:
+        short = find_short_blocks(config, *newest)
+        said, fine = short and say_blocks(short), "clusters.block is not seen to be too short"
     else:
-        text, _, fix = say_dependence(*found).replace("*", "").partition("; ")
+        found = find_dependent(config, *newest)
+        said = found and say_dependence(*found)
+        fine = "nothing says that they depend on each other"
+    if said is None:
+        yield Diagnosis("rows", "ok", f"newest window: {fine}")
+    else:
+        text, _, fix = said.replace("*", "").partition("; ")
         yield Diagnosis("rows", "note", f"newest window: {text}", fix)
 
 

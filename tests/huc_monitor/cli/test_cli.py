@@ -437,3 +437,22 @@ def test_a_reader_that_stops_early_is_not_an_alert(tmp_path):
     )
     assert done.returncode in {0, 2}
     assert done.stderr == ""
+
+
+def test_a_label_mapping_reads_other_spellings_as_the_nodes_they_mean(
+    capsys, tmp_path, frame, log, tree_file
+):
+    spelled = frame.assign(y=frame["y"].replace({"died": "Exitus", "coma": "K 5"}))
+    spelled.to_parquet(tmp_path / "spelled.parquet")
+    (tmp_path / "names.csv").write_text("spelling,node\nExitus,died\nK 5,coma\n")
+    given = "--tree", tree_file, "--label", "y"
+    mapped = tmp_path / "spelled.parquet", *given, "--label-mapping", tmp_path / "names.csv"
+    assert audit_json(capsys, *mapped) == audit_json(capsys, log, *given)
+    assert_one_line_error(audit(capsys, mapped[0], *given), "Exitus")
+    assert main(["compare", str(log), *map(str, mapped)]) == 0
+
+
+def test_a_label_mapping_that_leads_nowhere_names_the_spelling(capsys, tmp_path, log, tree_file):
+    (tmp_path / "names.yaml").write_text("Exitus: dead\n")
+    given = log, "--tree", tree_file, "--label", "y", "--label-mapping", tmp_path / "names.yaml"
+    assert_one_line_error(audit(capsys, *given), "'Exitus' leads to 'dead'")

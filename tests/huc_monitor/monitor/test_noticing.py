@@ -9,9 +9,10 @@ from support.production_log import after, make_log, write_project
 from support.watched import make, source_of
 
 import huc_monitor as hm
-from huc_monitor.audit.dependence import design_effect, measure_dependence
+from huc_monitor.audit.dependence import design_effect, measure_blocks, measure_dependence
 from huc_monitor.audit.forecast import score_rows
 from huc_monitor.monitor.noticing import (
+    SAME_AND_NEAR,
     SAME_PREDICTION,
     Selection,
     find_dependence,
@@ -96,6 +97,67 @@ def test_retries_are_noticed_by_their_predictions():
     assert name == SAME_PREDICTION
     assert found.too_narrow == pytest.approx(np.sqrt(3), rel=0.02)
     assert "retries" in say_dependence(name, found)
+
+
+def few_predictions(rng, n):
+    p = predicted(rng, 20)[0][rng.integers(0, 20, n)]
+    return p, (p.cumsum(axis=1) < rng.random(n)[:, None]).sum(axis=1).clip(max=3)
+
+
+def test_retries_of_predictions_that_many_rows_share_are_noticed_by_following_soon():
+    rng = np.random.default_rng(2)
+    p, y = few_predictions(rng, 700)
+    soon = np.repeat(np.arange(700), 3)
+    name, found = notice(p[soon], y[soon], {})
+    assert name == SAME_AND_NEAR
+    assert found.too_narrow == pytest.approx(np.sqrt(3), rel=0.1)
+    assert "identical predictions that follow each other" in say_dependence(name, found)
+    scattered = rng.permutation(soon)
+    assert notice(p[scattered], y[scattered], {}) is None
+
+
+def test_retries_of_shared_predictions_at_any_time_are_noticed_by_their_features():
+    rng = np.random.default_rng(3)
+    p, y = few_predictions(rng, 700)
+    again = rng.permutation(np.repeat(np.arange(700), 3))
+    ages = pd.DataFrame({"age": rng.integers(0, 300, 700)}).iloc[again].reset_index(drop=True)
+    rows = hm.decompose(p[again], LeafCodes(y[again]), tree=TREE, utilities=UTILITIES)
+    name, found = find_dependence(rows, p[again], {}, ages)
+    assert name == SAME_PREDICTION
+    assert found.correlation > 0.5
+
+
+def autoregressive(rng, n, memory):
+    z = rng.normal(size=n)
+    for i in range(1, n):
+        z[i] = memory * z[i - 1] + np.sqrt(1 - memory**2) * z[i]
+    return z
+
+
+@pytest.mark.parametrize(("memory", "wanted"), [(0.7, 55), (0.9, 190)])
+def test_blocks_that_are_too_short_say_which_length_misses_a_twentieth(memory, wanted):
+    rng = np.random.default_rng(4)
+    z, scores = autoregressive(rng, 40_000, memory), rng.random(40_000)
+    found = measure_blocks(scores, z, np.arange(40_000) // 5)
+    assert found.times_as_long * 5 == pytest.approx(wanted, rel=0.15)
+    # What blocks of 5 miss of the variance of a mean, by the formula of this process.
+    lags = np.arange(1, 5)
+    kept = 1 + 2 * np.sum((1 - lags / 5) * memory**lags)
+    if memory == 0.7:
+        whole = (1 + memory) / (1 - memory)
+        approximate = 2 * memory / (1 - memory) ** 2 / whole / 5
+        assert found.missed == pytest.approx(approximate, rel=0.1)
+        assert found.missed > 1 - kept / whole
+    assert measure_blocks(scores, z, np.arange(40_000) // 400) is None
+
+
+def test_what_is_no_block_or_depends_within_blocks_only_is_not_called_too_short():
+    rng = np.random.default_rng(5)
+    z, scores = autoregressive(rng, 2_000, 0.7), rng.random(2_000)
+    assert measure_blocks(scores, z, np.arange(2_000) % 50) is None
+    assert measure_blocks(scores, z, np.arange(2_000) // 400) is None
+    days = rng.normal(size=100)[np.arange(2_000) // 20] + rng.normal(size=2_000)
+    assert measure_blocks(scores, days, np.arange(2_000) // 20).significance < 2.5
 
 
 def test_independent_rows_are_left_alone_also_where_predictions_repeat_or_are_off():
@@ -225,6 +287,31 @@ def test_a_configured_check_finds_keys_by_name_and_doctor_and_init_say_so(
         folder=tmp_path,
     )
     assert "  cluster: user_id  # rows of one value depend on each other" in text
+
+
+def test_check_and_doctor_say_that_blocks_are_too_short(tmp_path, capsys):
+    from huc_monitor.cli import main
+    from huc_monitor.config.opening import open_monitor
+
+    log, labels = make_log(3, 1440, seed=6)
+    columns = [name for name in log if name.startswith("p_")]
+    z = autoregressive(np.random.default_rng(7), len(log), 0.8)
+    level = pd.Series(z).rank(pct=True).to_numpy()
+    code = (log[columns].to_numpy().cumsum(axis=1) < level[:, None]).sum(axis=1)
+    leaves = np.array([name[2:] for name in columns])
+    labels["label"] = leaves[code.clip(max=len(leaves) - 1)][labels["id"].to_numpy()]
+    path = write_project(tmp_path, log, labels)
+    path.write_text(path.read_text() + "\nclusters: {block: 10m}\n")
+    result = open_monitor(path).check(after(3.5))
+    said = [note for record in result.records for note in record.notes if "too short" in note]
+    assert said
+    assert "make clusters.block" in said[0]
+    assert "Blocks of 10 rows are too short" in result.message.text
+    assert main(["doctor", "--config", str(path)]) in {0, 2}
+    assert "Blocks of 10 rows are too short" in " ".join(capsys.readouterr().out.split())
+    path.write_text(path.read_text().replace("10m", "6h"))
+    assert main(["doctor", "--config", str(path)]) in {0, 2}
+    assert "not seen to be too short" in " ".join(capsys.readouterr().out.split())
 
 
 def test_a_window_with_slow_outcomes_waits_for_the_branch_that_is_late():
