@@ -12,8 +12,9 @@ steps on lambda raise the candidates with the largest radius until they are equa
 are found on a sample of rows, probabilities made for all. A share of the budget is spread evenly,
 because V is what the model thinks: a model that is sure and wrong is found by that share.
 
-To V comes the audit's floor for rare branches, b^2 log(N / d) / n, which even sampling makes
-smallest: with few labels there is less to save.
+To this comes the audit's floor for rare branches, b^2 log(N / d) (sum_i 1 / pi_i)^2 / n^2: it
+counts labels as the n^2 / sum_i 1 / pi_i even ones that they are worth, which even sampling makes
+most: with few labels there is less to save. Of its growth with 1 / pi_i the choice of rows knows.
 
 A second opinion (an LLM judge, a junior annotator) makes the leaf it names likelier, by odds that
 are fitted where labels are known (`proxy_odds`); V is then the mean over these probabilities. An
@@ -25,7 +26,7 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
@@ -151,7 +152,7 @@ def plan_labels(
     >>> p = [[0.99, 0.01]] * 500 + [[0.5, 0.5]] * 500
     >>> plan = hm.plan_labels(p, tree=hm.LabelTree.flat(["a", "b"]), budget=100)
     >>> plan.probability[[0, -1]].round(3), plan.chosen.size
-    (array([0.064, 0.136]), 100)
+    (array([0.071, 0.129]), 100)
     """
     tree = check_tree(tree)
     chosen = check_utilities(utilities, tree)
@@ -169,27 +170,28 @@ def plan_labels(
     limits = _limits(tolerance, members.shape[0], variances)
     generator = np.random.default_rng(rng)
     pilot = np.sort(generator.choice(n, min(n, _PILOT_ROWS), replace=False))
-    known = variances.of(predictions.take(pilot).positive(), pilot)
-    known += variances.floor(members.shape[0], budget)
-    share = budget / n
-    worth = _balance(known, members[:, pilot], limits, share, uniform_share)
+    known = _Known(
+        variances.of(predictions.take(pilot).positive(), pilot),
+        members[:, pilot],
+        variances.floor(members.shape[0]),
+        n,
+    )
+    even = np.full(pilot.size, budget / n)
+    worth, added = _balance(known, limits, even, uniform_share)
     sizes = np.empty(n)
 
     def work(lo: int, hi: int) -> None:
-        rows = np.arange(lo, hi)
-        found = variances.of(predictions.block(lo, hi), rows)
-        found += variances.floor(members.shape[0], budget)
-        sizes[lo:hi] = _sizes(found, members[:, lo:hi], worth)
+        found = variances.of(predictions.block(lo, hi), np.arange(lo, hi))
+        sizes[lo:hi] = _sizes(found, members[:, lo:hi], worth, added)
 
     spans = [(lo, min(lo + _BLOCK_ROWS, n)) for lo in range(0, n, _BLOCK_ROWS)]
     list(run_tasks(work, spans))
     pi = _mixed(sizes, float(budget), uniform_share)
-    even = _squared_radii(known, members[:, pilot], np.full(pilot.size, share)) / limits
-    planned = _squared_radii(known, members[:, pilot], pi[pilot]) / limits
+    planned = known.squared_radii(pi[pilot]) / limits
     return LabelPlan(
         probability=pi,
         chosen=_systematic(pi, generator),
-        saving=float(1.0 - planned.max() / even.max()) if even.max() > 0 else 0.0,
+        saving=1.0 - budget / known.labels_evenly(planned.max() * limits),
         worst=variances.name(int(np.argmax(planned)), groups),
     )
 
@@ -227,13 +229,13 @@ class _Variances:
             done += relevant.size
         return out
 
-    def floor(self, n_groups: int, budget: float) -> Floats:
-        """Return what an audit of so many labels adds for branches that are seen rarely."""
+    def floor(self, n_groups: int) -> Floats:
+        """Return what an audit of one label adds for branches that are seen rarely."""
         log = math.log(n_groups * self.n_branches / (1.0 - DEFAULTS.confidence_level))
         spreads = [
             u.spreads(self.tree)[r] for u, r in zip(self.utilities, self.relevant, strict=True)
         ]
-        added: Floats = np.concatenate(spreads) ** 2 * (log / budget)
+        added: Floats = np.concatenate(spreads) ** 2 * log
         return added
 
     def name(self, candidate: int, groups: Subgroups) -> tuple[str, str, str]:
@@ -342,35 +344,66 @@ def _limits(tolerance: Any, n_groups: int, variances: _Variances) -> Floats:
     return found
 
 
+class _Known(NamedTuple):
+    """What is known of some rows before their labels: squares, memberships, floors, all rows."""
+
+    squares: Floats
+    members: Floats
+    floor: Floats
+    n: int
+
+    def n_effective(self, pi: Floats) -> float:
+        """As many labels taken evenly have the same floor."""
+        return self.n * pi.size / float(np.sum(1.0 / pi))
+
+    def squared_radii(self, pi: Floats) -> Floats:
+        """Squared radii of every subgroup and branch, but for a factor they share."""
+        n_effective = self.n_effective(pi)
+        seen = (self.members / pi) @ self.squares / float(np.sum(1.0 / pi))
+        found: Floats = (seen + self.floor / n_effective) / n_effective
+        return found
+
+    def labels_evenly(self, squared_radii: Floats) -> float:
+        """How many labels taken evenly make no squared radius larger than these."""
+        seen = self.members @ self.squares / self.members.shape[1]
+        wanted = np.maximum(squared_radii, 1e-300)
+        needed = (seen + np.sqrt(seen**2 + 4.0 * self.floor * wanted)) / (2.0 * wanted)
+        return float(needed.max())
+
+
 def _balance(
-    known: Floats, members: Floats, limits: Floats, share: float, uniform_share: float
-) -> Floats:
-    """Find what each candidate's variance is worth, so that the widest are equally wide."""
+    known: _Known, limits: Floats, even: Floats, uniform_share: float
+) -> tuple[Floats, Floats]:
+    """Find what each candidate's variance is worth, so that the widest are equally wide.
+
+    Also what the floor adds to each row's square, at the probabilities that this leads to.
+    """
     worth = np.full(limits.shape, 1.0 / limits.size)
-    best, smallest = worth, math.inf
+    budget, pi = float(even.sum()), even
+    best, smallest = (worth, known.floor), math.inf
     for _ in range(_MOST_STEPS):
-        pi = _mixed(_sizes(known, members, worth / limits), share * len(known), uniform_share)
-        squared = _squared_radii(known, members, pi) / limits
+        added = 2.0 * known.floor / known.n_effective(pi)
+        sizes = _sizes(known.squares, known.members, worth / limits, added)
+        pi = _mixed(sizes, budget, uniform_share)
+        squared = known.squared_radii(pi) / limits
         largest = float(squared.max())
         if largest < smallest:
-            best, smallest = worth, largest
+            best, smallest = (worth, added), largest
         if largest <= _CLOSE_ENOUGH * float((worth * squared).sum()):
             break
         worth = worth * np.sqrt(squared / max(largest, 1e-300))
         worth /= worth.sum()
-    return best / limits
+    return best[0] / limits, best[1]
 
 
-def _sizes(known: Floats, members: Floats, worth: Floats) -> Floats:
-    """Root of every row's variance, weighted by what candidates are worth."""
-    sizes: Floats = np.sqrt(np.einsum("is,is->i", members.T @ worth, known))
+def _sizes(squares: Floats, members: Floats, worth: Floats, added: Floats) -> Floats:
+    """Root of every row's variance, weighted by what candidates are worth.
+
+    The floor, unlike the variance of a subgroup, grows with the weight of whatever row.
+    """
+    own = np.einsum("is,is->i", members.T @ worth, squares)
+    sizes: Floats = np.sqrt(own + float(worth.sum(axis=0) @ added))
     return sizes
-
-
-def _squared_radii(known: Floats, members: Floats, pi: Floats) -> Floats:
-    """Squared radii of every subgroup and branch, but for a factor they share."""
-    found: Floats = (members / pi) @ known
-    return found
 
 
 def _mixed(sizes: Floats, budget: float, uniform_share: float) -> Floats:
