@@ -27,7 +27,7 @@ def read_log(
     features: Sequence[str] = (),
     cluster: str | None = None,
     label_probability: str | None = None,
-    label_mapping: Path | None = None,
+    label_mapping: str | Path | None = None,
 ) -> WindowData:
     """Read the labelled rows of files; a row that cannot be used is an error."""
     from huc_monitor.sources import Columns, DuckTable, TableSource

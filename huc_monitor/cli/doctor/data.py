@@ -68,10 +68,11 @@ def _dependence(config: Config, span: Any) -> Iterator[Diagnosis]:
     newest = max(due - _window(config), span.first), due
     if given.clusters.block:
         short = find_short_blocks(config, *newest)
-        said, fine = short and say_blocks(short), "clusters.block is not seen to be too short"
+        said = None if short is None else say_blocks(short)
+        fine = "clusters.block is not seen to be too short"
     else:
         found = find_dependent(config, *newest)
-        said = found and say_dependence(*found)
+        said = None if found is None else say_dependence(*found)
         fine = "nothing says that they depend on each other"
     if said is None:
         yield Diagnosis("rows", "ok", f"newest window: {fine}")
