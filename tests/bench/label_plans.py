@@ -55,7 +55,7 @@ def trial(stream, codes, budget, seed, proxy):
     sizes = np.array([budget, 2 * budget])
     even = [audit(stream, order[:n], codes).radii.max() for n in sizes]
     true = np.abs(audit(stream, window, codes, bounds=None).candidates.moment)
-    table = found.to_frame()
+    table = found.to_frame(all_columns=True)
     inside = (table["lower"] <= true + 1e-12) & (true <= table["upper"] + 1e-12)
     return plan.saving, *even, found.radii.max(), bool(inside.all())
 

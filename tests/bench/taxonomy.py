@@ -152,7 +152,7 @@ def run_fault(per_window: int) -> None:
             monitor = open_monitor("huc.yaml")
             records = monitor.check("2024-01-08T00:00Z").records
         found = [sorted({one.candidate[2] for one in r.findings}) for r in records]
-        last = records[-1].result.to_frame()
+        last = records[-1].result.to_frame(all_columns=True)
         own = last[last["node"] == (f"n{depth - 1}_0_0" if depth else tree.root)]
         worst = own.loc[own["moment"].abs().idxmax()]
         say(case="fault", rows_per_window=per_window, share=size / tree.n_leaves,
