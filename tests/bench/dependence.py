@@ -7,7 +7,7 @@ prediction with every label, weighted by probability.
 users       20 rows per user, one prediction each; a row takes the user's label with probability rho
 retries     every row three times
 giant       one user with a tenth of the rows, all others alone
-blocks      labels from a latent AR(1) process of 0.7, clusters are blocks of 25 rows
+blocks      labels from a latent AR(1) process of 0.7, clusters are blocks of 25 rows, or of 60
 alone       independent rows that were given cluster ids, 20 rows each
 confidence, branch, outcome
             labels chosen with known probability between 0.05 and 1
@@ -94,8 +94,9 @@ class World:
         clusters = owner
         if kind == "alone":
             clusters = np.arange(n) // 20
-        if kind == "blocks":
-            clusters, levels = np.arange(n) // 25, _autoregressive(n, 0.7, rng)
+        if kind.startswith("blocks"):
+            clusters = np.arange(n) // int(kind.removeprefix("blocks") or 25)
+            levels = _autoregressive(n, 0.7, rng)
         return {
             "rows": (self.predicted[atoms], self.labels(atoms, levels)),
             "clusters": clusters,
@@ -172,7 +173,8 @@ def changes(world: World, kind: str, n: int, looks: int) -> dict[str, Any]:
 
 
 def cost(n: int) -> dict[str, Any]:
-    """Seconds of an audit with bootstrap bounds, with and without clusters of 20 rows."""
+    """Seconds of an audit with bootstrap bounds and the default number of draws, with and without
+    clusters of 20 rows, in turn."""
     rng = np.random.default_rng(0)
     p = rng.dirichlet(np.ones(5), n)
     y = (p.cumsum(axis=1) < rng.random(n)[:, None]).sum(axis=1).clip(0, 4)
@@ -180,7 +182,8 @@ def cost(n: int) -> dict[str, Any]:
     for turn in range(3):
         for name, given in (("plain", {}), ("clusters", {"clusters": np.arange(n) // 20})):
             started = time.perf_counter()
-            hm.audit(p, y, tree=TREE, utilities=UTILITIES, n_draws=200 if turn else 32, **given)
+            more = {} if turn else {"n_draws": 32}
+            hm.audit(p, y, tree=TREE, utilities=UTILITIES, **more, **given)
             seconds[name] += [time.perf_counter() - started] if turn else []
     best = {name: min(times) for name, times in seconds.items()}
     return {**best, "ratio": best["clusters"] / best["plain"]}
@@ -190,6 +193,7 @@ def main() -> None:
     """Print every answer."""
     parser = argparse.ArgumentParser()
     parser.add_argument("--only", choices=["coverage", "chosen", "alarms", "changes", "cost"])
+    parser.add_argument("--kind", help="of windows, such as blocks")
     parser.add_argument("--trials", type=int, default=600)
     parser.add_argument("--looks", type=int, default=100)
     parser.add_argument("--sharpening", type=float, default=1.0, help="1 is calibrated")
@@ -202,9 +206,9 @@ def main() -> None:
     ]
     tasks += [("chosen", kind, n, coverage) for kind in CHOSEN for n in (300, 1_000)]
     tasks += [("alarms", kind, 500, alarms) for kind in every]
-    tasks += [("changes", kind, 300, changes) for kind in every]
+    tasks += [("changes", kind, 300, changes) for kind in (*every, "blocks 60")]
     for what, kind, n, measure in tasks:
-        if given.only in {None, what}:
+        if given.only in {None, what} and given.kind in {None, kind}:
             found = measure(world, kind, n, given.trials if measure is coverage else given.looks)
             tell(what=what, kind=kind, n=n, sharpening=given.sharpening, **found)
     if given.only in {None, "cost"}:
