@@ -15,7 +15,7 @@ from huc_monitor._common.forms import Form
 from huc_monitor._common.frames import to_frame
 from huc_monitor._common.stages import begin_stage
 from huc_monitor.audit import audit
-from huc_monitor.audit.clusters import ClusterKeys, check_clusters
+from huc_monitor.audit.clusters import ClusterKeys, check_clusters, check_label_probability
 from huc_monitor.audit.compare import Comparison, compare
 from huc_monitor.audit.inputs import check_labels, check_predictions, check_utilities
 from huc_monitor.audit.options import DEFAULTS
@@ -117,6 +117,7 @@ def find_recalibration(
     subgroups: Subgroups | None = None,
     features: pd.DataFrame | None = None,
     clusters: Any = None,
+    label_probability: Any = None,
     current: Any = None,
     candidates: Sequence[str] = CANDIDATES,
     gate: Gate | None = None,
@@ -134,6 +135,8 @@ def find_recalibration(
     clusters : (n,), optional
         As in `audit`. All rows of a cluster fit, choose or judge: clusters are ordered by their
         rows' mean place in time.
+    label_probability : (n,), optional
+        As in `audit`. Rows fit, choose and judge by the inverse of it.
     current : (n, K), optional
         Of the model that serves now, which must be beaten; the base when left out. It differs
         where the base was recalibrated before: candidates are always fitted to the base.
@@ -179,6 +182,7 @@ def find_recalibration(
         codes,
         to_frame(features, "features"),
         check_clusters(clusters, predictions.n),
+        check_label_probability(label_probability, predictions.n),
         {
             "tree": tree,
             "utilities": check_utilities(utilities),
@@ -246,6 +250,7 @@ class _Task:
     codes: Ints
     features: pd.DataFrame | None
     clusters: Ints | None
+    chance: Floats | None
     asked: dict[str, Any]
 
     def parts(self) -> tuple[Ints, Ints, Ints]:
@@ -272,9 +277,29 @@ class _Task:
             raise InvalidInputError(msg)
         return fit, choose, judge
 
-    def design(self, part: Ints) -> ClusterKeys | None:
-        """Clusters of some rows."""
-        return None if self.clusters is None else ClusterKeys(self.clusters[part])
+    def design(self, part: Ints) -> dict[str, Any]:
+        """How some rows depend on each other, and how their labels were chosen."""
+        return {
+            "clusters": None if self.clusters is None else ClusterKeys(self.clusters[part]),
+            "label_probability": None if self.chance is None else self.chance[part],
+        }
+
+    def weights(self, part: Ints) -> Floats | None:
+        """How much every row counts in a fit, one on average."""
+        if self.chance is None:
+            return None
+        found: Floats = 1.0 / self.chance[part]
+        return found / found.mean()
+
+    def validation(self, part: Ints) -> tuple[Floats, LeafCodes, Any]:
+        """Rows for a fit to look at; of chosen labels, drawn anew so that each counts alike."""
+        weights = self.weights(part)
+        if weights is not None:
+            drawn = np.random.default_rng(self.asked["rng"]).choice(
+                part, part.size, p=weights / part.size
+            )
+            part = np.sort(drawn)
+        return self.rows(part)
 
     def rows(self, part: Ints) -> tuple[Floats, LeafCodes, Any]:
         features = None if self.features is None else self.features.iloc[part]
@@ -285,15 +310,15 @@ class _Task:
         if name == NOTHING:
             return None
         p, codes, features = self.rows(fit)
+        how: Any = {"weights": self.weights(fit), "validation": self.validation(choose)}
         if name in SCALINGS:
-            model = scaling_class(name)()
-            return model.fit(p, codes, tree=self.asked["tree"], validation=self.rows(choose))
+            return scaling_class(name)().fit(p, codes, tree=self.asked["tree"], **how)
         initial, plus, _ = name.partition("+huc_boost")
         if initial not in (SCALINGS if plus else ("huc_boost",)):
             msg = f"`candidates` must be among {', '.join(CANDIDATES)}; got {name!r}."
             raise UnknownNameError(msg)
         boosted = HUCBoost(**self.asked, initial=initial if plus else None)
-        return boosted.fit(p, codes, features=features, validation=self.rows(choose))
+        return boosted.fit(p, codes, features=features, **how)
 
     def predict(self, model: Any, part: Ints) -> Floats:
         """Recalibrate some rows by a candidate; None is the model that serves now."""
@@ -315,7 +340,7 @@ class _Task:
             (after, codes),
             paired=True,
             features=features,
-            clusters=self.design(part),
+            **self.design(part),
             **self.asked,
         )
 
@@ -328,7 +353,7 @@ class _Task:
             probabilities,
             codes,
             features=features,
-            clusters=self.design(part),
+            **self.design(part),
             bounds=bounds,
             **self.asked,
         )
@@ -352,13 +377,15 @@ def measure(
     under = (leaves >= first[wide, None]) & (leaves < last[wide, None])
     chosen[wide] = np.where(under, probabilities[wide], 0.0).sum(axis=1)
     top = probabilities.argmax(axis=1)
+    chance = options.get("label_probability")
+    weights = None if chance is None else 1.0 / chance
     figures = Figures(
         n=codes.size,
         huc=result.huc,
         huc_lower=result.huc_lower if bounds else None,
         huc_upper=result.huc_upper if bounds else None,
         uc=result.uc,
-        log_loss=float(-np.log(chosen).mean()),
-        accuracy=float(((first <= top) & (top < last)).mean()),
+        log_loss=float(np.average(-np.log(chosen), weights=weights)),
+        accuracy=float(np.average((first <= top) & (top < last), weights=weights)),
     )
     return figures, result

@@ -322,6 +322,7 @@ class MLflowRecalibrationHost:
             "subgroups": groups,
             "features": rows.features if groups is not None and groups.columns else None,
             "clusters": rows.clusters,
+            "label_probability": rows.label_probability,
             "confidence_level": self.config.settings.audit.confidence_level,
         }
 
@@ -330,7 +331,8 @@ class MLflowRecalibrationHost:
         if rows.sampled_from is None:
             return None
         about = self._about(rows, state)
-        found = audit(rows.probabilities, rows.labels, bounds="sharp", **about)
+        bounds = "sharp" if rows.label_probability is None else "bootstrap"
+        found = audit(rows.probabilities, rows.labels, bounds=bounds, **about)
         radius = float(found.radii.max(initial=0.0))
         return FittedSample(rows.sampled_from, int(found.n), radius, found.confidence_level)
 

@@ -61,6 +61,7 @@ class LabelledRows:
     end: datetime
     sampled_from: int | None = None
     clusters: ClusterKeys | None = None
+    label_probability: Any = None
 
     @classmethod
     def of(cls, data: WindowData, probabilities: Any = None) -> LabelledRows:
@@ -73,6 +74,7 @@ class LabelledRows:
             data.end,
             data.sampled_from,
             None if data.clusters is None else ClusterKeys(data.clusters),
+            data.label_probability,
         )
 
 

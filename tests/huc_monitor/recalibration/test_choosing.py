@@ -178,3 +178,27 @@ def test_no_cluster_both_fits_and_judges():
     assert one.held_out.design.n_clusters == len(owners[2])
     with pytest.raises(hm.InvalidInputError, match="leave rows to fit, to choose and to judge"):
         search(p, labels, frame, clusters=["one"] * len(labels))
+
+
+def test_labels_that_were_chosen_fit_choose_and_judge_by_their_probability():
+    """A calibrated model whose errors are labelled twenty times as often stays as it is."""
+    rng = np.random.default_rng(6)
+    tree = hm.LabelTree.from_nested({"cat": ["lion", "lynx"], "dog": None})
+    p = rng.dirichlet([1, 1, 1], 30_000)
+    y = (p.cumsum(axis=1) < rng.random(30_000)[:, None]).sum(axis=1).clip(max=2)
+    chance = np.where(p.argmax(axis=1) == y, 0.05, 1.0)
+    kept = np.flatnonzero(rng.random(30_000) < chance)[:6_000]
+    what = {"tree": tree, "utilities": [hm.LevelCorrectness(level=2)]}
+    what["candidates"] = ("nothing", "temperature", "huc_boost")
+    with pytest.warns(hm.HUCWarning, match="is the class order right"):
+        blind = find_recalibration(p[kept], y[kept], **what)
+    told = find_recalibration(p[kept], y[kept], label_probability=chance[kept], **what)
+    assert blind.before.huc > 0.2  # as if the model were far too sure of itself
+    assert told.before.huc < 0.1
+    assert not told.passed
+    right = float(np.mean(p.argmax(axis=1) == y))
+    assert told.before.accuracy == pytest.approx(right, abs=0.05)
+    assert blind.before.accuracy < right - 0.2
+    what["candidates"] = ("temperature",)
+    fitted = find_recalibration(p[kept], y[kept], label_probability=chance[kept], **what)
+    assert np.abs(fitted.recalibrator.predict_proba(p) - p).mean() < 0.03
