@@ -288,8 +288,9 @@ class _Task:
         """How much every row counts in a fit, one on average."""
         if self.chance is None:
             return None
-        found: Floats = 1.0 / self.chance[part]
-        return found / found.mean()
+        inverse = 1.0 / self.chance[part]
+        found: Floats = inverse / inverse.mean()
+        return found
 
     def validation(self, part: Ints) -> tuple[Floats, LeafCodes, Any]:
         """Rows for a fit to look at; of chosen labels, drawn anew so that each counts alike."""
