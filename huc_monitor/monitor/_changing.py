@@ -272,7 +272,11 @@ class Changing:
     def _told(
         self, examined: Examination, changes: Sequence[Change], newest: Sample
     ) -> list[Change]:
-        """Leave out what is not to be told: small, tolerated altogether, or over by now."""
+        """Leave out what is not to be told.
+
+        That is small, tolerated altogether, over by now, or of a branch that chose among other
+        things in the reference.
+        """
         assert self._test is not None  # noqa: S101 - asked for with a test only
         policy, plan = self.monitor.policy, self._test.plan
         values = policy.tolerance.values(plan.tree, plan.utilities, plan.subgroups)
@@ -280,12 +284,21 @@ class Changing:
         least = np.maximum(policy.change.min_change, values * policy.tolerance.relative)
         least[values >= 1] = np.inf
         smallest = dict(zip(examined.candidates, least.tolist(), strict=True))
+        odd = self._incomparable()
         return [
             change
             for change in changes
-            if abs(change.candidate.difference) >= smallest[_triple(change.candidate)]
+            if change.candidate.node not in odd
+            and abs(change.candidate.difference) >= smallest[_triple(change.candidate)]
             and self._goes_on(change, newest)
         ]
+
+    def _incomparable(self) -> frozenset[str]:
+        """Branches that the reference has in another form, because the tree changed since."""
+        changes, frozen = self.monitor.changes, self.state.reference
+        if changes is None or frozen is None:
+            return frozenset()
+        return changes.incomparable(datetime.fromisoformat(frozen["start"]))
 
     def _goes_on(self, change: Change, newest: Sample) -> bool:
         """Whether the newest window lies on the same side: pooled windows remember what is over."""

@@ -168,6 +168,12 @@ class TreeChanges:
         """The oldest tree."""
         return self.versions[0].tree
 
+    def incomparable(self, since: datetime) -> frozenset[str]:
+        """Newest branches that chose among other things in some row since then."""
+        kept = [version.comparable for version in self.versions if version.until > since]
+        every = frozenset(self.versions[-1].newest.branches)
+        return every - frozenset.intersection(every, *kept)
+
     def find(self, fingerprint: str | None) -> TreeVersion | None:
         """Return the version with this tree."""
         return next((v for v in self.versions if v.tree.fingerprint == fingerprint), None)

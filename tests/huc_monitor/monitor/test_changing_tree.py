@@ -140,6 +140,19 @@ def test_history_is_comparable_and_the_report_shows_where_the_tree_changed(story
     assert all(moment > 0.02 for moment in moments)
 
 
+def test_a_branch_that_chooses_among_other_things_now_is_not_told_as_changed(story):
+    folder, _ = story
+    monitor, second = check(folder, 10)
+    assert second.records[0].tree_change["not_comparable"] == ["root"]
+    tested = [record.change for record in second.records if record.change is not None]
+    assert tested
+    told = {item.node for change in tested for item in change.changes}
+    assert not told & {"root", "phone", "garden"}
+    changes = monitor.changes
+    assert changes.incomparable(START) == {"root", "phone", "garden"}
+    assert changes.incomparable(datetime(2026, 2, 8, tzinfo=UTC)) == frozenset()
+
+
 def test_the_default_utilities_of_a_grown_tree_are_those_of_the_same_monitor(story):
     folder, _ = story
     text = (folder / "huc.yaml").read_text().replace("utilities:", "# utilities:")
