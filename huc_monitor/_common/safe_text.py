@@ -12,7 +12,7 @@ as ``\n``, ``\x1b`` and ``\u202e``; everything that people write with stays as i
 `chat`, `chat_line`  a name, and a sentence, in a message with light Markdown (``*name*``)
 `code`               a name in backticks in a Markdown page
 `table_cell`         a cell of a CSV file that a spreadsheet may open
-`metric_key`         a part of a metric's key in MLflow
+`metric_keys`        parts of metrics' keys in MLflow
 `file_name`          a file name
 `json_line`          a JSON document on one line
 `quoted`             any value in an error
@@ -25,7 +25,11 @@ import hashlib
 import json
 import re
 import unicodedata
-from typing import Any, Final
+from collections import Counter
+from typing import TYPE_CHECKING, Any, Final
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
 
 LONGEST: Final = 200
 _LONGEST_LINE: Final = 4_000
@@ -41,6 +45,7 @@ _COMMANDS: Final = re.compile(
     r"|save-))|#(?=#(?:\[|vso\[))",
     re.IGNORECASE,
 )
+_NOT_IN_KEYS: Final = re.compile(r" *[^\w. ](?:[^\w.]| )*")
 _MENTION: Final = re.compile(r"@(?=(?:everyone|here|channel|all)\b)", re.IGNORECASE)
 STAR: Final = "\u2217"  # looks like an asterisk, and is no markup
 
@@ -181,17 +186,36 @@ def table_cell(name: object) -> str:
     return f"'{shown}" if shown.startswith(("=", "+", "-", "@")) else shown
 
 
-def metric_key(name: object) -> str:
-    """Part of a metric key: safe in MLflow, and different for different names.
+def metric_keys(names: Iterable[str]) -> dict[str, str]:
+    """Give every name its part of a metric's key in MLflow: itself, where that will do.
+
+    What MLflow does not take becomes a hyphen. A hash follows only where two names would then look
+    alike to a database that knows neither case nor accents. No key holds `` - ``, so that keys
+    joined by it stay apart.
 
     Examples
     --------
-    >>> metric_key("login"), metric_key("channel=app"), metric_key("channel-app")
-    ('login', 'channel-app-7b9078', 'channel-app')
+    >>> metric_keys(["remote login", "channel=app", "a/b", "a:b"])
+    {'remote login': 'remote login', 'channel=app': 'channel-app', 'a/b': 'a-b-c14cdd',
+    'a:b': 'a-b-6783a3'}
     """
-    text = str(name)
-    kept = _ascii(text)[:_LONGEST_KEY]
-    return kept if kept == text and kept.strip(".") else f"{kept.strip('.')}-{_digest(text, 6)}"
+    kept = {name: _key(name) for name in dict.fromkeys(names)}
+    alike = Counter(map(_folded, kept.values()))
+    return {
+        name: key if key and alike[_folded(key)] == 1 else f"{key}-{_digest(name, 6)}".lstrip("-")
+        for name, key in kept.items()
+    }
+
+
+def _key(name: str) -> str:
+    text = unicodedata.normalize("NFC", visible(name[: 2 * _LONGEST_KEY]))
+    short = _NOT_IN_KEYS.sub("-", text)[:_LONGEST_KEY].strip(" .-")
+    return short if len(name) <= _LONGEST_KEY else f"{short}-{_digest(name, 6)}"
+
+
+def _folded(key: str) -> str:
+    plain_letters = unicodedata.normalize("NFKD", key.casefold())
+    return "".join(c for c in plain_letters if not unicodedata.combining(c))
 
 
 def file_name(name: str, longest: int = _LONGEST_KEY) -> str:

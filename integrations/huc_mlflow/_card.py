@@ -46,19 +46,19 @@ def model_card(
     sample: FittedSample | None = None,
 ) -> str:
     """Say what was wrong, where, what changed, and how the result does on held-out rows."""
-    columns = {f"base, serving (version {base_version})": recalibration.before}
+    columns = {f"base, which serves (version {base_version})": recalibration.before}
     if serving_version != base_version:
         columns = {
             f"base (version {base_version})": recalibration.base,
             f"serving (version {serving_version})": recalibration.before,
         }
-    columns["recalibrated"] = recalibration.after
+    columns["candidate (this version)"] = recalibration.after
     lines = [
         f"Recalibration of version {base_version}: {recalibration.name}.",
         "",
         "**What was wrong.** " + trigger.reason + ".",
         "",
-        *_alert_lines(alerts),
+        *alert_lines(alerts),
         "",
         "**What changed.** " + _change(recalibration.recalibrator),
         "",
@@ -73,7 +73,7 @@ def model_card(
     return "\n".join(lines)
 
 
-def _alert_lines(alerts: tuple[AlertState, ...]) -> list[str]:
+def alert_lines(alerts: tuple[AlertState, ...]) -> list[str]:
     lines = [
         f"- branch {code(a.node)}, subgroup {code(a.subgroup)}, utility {code(a.utility)}: moment "
         f"{a.moment:+.4f} ({'overstates' if a.moment < 0 else 'understates'} utility; "

@@ -21,7 +21,7 @@ from requests.exceptions import RequestException
 from sqlalchemy import create_engine
 from sqlalchemy.exc import OperationalError
 
-from huc_monitor._common.safe_text import line
+from huc_monitor._common.safe_text import line, quoted
 from huc_monitor.errors import HUCError, InvalidInputError
 
 if TYPE_CHECKING:
@@ -36,6 +36,10 @@ _QUIET = {
     "MLFLOW_SUPPRESS_PRINTING_URL_TO_STDOUT": "true",
 }
 _LONGEST = 500
+_LONGEST_CHAIN = 10
+_LOGGED_MODEL = re.compile(r"/(m-[0-9a-f]{32})(?:/|$)")
+_VERSION_URI = re.compile(r"models:/(.+)/(\d+)")
+UNITY_CATALOG = ("databricks-uc", "uc:")
 DEADLINE = 30.0  # seconds for one call, repetitions included
 _FIRST_PAUSE, _LONGEST_PAUSE = 0.5, 4.0
 _TIMEOUT, _RETRIES = "MLFLOW_HTTP_REQUEST_TIMEOUT", "MLFLOW_HTTP_REQUEST_MAX_RETRIES"
@@ -78,16 +82,15 @@ def masked(text: str) -> str:
 
 
 @contextmanager
-def discreetly(address: str, *, seconds: float | None = None) -> Iterator[None]:
+def discreetly(address: str, *, seconds: float, once: bool = False) -> Iterator[None]:
     """Turn MLflow's errors into ours, and what it prints off, inside the block.
 
-    With `seconds`, each request is made once and waits no longer: who calls tries again.
+    No request waits longer than `seconds`. With `once`, it is not repeated: who calls tries again.
     """
-    # A block of several requests is repeated by MLflow itself, for seconds and not for minutes.
-    wanted = {**_QUIET, _RETRIES: os.environ.get(_RETRIES) or "3"}
-    if seconds is not None:
-        limit = float(os.environ.get(_TIMEOUT) or seconds)
-        wanted |= {_RETRIES: "0", _TIMEOUT: str(max(1, math.ceil(min(seconds, limit))))}
+    limit = min(seconds, float(os.environ.get(_TIMEOUT) or seconds))
+    wanted = {**_QUIET, _TIMEOUT: str(max(1, math.ceil(limit)))}
+    # What is in a block of several requests is repeated by MLflow itself, for seconds.
+    wanted[_RETRIES] = "0" if once else os.environ.get(_RETRIES) or "3"
     before = {name: os.environ.get(name) for name in wanted}
     os.environ.update(wanted)
     try:
@@ -183,6 +186,11 @@ class Client:
         """Where it speaks to; may hold a password."""
         return str(self._uris[0] or mlflow.get_tracking_uri())
 
+    @property
+    def registry_uri(self) -> str:
+        """Where the models are registered."""
+        return str(self._uris[1] or self._uris[0] or mlflow.get_registry_uri())
+
     def hurried(self, seconds: float) -> Client:
         """Return a client for the same servers that gives up sooner."""
         return Client(*self._uris, min(seconds, self._deadline))
@@ -194,7 +202,7 @@ class Client:
             while True:
                 try:
                     left = until - time.monotonic()
-                    with discreetly(self.tracking_uri, seconds=left):
+                    with discreetly(self.tracking_uri, seconds=left, once=True):
                         return getattr(self._reached(left), name)(*args, **kwargs)
                 except TrackingError as error:
                     if not error.is_passing or time.monotonic() + pause >= until:
@@ -225,3 +233,45 @@ class Client:
                 engine.dispose()
         self._client = MlflowClient(*self._uris)
         return self._client
+
+
+def filter_text(text: str) -> str:
+    r"""Quote a text for a search filter, which has no escapes: with the quotes it does not hold.
+
+    Examples
+    --------
+    >>> filter_text("triage"), filter_text("nurse's triage")
+    ("'triage'", '"nurse\'s triage"')
+    """
+    for quote in "'\"":
+        if quote not in text and "\\" not in text:
+            return f"{quote}{text}{quote}"
+    msg = (
+        "A name in MLflow must have no backslash, and not both kinds of quotes, to be searched "
+        f"for; got {quoted(text)}. Rename it."
+    )
+    raise InvalidInputError(msg)
+
+
+def logged_model_of(client: Client, model: str, version: str) -> str | None:
+    """Return the id of the logged model that a version was made from, None where there is none.
+
+    Open-source servers do not say it, but a version's source does; that of a copied version is the
+    version it was copied from.
+    """
+    try:
+        for _ in range(_LONGEST_CHAIN):
+            found = client.get_model_version(model, version)
+            source = str(found.source)
+            named = found.model_id or (_LOGGED_MODEL.search(source) or (None, None))[1]
+            if named:
+                return str(client.get_logged_model(named).model_id)
+            copied = _VERSION_URI.fullmatch(source)
+            if copied is None:
+                return None
+            model, version = copied.groups()
+    except TrackingError as error:
+        # A log may name a version that nobody registered, or a model of another server.
+        if error.is_passing:
+            raise
+    return None

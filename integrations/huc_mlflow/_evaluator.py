@@ -16,9 +16,11 @@ from mlflow.entities import Metric
 from mlflow.models.evaluation import EvaluationArtifact, EvaluationResult, ModelEvaluator
 
 from huc_mlflow._bases import check_classes
+from huc_mlflow._metrics import FEWEST_KEYS, MOST_KEYS, candidate_labels, finite, whole_number
 from huc_mlflow._pages import report_files
-from huc_monitor._common.safe_text import metric_key, table_cell
+from huc_monitor._common.safe_text import table_cell
 from huc_monitor.audit import audit
+from huc_monitor.audit.forms.given import read_predictions
 from huc_monitor.audit.options import DEFAULTS
 from huc_monitor.errors import InvalidInputError, did_you_mean
 from huc_monitor.recalibration.runtime.base import as_matrix, native_predict_proba
@@ -37,6 +39,10 @@ _SETTINGS = (
     "subgroups",
     "classes",
     "tolerance",
+    "sample_weights",
+    "clusters",
+    "rest",
+    "metric_keys",
     "bounds",
     "confidence_level",
     "n_draws",
@@ -58,13 +64,17 @@ class JsonArtifact(EvaluationArtifact):
 
 
 class HUCEvaluator(ModelEvaluator):
-    """Audits a classifier on evaluation data, and logs moments and the table of candidates.
+    """Audits a classifier on evaluation data, and logs the worst moments and a table of all.
 
     ``evaluator_config={"huc": {...}}`` takes ``tree`` (LabelTree, its JSON form, or a file) and
     optionally ``utilities``, ``subgroups`` (as for `Subgroups.from_reference`), ``classes`` (leaf
-    of each probability column), ``tolerance``, ``bounds``, ``confidence_level``, ``n_draws``,
-    ``rng``. The model may be a recalibrated one, any scikit-learn-like model, or a pyfunc or a
-    column of predictions that holds probabilities.
+    of each probability column), ``tolerance``, ``sample_weights`` (a number per row: how often it
+    counts), ``clusters`` (a column of the data, or a value per row: rows that depend on each
+    other), ``rest`` (where the mass of top-k predictions goes that is not there, as for
+    `TopKPredictions`), ``metric_keys`` (the most metrics, 100 when left out), ``bounds``,
+    ``confidence_level``, ``n_draws``, ``rng``. The model may be a recalibrated one, any
+    scikit-learn-like model, or a pyfunc or a column of predictions: probabilities as columns, as
+    lists, or as mappings or pairs of class and probability.
     """
 
     @classmethod
@@ -90,8 +100,8 @@ class HUCEvaluator(ModelEvaluator):
         settings = _check(evaluator_config)
         features = dataset.features_data
         frame = features if isinstance(features, pd.DataFrame) else None
-        tree, classes = settings["tree"], settings["classes"]
-        probabilities = _probabilities(model, predictions, dataset, tree, classes)
+        tree = settings["tree"]
+        probabilities = _probabilities(model, predictions, dataset, settings)
         result = audit(
             probabilities,
             dataset.labels_data,
@@ -99,32 +109,31 @@ class HUCEvaluator(ModelEvaluator):
             utilities=settings["utilities"],
             subgroups=_subgroups(settings["subgroups"], frame),
             features=frame,
+            weights=settings["sample_weights"],
+            clusters=_clusters(settings["clusters"], frame),
             bounds=settings["bounds"],
             confidence_level=settings["confidence_level"],
             n_draws=settings["n_draws"],
             rng=settings["rng"],
         )
-        metrics = metrics_of(result, settings["tolerance"])
+        metrics = metrics_of(result, settings["tolerance"], settings["metric_keys"])
         artifacts = _log(result, metrics, run_id, model_id)
         return EvaluationResult(metrics=metrics, artifacts=artifacts)
 
 
-def metrics_of(result: AuditResult, tolerance: float | None) -> dict[str, float]:
-    """Summary figures and every candidate's moment; values that are not finite are left out."""
-    found = {
-        "huc/huc": result.huc,
-        "huc/huc_lower": result.huc_lower,
-        "huc/huc_upper": result.huc_upper,
-        "huc/uc": result.uc,
-        "huc/n": result.n,
-    }
+def metrics_of(result: AuditResult, tolerance: float | None, most: int = 100) -> dict[str, float]:
+    """Summary figures and the worst moments; values that are not finite are left out."""
+    names = ("huc", "huc_lower", "huc_upper", "uc", "n")
+    found: dict[str, float | None] = {f"huc/{name}": getattr(result, name) for name in names}
     if tolerance is not None:
         found["huc/n_violations"] = float(len(result.violations(tolerance)))
-    for row in result.to_dict()["candidates"]:
-        place = "/".join(metric_key(row[part]) for part in ("utility", "subgroup", "node"))
-        found[f"huc_moment/{place}"] = np.nan if row["moment"] is None else row["moment"]
-    finite = {key: float(value) for key, value in found.items() if np.isfinite(value)}
-    return finite | {"huc/n_undefined": float(len(found) - len(finite))}
+    kept = finite(found)
+    moments, labels = result.candidates.moment, candidate_labels(result.candidates)
+    undefined = len(found) - len(kept) + int(np.isnan(moments).sum())
+    kept["huc/n_undefined"] = float(undefined)
+    for row in np.argsort(-np.abs(np.nan_to_num(moments)), kind="stable")[: most - len(kept)]:
+        kept |= finite({f"huc_branches/{labels[row]}": moments[row]})
+    return kept
 
 
 def _log(
@@ -137,8 +146,7 @@ def _log(
     if model_id is None:
         # With a model id MLflow logs the metrics itself; without one nobody would.
         entries = [Metric(key, value, 0, 0) for key, value in metrics.items()]
-        for first in range(0, len(entries), 1000):
-            client.log_batch(run_id, metrics=entries[first : first + 1000])
+        client.log_batch(run_id, metrics=entries)
     client.log_text(run_id, json.dumps(plain), "huc/audit.json")
     client.log_text(run_id, _csv(result), "huc/candidates.csv")
     for name, content in report_files(result).items():
@@ -179,6 +187,12 @@ def _check(given: Mapping[str, Any]) -> dict[str, Any]:
         "subgroups": given.get("subgroups"),
         "classes": given.get("classes"),
         "tolerance": given.get("tolerance"),
+        "sample_weights": given.get("sample_weights"),
+        "clusters": given.get("clusters"),
+        "rest": given.get("rest"),
+        "metric_keys": whole_number(
+            "metric_keys", given.get("metric_keys", 100), FEWEST_KEYS, MOST_KEYS
+        ),
         **{name: given.get(name, default) for name, default in DEFAULTS},
     }
 
@@ -196,17 +210,27 @@ def _subgroups(given: Any, frame: pd.DataFrame | None) -> Subgroups:
     return Subgroups.from_reference(frame, given)
 
 
-def _probabilities(
-    model: Any, predictions: Any, dataset: Any, tree: LabelTree, classes: Sequence[str] | None
-) -> Any:
+def _clusters(given: Any, frame: pd.DataFrame | None) -> Any:
+    """Return a value per row, from a column of the data where one is named."""
+    if not isinstance(given, str):
+        return given
+    if frame is None or given not in frame:
+        there = [] if frame is None else [str(name) for name in frame.columns]
+        msg = f"`clusters` must name a column of the data; got {given!r}. "
+        raise InvalidInputError(msg + did_you_mean(given, there))
+    return frame[given]
+
+
+def _probabilities(model: Any, predictions: Any, dataset: Any, settings: Mapping[str, Any]) -> Any:
     """Ask the model for probabilities and put their columns in the order of the leaves."""
-    answer, labels = predictions, None
+    tree, classes = settings["tree"], settings["classes"]
+    answer, labels = dataset.predictions_data if predictions is None else predictions, None
     if model is not None:
         features = dataset.features_data
         asked = _asks_by_parameter(model)
         native = None if asked else native_predict_proba(model)
         if native is not None:
-            answer = native(features)
+            answer = native(_inputs(model, features))
             labels = [str(label) for label in native.__self__.classes_]
         elif asked:
             answer = model.predict(features, {"predict_method": "predict_proba"})
@@ -214,12 +238,39 @@ def _probabilities(
             answer = model.predict(features)
     if isinstance(answer, pd.DataFrame) and answer.shape[1] > 1:
         labels = [str(name) for name in answer.columns]
+    elif not isinstance(answer, np.ndarray) or answer.dtype == object:
+        answer = list(answer.iloc[:, 0] if isinstance(answer, pd.DataFrame) else answer)
+        form = _form(answer)
+        if form is not None:
+            column = pd.DataFrame({"predictions": pd.Series(answer, dtype=object)})
+            form_of = {form: "predictions", "rest": settings["rest"]}
+            return read_predictions(column, tree=tree, **form_of)
     named = list(classes) if classes is not None else labels or []
     check_classes(named, tree.leaves, place="evaluator_config['huc']['classes']")
     matrix = as_matrix(answer, len(named), named if classes is None else None)
     leaves = np.zeros((len(matrix), tree.n_leaves))
     leaves[:, [tree.leaf_index(name) for name in named]] = matrix
     return leaves
+
+
+def _form(rows: Sequence[Any]) -> str | None:
+    """Say how rows name their classes, by the first of them; None where they do not."""
+    first = rows[0] if len(rows) else None
+    if isinstance(first, dict) or (isinstance(first, str) and first.lstrip().startswith("{")):
+        return "map"
+    lists = (list, tuple, np.ndarray)
+    if isinstance(first, lists) and len(first) and isinstance(first[0], (*lists, dict)):
+        return "pairs"
+    return None
+
+
+def _inputs(model: Any, features: Any) -> Any:
+    """Leave out columns that the model was not fitted on, such as clusters."""
+    schema = model.metadata.get_input_schema() if hasattr(model, "metadata") else None
+    if not isinstance(features, pd.DataFrame) or schema is None or not schema.has_input_names():
+        return features
+    names = schema.input_names()
+    return features[names] if set(names) <= set(features.columns) else features
 
 
 def _asks_by_parameter(model: Any) -> bool:

@@ -74,7 +74,7 @@ def save_model(
         What the base's probability columns are, in order. Needed where the base does not say:
         a model trained on codes, or a pyfunc that returns an array.
     input_example : optional
-        Input to try the base with.
+        Input to try the base with, and to show with the model; the base's own when left out.
     pip_requirements : list of str, optional
         The base's own when left out.
     metadata : dict, optional
@@ -89,6 +89,8 @@ def save_model(
     model = Model() if mlflow_model is None else mlflow_model
     with tempfile.TemporaryDirectory() as scratch:
         root = fetch(base, Path(scratch))
+        if input_example is None:
+            input_example = root.model.load_input_example(str(root.folder))
         payload = {
             "schema_version": SCHEMA_VERSION,
             "leaves": list(label_tree.leaves),
@@ -119,6 +121,7 @@ def save_model(
                 code_paths=[str(code)],
                 mlflow_model=model,
                 signature=signature,
+                input_example=input_example,
                 pip_requirements=_requirements(root.folder, pip_requirements),
                 metadata=metadata,
             )

@@ -1,4 +1,8 @@
-"""One recalibration of a model at a time: a lease kept in a tag of the registered model."""
+"""What the monitors of one model tell each other, and the right to recalibrate it.
+
+Both live in tags of a run in an experiment of their own, where nobody edits; earlier versions kept
+them in tags of the registered model, which are still read.
+"""
 
 from __future__ import annotations
 
@@ -6,7 +10,10 @@ import json
 import time
 import uuid
 from contextlib import contextmanager
+from functools import cached_property
 from typing import TYPE_CHECKING, Any
+
+from mlflow.exceptions import MlflowException
 
 from huc_monitor.errors import HUCError
 
@@ -17,17 +24,61 @@ if TYPE_CHECKING:
 
 _TAG = "huc.lease"
 _SETTLE_SECONDS = 0.3
+LAST = "huc.last_retraining"  # as earlier versions wrote it
 
 
 class BusyError(HUCError, RuntimeError):
     """Another process is recalibrating the same model."""
 
 
+class Notes:
+    """Notes about one registered model, by key."""
+
+    def __init__(self, client: Client, model: str) -> None:
+        self._client, self._model = client, model
+
+    @cached_property
+    def _run_id(self) -> str:
+        experiment = find_experiment(self._client, f"huc-monitor/notes/{self._model}")
+        found = self._client.search_runs([experiment])
+        if not found:
+            tags = {"mlflow.note.content": "Notes of the monitors of this model. Not for editing."}
+            self._client.create_run(experiment, tags=tags, run_name="notes")
+            found = self._client.search_runs([experiment])
+        # Two may have made one at once: both take the same.
+        return min(str(run.info.run_id) for run in found)
+
+    def read(self, key: str) -> str:
+        """Return a note, "" where there is none."""
+        noted = self._client.get_run(self._run_id).data.tags.get(key)
+        if noted is None:
+            noted = self._client.get_registered_model(self._model).tags.get(key)
+        return noted or ""
+
+    def write(self, key: str, text: str) -> None:
+        """Replace a note; "" is none."""
+        self._client.set_tag(self._run_id, key, text)
+
+
+def find_experiment(client: Client, name: str) -> str:
+    """Return the id of an experiment, made if there is none."""
+    found = client.get_experiment_by_name(name)
+    if found is None:
+        try:
+            return str(client.create_experiment(name))
+        except MlflowException:
+            # Made by somebody else, or by a first try whose answer was lost.
+            found = client.get_experiment_by_name(name)
+            if found is None:
+                raise
+    return str(found.experiment_id)
+
+
 class Lease:
     """The right to recalibrate one model; it expires by itself."""
 
-    def __init__(self, client: Client, model: str) -> None:
-        self._client = client
+    def __init__(self, notes: Notes, model: str) -> None:
+        self._notes = notes
         self._model = model
 
     @contextmanager
@@ -45,7 +96,7 @@ class Lease:
         finally:
             held = self._held()
             if held is not None and held["ticket"] == ticket:
-                self._client.delete_registered_model_tag(self._model, _TAG)
+                self._notes.write(_TAG, "")
 
     def confirm(self, owner: str) -> None:
         """Refuse to go on if another process took the lease since: two may have begun at once."""
@@ -55,12 +106,12 @@ class Lease:
         """End a lease that a process left when it died after its work was done."""
         held = self._held()
         if held is not None and held["owner"] == owner:
-            self._client.delete_registered_model_tag(self._model, _TAG)
+            self._notes.write(_TAG, "")
 
     def _take(self, owner: str, ticket: str, seconds: float) -> None:
         self._refuse_if_taken(owner)
         mine = {"owner": owner, "ticket": ticket, "expires": time.time() + seconds}
-        self._client.set_registered_model_tag(self._model, _TAG, json.dumps(mine))
+        self._notes.write(_TAG, json.dumps(mine))
         time.sleep(_SETTLE_SECONDS)
         self._refuse_if_taken(owner)
 
@@ -76,7 +127,7 @@ class Lease:
         raise BusyError(msg)
 
     def _held(self) -> dict[str, Any] | None:
-        text = self._client.get_registered_model(self._model).tags.get(_TAG)
+        text = self._notes.read(_TAG)
         try:
             held = None if not text else dict(json.loads(text))
         except ValueError:

@@ -12,11 +12,13 @@ import numpy as np
 
 from huc_mlflow._bases import UnfitBaseError
 from huc_mlflow._card import FittedSample, model_card
-from huc_mlflow._client import DEADLINE
+from huc_mlflow._client import DEADLINE, filter_text
+from huc_mlflow._lease import LAST
 from huc_mlflow._registry import BASE_TAG, CHALLENGER, CHAMPION, ID_TAG, Registry
 from huc_mlflow._rows import LabelledRows, NoBaseProbabilitiesError, RowReader
 from huc_mlflow._shadow import Shadow
 from huc_mlflow._tracker import RECALIBRATION, MLflowTracker
+from huc_monitor._common.safe_text import plain
 from huc_monitor._common.stages import begin_stage
 from huc_monitor._common.times import Span
 from huc_monitor.audit import audit
@@ -40,7 +42,6 @@ if TYPE_CHECKING:
 log = logging.getLogger("huc_monitor")
 
 _DONE = "huc.outcome"
-_LAST = "huc.last_retraining"  # as earlier versions wrote it
 _ENOUGH_ROWS = 1_000
 
 
@@ -121,7 +122,8 @@ class MLflowRecalibrationHost:
             trigger.id,
             f"recalibration #{trigger.ordinal}",
             {
-                "mlflow.parentRunId": self.tracker.run_id,
+                "huc.monitor_run": self.tracker.run_id,
+                "mlflow.note.content": plain(trigger.reason),
                 "huc.monitor": self.config.settings.model.name,
                 "huc.window": trigger.window_id,
                 "huc.reason": trigger.reason[:1000],
@@ -145,7 +147,7 @@ class MLflowRecalibrationHost:
         self, trigger: RecalibrationTrigger, run_id: str, *, patient: bool
     ) -> RecalibrationOutcome:
         registry = self.registry
-        made = registry.versions(f"tags.`{ID_TAG}` = '{trigger.id}'")
+        made = registry.versions(f"tags.`{ID_TAG}` = {filter_text(trigger.id)}")
         if made:
             version = registry.register(
                 None, recalibration_id=trigger.id, base=registry.root(made[0]), run_id=run_id
@@ -163,6 +165,10 @@ class MLflowRecalibrationHost:
             rows = self._rows(trigger, champion, state)
         except (NoBaseProbabilitiesError, UnfitBaseError) as error:
             return RecalibrationOutcome(trigger.id, "refused", reasons=(str(error),))
+        data = self.tracker.dataset(trigger.id, rows.start, rows.end, n_labelled=len(rows.labels))
+        models = {str(version.version) for version in (base, champion)}
+        linked = map(self.tracker.logged_model, sorted(models))
+        self.tracker.log_inputs(run_id, data, "training", *linked)
         recalibration = self._find(rows, champion, state)
         self._log(run_id, recalibration)
         if not recalibration.passed:
@@ -278,8 +284,7 @@ class MLflowRecalibrationHost:
         return read_state(data, self.tracker)
 
     def _too_soon(self, trigger: RecalibrationTrigger) -> str:
-        tags = self.registry.client.get_registered_model(self.registry.model).tags
-        text = tags.get(_LAST)
+        text = self.registry.notes.read(LAST)
         if not text:
             return ""
         last = json.loads(text)
@@ -291,7 +296,7 @@ class MLflowRecalibrationHost:
 
     def _remember(self, trigger: RecalibrationTrigger) -> None:
         last = {"id": trigger.id, "window_end": trigger.window_end.astimezone(UTC).isoformat()}
-        self.registry.client.set_registered_model_tag(self.registry.model, _LAST, json.dumps(last))
+        self.registry.notes.write(LAST, json.dumps(last))
 
     def _rows(
         self, trigger: RecalibrationTrigger, champion: ModelVersion, state: MonitorState

@@ -17,9 +17,9 @@ import mlflow
 from mlflow.exceptions import MlflowException
 from mlflow.protos.databricks_pb2 import RESOURCE_DOES_NOT_EXIST, ErrorCode
 
-from huc_mlflow._client import DEADLINE, Client, discreetly
+from huc_mlflow._client import DEADLINE, UNITY_CATALOG, Client, discreetly, filter_text
 from huc_mlflow._flavor import log_model
-from huc_mlflow._lease import Lease
+from huc_mlflow._lease import Lease, Notes
 from huc_monitor.errors import InvalidInputError, UnknownNameError
 from huc_monitor.monitor.ports import Move
 
@@ -62,8 +62,18 @@ class Registry:
     ) -> None:
         self.model = model
         self.client = Client(tracking_uri, registry_uri, deadline)
-        self.lease = Lease(self.client, model)
-        self._uris = (tracking_uri, registry_uri)
+        if self.client.registry_uri.startswith(UNITY_CATALOG):
+            msg = (
+                f"`registry_uri` must not be that of Unity Catalog ({self.client.registry_uri}) to "
+                "recalibrate: it does not search versions by tags, and its tags take no names with "
+                "dots. Set `registry_uri: databricks` (the workspace registry), or "
+                "`recalibration.enabled: false`; checks and alerts need no registry."
+            )
+            raise InvalidInputError(msg)
+        self._name_filter = f"name = {filter_text(model)}"
+        self.notes = Notes(self.client, model)
+        self.lease = Lease(self.notes, model)
+        self._uris, self._deadline = (tracking_uri, registry_uri), deadline
 
     @contextmanager
     def active(self) -> Iterator[None]:
@@ -76,7 +86,7 @@ class Registry:
         try:
             mlflow.set_tracking_uri(wanted)
             mlflow.set_registry_uri(self._uris[1] or wanted)
-            with discreetly(wanted):
+            with discreetly(wanted, seconds=self._deadline):
                 yield
         finally:
             mlflow.set_tracking_uri(tracking)
@@ -113,7 +123,7 @@ class Registry:
 
     def versions(self, wanted: str = "") -> list[ModelVersion]:
         """Return versions that match a filter, the lowest number first."""
-        query = f"name = '{self.model}'" + (f" and {wanted}" if wanted else "")
+        query = self._name_filter + (f" and {wanted}" if wanted else "")
         found: list[ModelVersion] = []
         token = None
         while True:
@@ -163,7 +173,7 @@ class Registry:
 
         Calling it again with the same id finds the version, or completes what is missing.
         """
-        wanted = f"tags.`{ID_TAG}` = '{recalibration_id}'"
+        wanted = f"tags.`{ID_TAG}` = {filter_text(recalibration_id)}"
         found = self.versions(wanted)
         if not found:
             model_id, source = self._logged(recalibrator, recalibration_id, base, run_id, options)
@@ -182,7 +192,9 @@ class Registry:
         kept, *spare = found
         for version in spare:
             self.client.delete_model_version(self.model, version.version)
-        self._point(CHALLENGER, kept)
+        champion = self.at(CHAMPION)
+        if champion is None or not _same(champion, kept):
+            self._point(CHALLENGER, kept)
         return kept
 
     def _logged(
@@ -215,7 +227,7 @@ class Registry:
         if run_id is None:
             return None
         experiment = self.client.get_run(run_id).info.experiment_id
-        query = f"tags.`{ID_TAG}` = '{recalibration_id}'"
+        query = f"tags.`{ID_TAG}` = {filter_text(recalibration_id)}"
         logged = self.client.search_logged_models([experiment], filter_string=query)
         ready = sorted(item.model_id for item in logged if str(item.status) == "READY")
         return str(ready[0]) if ready else None
@@ -245,16 +257,18 @@ class Registry:
         now = self.at(CHAMPION)
         if now is not None and _same(now, chosen):
             previous = chosen.tags.get(PREVIOUS_TAG)
+            self.withdraw(chosen)
             return Move(self.model, CHAMPION, str(chosen.version), previous, moved=False)
         previous = str(now.version) if now is not None else chosen.tags.get(BASE_TAG)
         if previous is not None:
             self.tag(chosen, PREVIOUS_TAG, previous)
         self.client.set_registered_model_alias(self.model, CHAMPION, chosen.version)
+        self.withdraw(chosen)
         return Move(self.model, CHAMPION, str(chosen.version), previous)
 
     def rollback(self) -> Move:
         """Give the champion alias back to the version that had it before."""
-        begun = self._model_tags().get(_ROLLBACK_TAG)
+        begun = self.notes.read(_ROLLBACK_TAG)
         if begun:
             plan = json.loads(begun)
             source, target = self.version(plan["from"]), self.version(plan["to"])
@@ -269,11 +283,11 @@ class Registry:
                 raise InvalidInputError(msg)
             source, target = now, self.version(previous)
             plan = {"from": str(source.version), "to": str(target.version)}
-            self.client.set_registered_model_tag(self.model, _ROLLBACK_TAG, json.dumps(plan))
+            self.notes.write(_ROLLBACK_TAG, json.dumps(plan))
         self._point(CHAMPION, target)
         self.withdraw(source)
         self.tag(source, "huc.rolled_back", "true")
-        self.client.delete_registered_model_tag(self.model, _ROLLBACK_TAG)
+        self.notes.write(_ROLLBACK_TAG, "")
         return Move(self.model, CHAMPION, str(target.version), str(source.version))
 
     def withdraw(self, version: ModelVersion) -> None:
@@ -287,9 +301,6 @@ class Registry:
         # Writing the same value again would fire the registry's webhook again.
         if version.tags.get(key) != value:
             self.client.set_model_version_tag(self.model, version.version, key, value)
-
-    def _model_tags(self) -> dict[str, str]:
-        return dict(self.client.get_registered_model(self.model).tags)
 
 
 def _same(one: ModelVersion, other: ModelVersion) -> bool:

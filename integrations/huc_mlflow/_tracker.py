@@ -10,18 +10,39 @@ from __future__ import annotations
 import hashlib
 import json
 import logging
-import math
 import tempfile
 from functools import cached_property, partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from mlflow.entities import Dataset, DatasetInput, Metric, RunTag
+from mlflow.entities import Dataset, DatasetInput, InputTag, LoggedModelInput, Metric, Param, RunTag
 from mlflow.exceptions import MlflowException
+from mlflow.tracking.context.registry import resolve_tags
 
-from huc_mlflow._client import DEADLINE, Client, TrackingError, masked
+from huc_mlflow._card import alert_lines
+from huc_mlflow._client import (
+    DEADLINE,
+    UNITY_CATALOG,
+    Client,
+    TrackingError,
+    filter_text,
+    logged_model_of,
+    masked,
+)
+from huc_mlflow._lease import find_experiment
+from huc_mlflow._metrics import (
+    FEWEST_KEYS,
+    LINKED,
+    MOST_KEYS,
+    SECTIONS,
+    SUMMARY,
+    WORST,
+    ShownWindow,
+    by_importance,
+    whole_number,
+)
 from huc_mlflow._pages import report_files
-from huc_monitor._common.safe_text import file_name, metric_key, plain
+from huc_monitor._common.safe_text import file_name, plain
 from huc_monitor.errors import HUCError
 from huc_monitor.monitor.ports.stored import (
     RESTORE_STATE,
@@ -34,6 +55,7 @@ from huc_monitor.monitor.records import WindowRecord
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
+    from datetime import datetime
 
     from mlflow.entities import Run
 
@@ -43,26 +65,30 @@ if TYPE_CHECKING:
 log = logging.getLogger("huc_monitor")
 
 # What MLflow takes in one request.
-_MOST_METRICS = 1_000
+_MOST_PARAMETERS = 100
 _MOST_TAG_CHARACTERS = 5_000
 RECALIBRATION = "retraining"  # the kind of its runs, as earlier versions wrote it
 _STATE_SLOTS = ("state/a.json", "state/b.json")
 _VERSION = "huc.model_version"
+_NOT_CHAMPION = "huc.not_champion"
 _PAGE = 1_000
-_MOST_CHANGES = 10
+_COMPLETE = "huc.complete"  # which records of a window its run holds; "1" in earlier versions
+_SECTIONS = ("windows", "tolerance", "audit", "alerts", "change", "detector", "subgroups")
 _IMPATIENT = 5.0
 
 
 class MLflowTracker:
     """Records and state of a monitor in an MLflow tracking store.
 
-    The monitor run carries all node metrics, one step per window: ``huc/<utility>/<subgroup>/
-    <node>`` is the moment, and ``huc_lower``, ``huc_upper`` and ``huc_ratio`` (absolute moment
-    over tolerance) go with it. Of the branches that changed by more than chance since the
-    reference, the ten clearest have ``change/<node>``, ``change_lower`` and ``change_upper``. Each
-    window has a child run with its record, pictures, summary metrics and the tags ``huc.status``,
-    ``huc.level`` and ``huc.changed`` (the branches that changed). The alert status is a tag of the
-    model version, written only when it changes, so that the registry's webhooks fire once.
+    The monitor run, ``monitor <name>``, has one step per window: the summary is in ``audit/``,
+    the moments of branches that are told of and of the worst ones in ``branches/``, with bounds of
+    the former beside them, and of the ten clearest changes since the reference in ``change/``.
+    A run never has more than `metric_keys` keys. Each window has a run of its own, with the summary
+    metrics linked to the logged model that served and to the window's data, every candidate in
+    ``candidates.parquet``, the worst in ``worst.json``, the report, and tags: ``huc.status``,
+    ``huc.level``, ``huc.branches`` (with open alerts), ``huc.changed``, ``huc.model_version``. The
+    alert status is a tag of the model version, written only when it changes, so that the registry's
+    webhooks fire once.
 
     Parameters
     ----------
@@ -74,6 +100,10 @@ class MLflowTracker:
         ``huc-monitor/<monitor's name>`` when left out; created when missing.
     deadline : float, default 30
         Seconds after which a call to a server or database that does not answer is given up.
+    metric_keys : int, default 100
+        The most metric keys that a run may have. MLflow's pages draw about a hundred charts.
+    champion_windows : int, default 3
+        Windows in a row that another version than the champion served before that is told.
     """
 
     def __init__(
@@ -83,13 +113,19 @@ class MLflowTracker:
         registry_uri: str | None = None,
         experiment: str | None = None,
         deadline: float = DEADLINE,
+        metric_keys: int = 100,
+        champion_windows: int = 3,
     ) -> None:
         self._info = info
+        self._most_keys = whole_number("metric_keys", metric_keys, FEWEST_KEYS, MOST_KEYS)
+        self._patience = whole_number("champion_windows", champion_windows, 1, 1_000)
         self._client = Client(tracking_uri, registry_uri, deadline)
         self._experiment_name = experiment or f"huc-monitor/{info.name}"
         self._run_id: str | None = None
         self._seen_state: str | None = None
         self._model_version: str | None = None
+        self._models: dict[str, str | None] = {}
+        self._keys: set[str] = set()
 
     def ping(self) -> str:
         """Ask the tracking store for anything, impatiently; say where it answered."""
@@ -111,27 +147,18 @@ class MLflowTracker:
                 "huc.identity": self._info.identity,
                 "huc.model": self._info.model or "",
                 "huc.settings": masked(settings)[:_MOST_TAG_CHARACTERS],
-                "mlflow.note.content": f"Utility calibration of {self._info.name}, by branch.",
+                "mlflow.note.content": f"Utility calibration of {plain(self._info.name)}.",
             }
-            kept = self.find_or_make("monitor", self._info.identity, self._info.name, tags)
+            name = f"monitor {self._info.name}"
+            kept = self.find_or_make("monitor", self._info.identity, name, tags)
             self._run_id = str(kept.info.run_id)
+            self._keys = {key for key in kept.data.metrics if key.partition("/")[0] in SECTIONS}
         return self._run_id
 
     @cached_property
     def _experiment(self) -> str:
         """Id of the experiment, made at the first use."""
-        name = self._experiment_name
-        found = self._client.get_experiment_by_name(name)
-        if found is not None:
-            return str(found.experiment_id)
-        try:
-            return str(self._client.create_experiment(name))
-        except MlflowException:
-            # Made by somebody else, or by a first try whose answer was lost.
-            found = self._client.get_experiment_by_name(name)
-            if found is None:
-                raise
-            return str(found.experiment_id)
+        return find_experiment(self._client, self._experiment_name)
 
     def _search(
         self, kind: str, key: str | None = None, *, newest: int | None = None
@@ -140,10 +167,11 @@ class MLflowTracker:
 
         With `newest`, those with the highest key come first, and as many are asked for at a time.
         """
-        wanted = f"tags.`huc.kind` = '{kind}' and tags.`huc.identity` = '{self._info.identity}'"
+        identity = filter_text(self._info.identity)
+        wanted = f"tags.`huc.kind` = '{kind}' and tags.`huc.identity` = {identity}"
         if key is not None:
             sign = "LIKE" if key.endswith("%") else "="
-            wanted += f" and tags.`huc.key` {sign} '{key}'"
+            wanted += f" and tags.`huc.key` {sign} {filter_text(key)}"
         token = None
         while True:
             page = self._client.search_runs(
@@ -162,7 +190,8 @@ class MLflowTracker:
         """Return the one run of this monitor with that kind and key; made if there is none."""
         found = list(self._search(kind, key))
         if not found:
-            given = {**tags, "huc.kind": kind, "huc.key": key, "huc.identity": self._info.identity}
+            mine = {"huc.kind": kind, "huc.key": key, "huc.identity": self._info.identity}
+            given = {**self._context, **tags, **mine}
             self._client.create_run(self._experiment, tags=given, run_name=name)
             found = list(self._search(kind, key))
         kept, *spare = sorted(found, key=lambda run: str(run.info.run_id))
@@ -170,6 +199,13 @@ class MLflowTracker:
             self._client.set_tag(run.info.run_id, "huc.kind", "duplicate")
             self._client.delete_run(run.info.run_id)
         return kept
+
+    @cached_property
+    def _context(self) -> dict[str, str]:
+        """Who runs the monitor from where, as MLflow itself notes it of runs."""
+        return dict(
+            resolve_tags({"mlflow.source.name": "huc-monitor", "mlflow.source.type": "JOB"})
+        )
 
     def find(self, kind: str, key: str) -> Run | None:
         """Return the one run of this monitor with that kind and key, if there is one."""
@@ -232,38 +268,115 @@ class MLflowTracker:
     # Records.
 
     def record(self, record: WindowRecord, artifacts: Mapping[str, bytes] | None = None) -> None:
-        """Log a window: node metrics on the monitor run, everything else on its child run."""
-        tags = {
-            "mlflow.parentRunId": self.run_id,
+        """Log a window: its metrics on the monitor run, everything else on a run of its own.
+
+        A window has one run, whatever comes of it: what it was before its labels came, its audit,
+        and what late labels changed are records in that run.
+        """
+        window, _, stage = record.key.rpartition("-")
+        for run in self._search("window", f"{window}-%"):
+            # Earlier versions made a run for every record.
+            if run.data.tags["huc.key"] == record.key and run.data.tags.get(_COMPLETE) == "1":
+                return
+        shown = ShownWindow(record)
+        tags = self._window_tags(shown)
+        child = self.find_or_make("window", window, tags["mlflow.runName"], tags)
+        done = child.data.tags.get(_COMPLETE, "").split()
+        self._note_version(record.model_version)
+        if stage in done:
+            return
+        child_id = str(child.info.run_id)
+        values = shown.metrics(self._most_keys, self._keys)
+        self._log(self.run_id, record, values)
+        self._keys |= values.keys()
+        self._log_window(child_id, shown, is_new=not done)
+        self._client.log_text(child_id, record.to_json(), f"record-{stage}.json")
+        files = self._pages(record) | shown.tables() | dict(artifacts or {})
+        self._log_files(child_id, files)
+        tags[_COMPLETE] = " ".join([*done, stage])
+        if WORST in files:
+            tags["mlflow.loggedArtifacts"] = json.dumps([{"path": WORST, "type": "table"}])
+        self._client.log_batch(child_id, tags=[RunTag(key, value) for key, value in tags.items()])
+        self._client.set_terminated(child_id)
+
+    def _window_tags(self, shown: ShownWindow) -> dict[str, str]:
+        record, branches = shown.record, shown.branches
+        name = f"{record.start:%Y-%m-%d %H:%M} #{record.ordinal}"
+        if record.level:
+            name += f" {record.level}: {branches}"
+        return {
+            "mlflow.runName": name[:100],
+            "mlflow.note.content": shown.note()[:_MOST_TAG_CHARACTERS],
             "huc.monitor": self._info.name,
+            "huc.monitor_run": self.run_id,
+            "huc.model": self._info.model or "",
+            "huc.model_version": plain(record.model_version or ""),
             "huc.window": record.window_id,
             "huc.status": "alert" if record.level else record.status,
             "huc.level": record.level or "none",
-            "huc.changed": _changed_nodes(record),
+            "huc.branches": branches,
+            "huc.changed": shown.changed,
         }
-        name = f"{record.start:%Y-%m-%d %H:%M} #{record.ordinal}"
-        child = self.find_or_make("window", record.key, name, tags)
-        self._note_version(record.model_version)
-        if child.data.tags.get("huc.complete") == "1":
-            return
-        child_id = str(child.info.run_id)
-        self._log(self.run_id, record, node_metrics(record))
-        self._log(child_id, record, summary_metrics(record))
-        self._log_dataset(child_id, record)
-        self._client.log_text(child_id, record.to_json(), "record.json")
-        self._log_files(child_id, self._pages(record) | dict(artifacts or {}))
-        done = [RunTag(key, value) for key, value in {**tags, "huc.complete": "1"}.items()]
-        self._client.log_batch(child_id, tags=done)
-        self._client.set_terminated(child_id)
+
+    def _log_window(self, run_id: str, shown: ShownWindow, *, is_new: bool) -> None:
+        """Log a window's own metrics, linked to the model that served, its data and parameters."""
+        record = shown.record
+        n = {"n_predictions": record.n_predictions, "n_labelled": record.n_labelled}
+        dataset = self.dataset(record.key, record.start, record.end, **n)
+        served = self.logged_model(record.model_version)
+        link = {"dataset_name": dataset.name, "dataset_digest": dataset.digest, "model_id": served}
+        summary = shown.summary
+        told = shown.metrics(self._most_keys, told=True)
+        branches = {key: value for key, value in told.items() if not key.startswith(SUMMARY)}
+        self._log(run_id, record, {k: v for k, v in summary.items() if k in LINKED}, **link)
+        self._log(run_id, record, {k: v for k, v in summary.items() if k not in LINKED} | branches)
+        self.log_inputs(run_id, dataset, "monitoring", served)
+        if is_new:  # parameters cannot change
+            self._client.log_batch(run_id, params=self._parameters(record))
+
+    def _parameters(self, record: WindowRecord) -> list[Param]:
+        settings = {name: (self._info.settings or {}).get(name) for name in _SECTIONS}
+        found = {
+            "window.start": record.start.isoformat(),
+            "window.end": record.end.isoformat(),
+            "model": self._info.model,
+            "model_version": record.model_version,
+            **dict(_flat(settings)),
+        }
+        kept = [(key, value) for key, value in found.items() if value is not None]
+        return [Param(key, masked(plain(value)) or "''") for key, value in kept[:_MOST_PARAMETERS]]
+
+    def logged_model(self, version: str | None) -> str | None:
+        """Return the id of the logged model behind a version, None where it cannot be known."""
+        if self._info.model is None or version is None:
+            return None
+        if version not in self._models:
+            self._models[version] = logged_model_of(self._client, self._info.model, version)
+        return self._models[version]
 
     def remark(self, record: WindowRecord) -> str | None:
-        """Say that rows were served by another version than the registry's champion."""
+        """Say that another version than the champion served for some windows in a row."""
         served = record.model_version
-        if self._info.model is None or served is None or self._champion in {None, served}:
+        if self._info.model is None or served is None or self._champion is None:
+            return None
+        tags = self._client.get_run(self.run_id).data.tags
+        noted = json.loads(tags.get(_NOT_CHAMPION) or "{}")
+        who = {"served": served, "champion": self._champion}
+        if served == self._champion:
+            if noted:
+                self._client.set_tag(self.run_id, _NOT_CHAMPION, "")
+            return None
+        since = (
+            min(noted["since"], record.ordinal) if who.items() <= noted.items() else record.ordinal
+        )
+        if {**who, "since": since} != noted:
+            self._client.set_tag(self.run_id, _NOT_CHAMPION, json.dumps({**who, "since": since}))
+        if record.ordinal - since + 1 < self._patience:
             return None
         return (
-            f"The log's rows were served by version {served}, and the champion of "
-            f"{self._info.model!r} is version {self._champion}: deploy it, or promote the other."
+            f"Since window #{since}, version {plain(served)} made the log's predictions, and the "
+            f"champion of {self._info.model!r} is version {self._champion}: deploy it, or promote "
+            "the other."
         )
 
     @cached_property
@@ -288,29 +401,37 @@ class MLflowTracker:
             return {}
         return report_files(record, self._info.tree)
 
-    def _log(self, run_id: str, record: WindowRecord, values: Mapping[str, float]) -> None:
+    def _log(
+        self, run_id: str, record: WindowRecord, values: Mapping[str, float], **link: str | None
+    ) -> None:
         # A revision keeps its step and comes a moment later, so that it is the step's last word.
-        when = int(record.end.timestamp() * 1000) + record.revision
-        metrics = [Metric(key, value, when, record.ordinal) for key, value in values.items()]
-        for first in range(0, len(metrics), _MOST_METRICS):
-            self._client.log_batch(run_id, metrics=metrics[first : first + _MOST_METRICS])
+        later = -1 if record.status == "pending" else record.revision
+        when = int(record.end.timestamp() * 1000) + later
+        metrics = [
+            Metric(key, value, when, record.ordinal, **link) for key, value in values.items()
+        ]
+        self._client.log_batch(run_id, metrics=metrics)
 
-    def _log_dataset(self, run_id: str, record: WindowRecord) -> None:
+    def dataset(self, key: str, start: datetime, end: datetime, **profile: int | None) -> Dataset:
+        """Describe rows of the log: when they were, where they are, how many."""
         source = {
-            "window": record.window_id,
-            "start": record.start.isoformat(),
-            "end": record.end.isoformat(),
-            "revision": record.revision,
+            "start": start.isoformat(),
+            "end": end.isoformat(),
+            "log": ((self._info.settings or {}).get("source") or {}).get("log"),
         }
-        profile = {"n_predictions": record.n_predictions, "n_labelled": record.n_labelled}
-        dataset = Dataset(
+        return Dataset(
             name=file_name(self._info.name),
-            digest=_digest(record.key)[:12],
+            digest=_digest(key)[:12],
             source_type="huc_monitor",
-            source=json.dumps(source),
+            source=masked(json.dumps(source, default=str)),
             profile=json.dumps(profile),
         )
-        self._client.log_inputs(run_id, [DatasetInput(dataset=dataset, tags=[])])
+
+    def log_inputs(self, run_id: str, dataset: Dataset, context: str, *models: str | None) -> None:
+        """Link a run with the data it used, and for what, and with logged models."""
+        inputs = [DatasetInput(dataset, [InputTag("mlflow.data.context", context)])]
+        known = [LoggedModelInput(model) for model in models if model is not None]
+        self._client.log_inputs(run_id, inputs, known)
 
     def _log_files(self, run_id: str, artifacts: Mapping[str, bytes]) -> None:
         with tempfile.TemporaryDirectory() as folder:
@@ -340,47 +461,51 @@ class MLflowTracker:
 
     def records(self, last: int | None = None, until: int | None = None) -> list[WindowRecord]:
         """Return complete records in order: all, or of the `last` windows up to an ordinal."""
-        ids: dict[str, str] = {}
+        files: dict[str, tuple[str, str]] = {}
         windows: set[int] = set()
         for run in self._search("window", newest=last and 2 * last):
-            if run.data.tags.get("huc.complete") != "1":
+            found = _files(run)
+            if not found:
                 continue
-            key = str(run.data.tags["huc.key"])
-            ordinal = int(key.partition("-")[0])
+            ordinal = int(str(run.data.tags["huc.key"]).partition("-")[0])
             if until is None or ordinal <= until:
                 windows.add(ordinal)
             if last is not None and len(windows) > last:
                 break  # the newest come first
-            ids[key] = str(run.info.run_id)
+            for key, file in found.items():
+                files[key] = (str(run.info.run_id), file)
         return readable_records(
-            (f"'record.json' of run {ids[key]}", partial(self._read, ids[key], "record.json"))
-            for key in choose_keys(ids, last, until)
+            (f"{files[key][1]!r} of run {files[key][0]}", partial(self._read, *files[key]))
+            for key in choose_keys(files, last, until)
         )
 
     def window(self, ordinal: int) -> WindowRecord | None:
         """Return the first complete record of one window, without reading any other."""
-        runs = [
-            run
+        audited = {
+            key: (str(run.info.run_id), file)
             for run in self._search("window", f"{ordinal:06d}-%")
-            if run.data.tags.get("huc.complete") == "1"
-        ]
-        keys = {str(run.data.tags["huc.key"]): str(run.info.run_id) for run in runs}
-        audited = sorted(key for key in keys if not key.endswith("-pending"))
+            for key, file in _files(run).items()
+            if not key.endswith("-pending")
+        }
         if not audited:
             return None
-        return WindowRecord.from_json(self._read(keys[audited[0]], "record.json"))
+        first = min(audited, key=lambda key: int(key.rpartition("-r")[2]))
+        return WindowRecord.from_json(self._read(*audited[first]))
 
     # Alerts.
 
     def set_alert_status(self, status: str, alerts: Sequence[AlertState]) -> None:
         """Tag the monitor run, the model version and the registered model."""
+        first = by_importance(alerts)
         worst = ", ".join(
             f"{plain(a.node)} ({plain(a.subgroup)}, {plain(a.utility)}){_people(a)}"
-            for a in alerts[:5]
+            for a in first[:5]
         )
-        self._client.log_batch(
-            self.run_id, tags=[RunTag("huc.status", status), RunTag("huc.alerts", worst)]
-        )
+        note = "\n".join([f"**{status}**", "", *alert_lines(first)]).strip()
+        tags = {"huc.status": status, "huc.alerts": worst, "mlflow.note.content": note}
+        self._client.log_batch(self.run_id, tags=[RunTag(*pair) for pair in tags.items()])
+        if self._client.registry_uri.startswith(UNITY_CATALOG):
+            return  # its tags take no such names
         model, version = self._info.model, self._version()
         if model is None or version is None:
             return
@@ -417,88 +542,21 @@ def _people(alert: AlertState) -> str:
     return "" if alert.acked is None else f", {plain(str(alert.acked))}"
 
 
-def node_metrics(record: WindowRecord) -> dict[str, float]:
-    """Every candidate's moment, bounds and share of its tolerance, by metric key.
-
-    Values that are not finite are left out, and counted in ``monitor/undefined``: on a logged
-    model MLflow would store them as zero, which reads as perfect.
-    """
-    found: dict[str, float | None] = {
-        "monitor/n_labelled": float(record.n_labelled),
-        "monitor/coverage": float(record.coverage),
-        "monitor/n_quarantined": float(record.n_quarantined),
-    }
-    for item in record.forecasts:
-        place = metric_key(item.utility)
-        found |= {
-            f"forecast/{place}": item.value,
-            f"forecast_lower/{place}": item.lower,
-            f"forecast_upper/{place}": item.upper,
-            f"realised/{place}": item.realised,
-        }
-    result = record.result
-    if result is None:
-        return {key: float(value) for key, value in found.items() if value is not None}
-    figures = ("huc", "uc", "huc_lower", "huc_upper")
-    found |= {f"monitor/{name}": getattr(result, name) for name in figures}
-    if record.detector is not None:
-        found["monitor/e_detector"] = record.detector.get("value")
-    found |= _change_metrics(record)
-    table = result.candidates
-    lower, upper = table.lower, table.upper
-    for row, tolerance in enumerate(record.tolerances):
-        names = table.utility[row], table.subgroup[row], table.node[row]
-        place, moment = "/".join(map(metric_key, names)), table.moment[row]
-        found[f"huc/{place}"] = moment
-        found[f"huc_lower/{place}"] = lower[row]
-        found[f"huc_upper/{place}"] = upper[row]
-        found[f"huc_ratio/{place}"] = abs(moment) / tolerance if tolerance else None
-        if table.label_coverage[row] < 1:
-            found[f"huc_label_coverage/{place}"] = table.label_coverage[row]
-    finite = {
-        key: float(value)
-        for key, value in found.items()
-        if value is not None and math.isfinite(value)
-    }
-    return finite | {"monitor/undefined": float(len(found) - len(finite))}
+def _files(run: Run) -> dict[str, str]:
+    """Files of the complete records in a window's run, by the records' keys."""
+    done, key = run.data.tags.get(_COMPLETE, ""), str(run.data.tags["huc.key"])
+    if done == "1":  # by an earlier version: one run for every record
+        return {key: "record.json"}
+    return {f"{key}-{stage}": f"record-{stage}.json" for stage in done.split()}
 
 
-def _changed_nodes(record: WindowRecord) -> str:
-    """Name the branches that changed, the surest first; "none" if none did."""
-    nodes = [one.node for one in record.findings if one.change is not None]
-    return plain(", ".join(nodes[:_MOST_CHANGES]))[:500] or "none"
-
-
-def _change_metrics(record: WindowRecord) -> dict[str, float | None]:
-    """How many branches changed or stand, and how far the surest of them moved.
-
-    ``windows_since_onset`` counts the windows from the likeliest onset of the first on.
-    """
-    if record.change is None and not record.findings:
-        return {}
-    found: dict[str, float | None] = {
-        "monitor/n_changed": float(sum(one.change is not None for one in record.findings)),
-        "monitor/n_standing": float(sum(one.kind == "standing" for one in record.findings)),
-    }
-    changed = [one for one in record.findings if one.change is not None]
-    for rank, one in enumerate(changed[:_MOST_CHANGES]):
-        change: Any = one.change
-        figures = {"": change.difference, "_lower": change.lower, "_upper": change.upper}
-        for suffix, value in figures.items():
-            found[f"change{suffix}/{metric_key(one.node)}"] = value
-            if rank == 0:
-                found[f"monitor/change{suffix}"] = value
-        if rank == 0 and change.onset is not None:
-            since = [start for start, _ in change.track if start >= change.onset]
-            found["monitor/windows_since_onset"] = float(len(since))
-    return found
-
-
-def summary_metrics(record: WindowRecord) -> dict[str, float]:
-    """Return the dozen numbers a child run shows in a table of runs."""
-    prefix = "monitor/"
-    found = node_metrics(record).items()
-    return {key.removeprefix(prefix): value for key, value in found if key.startswith(prefix)}
+def _flat(settings: Mapping[str, Any], before: str = "") -> Iterator[tuple[str, Any]]:
+    """Name settings by their path, as in ``windows.length``."""
+    for name, value in settings.items():
+        if isinstance(value, dict):
+            yield from _flat(value, f"{before}{name}.")
+        elif value is not None:
+            yield f"{before}{name}", value
 
 
 def _digest(text: str) -> str:

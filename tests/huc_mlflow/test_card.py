@@ -57,7 +57,7 @@ def table(repair, serving):
 
 def test_base_serving_and_candidate_have_columns_of_their_own(repair):
     header, _, huc, uc, log_loss, accuracy, rows = table(repair, "3")
-    assert header == ["", "base (version 1)", "serving (version 3)", "recalibrated"]
+    assert header == ["", "base (version 1)", "serving (version 3)", "candidate (this version)"]
     assert huc[1:] == [
         "0.4000 [0.2000, 0.8000]",
         "0.2000 [0.1000, 0.4000]",
@@ -71,5 +71,5 @@ def test_base_serving_and_candidate_have_columns_of_their_own(repair):
 
 def test_a_base_that_serves_has_one_column(repair):
     header, _, huc, *_ = table(repair, "1")
-    assert header == ["", "base, serving (version 1)", "recalibrated"]
+    assert header == ["", "base, which serves (version 1)", "candidate (this version)"]
     assert [cell.split()[0] for cell in huc[1:]] == ["0.2000", "0.1000"]

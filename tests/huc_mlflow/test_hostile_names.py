@@ -9,9 +9,11 @@ from types import SimpleNamespace
 
 import numpy as np
 import pytest
-from huc_mlflow._card import _alert_lines, _change
+from huc_mlflow._card import _change, alert_lines
 from huc_mlflow._evaluator import _csv
-from huc_mlflow._tracker import MLflowTracker, node_metrics
+from huc_mlflow._metrics import ShownWindow
+from huc_mlflow._tracker import MLflowTracker
+from mlflow.utils.validation import _validate_metric_name
 from support.hostile import NAMES, NODES, UTILITIES, assert_clean
 
 import huc_monitor as hm
@@ -66,14 +68,17 @@ def test_records_with_hostile_names_are_logged_and_read_back(store):
 
 def test_every_candidate_has_a_metric_of_its_own():
     result = audited()
-    keys = [key for key in node_metrics(a_record(result)) if key.startswith("huc/")]
+    found = ShownWindow(a_record(result)).metrics(1000)
+    keys = [key for key in found if key.startswith("branches/")]
     assert len(keys) == result.candidates.n
-    assert all(key.isascii() and len(key) < 250 for key in keys)
+    assert all(len(key) < 250 for key in keys)
+    for key in keys:
+        _validate_metric_name(key)
 
 
 @pytest.mark.parametrize("name", NAMES, ids=range(len(NAMES)))
 def test_a_card_shows_names_as_code_and_nothing_else(name):
-    (line,) = _alert_lines((alert(name),))
+    (line,) = alert_lines((alert(name),))
     assert_clean(line)
     assert line.count("`") == 6
     update = SimpleNamespace(node=name, subgroup=name)

@@ -76,7 +76,7 @@ def test_one_lost_answer_of_every_kind_changes_nothing(story, remote, server, mo
     tracker = open_tracker(load_config(world.config))
     assert len(tracker.records()) == len(list(tracker._search("window"))) == 3
     assert len(list(tracker._search("monitor"))) == len(list(tracker._search("retraining"))) == 1
-    assert points(tracker, "monitor/huc") == [1, 2, 3]
+    assert points(tracker, "audit/huc") == [1, 2, 3]
 
 
 def test_a_recalibrated_model_is_served(story, remote):

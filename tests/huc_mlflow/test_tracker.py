@@ -2,7 +2,6 @@ from __future__ import annotations
 
 import dataclasses
 import math
-import re
 from datetime import UTC, datetime, timedelta
 
 import numpy as np
@@ -75,22 +74,26 @@ def test_a_window_is_a_step_of_the_monitor_run_and_a_child_run(store):
         mine.record(record, {"report.html": b"<p>hello</p>"})
     assert mine.records() == records
     node = next(row for row in records[1].audit["candidates"] if row["node"] == "sick")
-    assert history(mine, "huc/top1/all/sick")[-1] == (
+    assert history(mine, "branches/sick")[-1] == (
         2,
         int(records[1].end.timestamp() * 1000),
         pytest.approx(node["moment"]),
     )
-    assert history(mine, "huc_ratio/top1/all/sick")[-1][2] == pytest.approx(
-        abs(node["moment"]) / 0.02
-    )
+    assert history(mine, "branches_bounds/sick lower")[-1][0] == 2, "only while it is told of"
     alerting = mine._client.search_runs([mine._experiment], "tags.`huc.status` = 'alert'")
-    assert [run.data.tags["huc.key"] for run in alerting] == [records[1].key]
+    assert [run.data.tags["huc.key"] for run in alerting] == [records[1].key.removesuffix("-r0")]
     (child,) = alerting
     assert child.info.status == "FINISHED"
     assert child.data.metrics["huc"] == pytest.approx(records[1].audit["huc"])
     assert child.inputs.dataset_inputs[0].dataset.name == "triage"
     names = {file.path for file in mine._client.list_artifacts(child.info.run_id)}
-    assert {"record.json", "report.html", "moments.svg"} <= names
+    assert {
+        "record-r0.json",
+        "report.html",
+        "moments.svg",
+        "candidates.parquet",
+        "worst.json",
+    } <= names
 
 
 def a_change(node, k=0):
@@ -120,29 +123,29 @@ def test_what_changed_is_logged_by_branch_and_what_stands_is_counted(store):
     record = dataclasses.replace(a_record(4), findings=(a_change("sick"), stands))
     mine.record(record)
     assert [point[2] for point in history(mine, "change/sick")] == [-0.05]
-    assert [point[2] for point in history(mine, "change_lower/sick")] == [-0.09]
-    assert [point[2] for point in history(mine, "change_upper/sick")] == [-0.01]
+    assert [point[2] for point in history(mine, "change_bounds/sick lower")] == [-0.09]
+    assert [point[2] for point in history(mine, "change_bounds/sick upper")] == [-0.01]
     (child,) = mine._client.search_runs([mine._experiment], "tags.`huc.changed` = 'sick'")
     figures = {name: child.data.metrics[name] for name in ("n_changed", "n_standing", "change")}
     assert figures == {"n_changed": 1, "n_standing": 1, "change": -0.05}
     assert child.data.metrics["windows_since_onset"] == 3
 
 
-def test_of_many_branches_that_changed_ten_have_metrics_of_their_own():
-    from huc_mlflow._tracker import node_metrics, summary_metrics
+def metrics(record, most=100, known=(), **options):
+    from huc_mlflow._metrics import ShownWindow
 
+    return ShownWindow(record).metrics(most, known, **options)
+
+
+def test_of_many_branches_that_changed_ten_have_metrics_of_their_own():
     many = tuple(a_change(f"b{k}", k) for k in range(30))
-    record = dataclasses.replace(a_record(1), findings=many)
-    keys = [key for key in node_metrics(record) if key.startswith("change")]
-    assert len(keys) == 30
-    assert summary_metrics(record)["n_changed"] == 30
-    quiet = node_metrics(a_record(1))
-    assert not any("change" in key for key in quiet)
+    found = metrics(dataclasses.replace(a_record(1), findings=many))
+    assert len([key for key in found if key.startswith("change")]) == 30
+    assert found["audit/n_changed"] == 30
+    assert not any("change" in key for key in metrics(a_record(1)))
 
 
 def test_a_forecast_and_what_came_of_it_have_metrics_of_their_own():
-    from huc_mlflow._tracker import node_metrics
-
     made = hm.forecast(
         [[0.9, 0.1]] * 50,
         [[0.9, 0.1]] * 100,
@@ -150,13 +153,150 @@ def test_a_forecast_and_what_came_of_it_have_metrics_of_their_own():
         tree=hm.LabelTree.flat(["a", "b"]),
         utilities=hm.TopK(1),
     )
-    waiting = node_metrics(dataclasses.replace(a_record(1), forecasts=tuple(made)))
-    assert waiting["forecast/top1"] == pytest.approx(0.7)
-    assert waiting["forecast_lower/top1"] < 0.7 < waiting["forecast_upper/top1"]
+    pending = dataclasses.replace(
+        a_record(1), status="pending", audit=None, forecasts=tuple(made), tolerances=(), levels=()
+    )
+    waiting = metrics(pending)
+    assert waiting["forecast/top1 expected"] == pytest.approx(0.7)
+    assert waiting["forecast/top1 lower"] < 0.7 < waiting["forecast/top1 upper"]
     judged = tuple(item.judged(-0.25, 50) for item in made)
-    done = node_metrics(dataclasses.replace(a_record(1), forecasts=judged))
-    assert done["realised/top1"] == pytest.approx(0.65)
-    assert "realised/top1" not in waiting
+    done = metrics(dataclasses.replace(a_record(1), forecasts=judged))
+    assert done["forecast/top1 realised"] == pytest.approx(0.65)
+    assert "forecast/top1 realised" not in waiting
+
+
+def an_alert(node, level, moment, **place):
+    times = {"first_seen": DAY, "last_seen": DAY, "first_ordinal": 1, "last_ordinal": 1}
+    names = {"utility": "top1", "subgroup": "all", **place}
+    return AlertState(
+        node=node, level=level, moment=moment, tolerance=0.02, n_windows=1, **names, **times
+    )
+
+
+def a_wide_record(ordinal, moments, alerts=()):
+    from support.report_cases import audit_dict, candidate
+
+    nodes = [f"node {k}" for k in range(len(moments))]
+    rows = [
+        candidate(node=node, moment=float(m), radius=0.1, subgroup=group)
+        for group in ("all", "sex=f")
+        for node, m in zip(nodes, moments, strict=True)
+    ]
+    tree = hm.LabelTree.from_nested({node: [f"{node} a", f"{node} b"] for node in nodes})
+    return dataclasses.replace(
+        a_record(ordinal),
+        audit=audit_dict(rows, tree),
+        tolerances=(0.02,) * len(rows),
+        levels=(None,) * len(rows),
+        alerts=tuple(alerts),
+    )
+
+
+@given(st.integers(30, 120), st.lists(st.integers(0, 99), min_size=1, max_size=5), st.data())
+def test_a_run_never_has_more_keys_than_asked_for_and_a_line_has_no_holes(most, guilty, data):
+    rng = np.random.default_rng(data.draw(st.integers(0, 99)))
+    known = set()
+    for ordinal, node in enumerate(guilty, start=1):
+        moments = rng.normal(scale=0.02, size=100)
+        alerts = [an_alert(f"node {node}", "critical", moments[node])]
+        record = a_wide_record(ordinal, moments, alerts)
+        found = metrics(record, most, known)
+        branches = {key for key in known if key.startswith("branches/")}
+        assert branches <= found.keys()
+        known |= found.keys()
+        assert len(known) <= most
+        assert any(key.startswith("branches_bounds/") for key in metrics(record, most, told=True))
+        assert {"audit/huc", "audit/uc", "audit/n_labelled"} <= found.keys()
+    assert f"branches/node {guilty[0]}" in known
+
+
+def test_everything_is_in_one_table_and_what_is_told_first_in_the_one_that_the_ui_shows():
+    import io
+    import json
+
+    import pandas as pd
+    from huc_mlflow._metrics import ShownWindow
+
+    moments = np.linspace(-0.03, 0.03, 100)
+    alerts = [an_alert("node 50", "warning", moments[50], subgroup="sex=f")]
+    files = ShownWindow(a_wide_record(1, moments, alerts)).tables()
+    frame = pd.read_parquet(io.BytesIO(files["candidates.parquet"]))
+    assert len(frame) == 200
+    assert {"moment", "lower", "upper", "tolerance", "level"} <= set(frame.columns)
+    table = json.loads(files["worst.json"])
+    rows = [dict(zip(table["columns"], row, strict=True)) for row in table["data"]]
+    assert len(rows) == 100
+    assert (rows[0]["node"], rows[0]["subgroup"]) == ("node 50", "sex=f")
+    assert abs(rows[1]["moment"]) == 0.03
+
+
+def test_alerts_of_many_branches_come_before_many_alerts_of_one():
+    from huc_mlflow._metrics import by_importance
+
+    alerts = [
+        an_alert("a", "critical", 0.9),
+        an_alert("a", "critical", 0.8, subgroup="f"),
+        an_alert("b", "warning", 0.7),
+        an_alert("c", "critical", -0.3),
+    ]
+    order = [(one.node, one.subgroup) for one in by_importance(alerts)]
+    assert order == [("a", "all"), ("c", "all"), ("b", "all"), ("a", "f")]
+
+
+def test_pending_audited_and_revised_are_records_of_one_run(store):
+    mine = tracker(store)
+    pending = dataclasses.replace(
+        a_record(1), status="pending", audit=None, n_labelled=0, tolerances=(), levels=()
+    )
+    revised = a_record(1, level="critical", revision=1, seed=5)
+    for record in (pending, a_record(1), revised):
+        mine.record(record)
+    assert tracker(store).records() == [pending, a_record(1), revised]
+    assert mine.window(1) == a_record(1)
+    (run,) = mine._search("window")
+    assert run.data.metrics["huc"] == pytest.approx(revised.audit["huc"])
+    assert run.data.tags["huc.status"] == "alert"
+    assert run.data.tags["mlflow.runName"] == "2024-03-01 00:00 #1 critical: sick"
+    assert "branch `sick`" in run.data.tags["mlflow.note.content"]
+    assert run.info.status == "FINISHED"
+
+
+def test_runs_of_earlier_versions_are_read_and_not_made_again(store):
+    mine = tracker(store)
+    record, pending = a_record(1), dataclasses.replace(a_record(2), status="pending", audit=None)
+    for old in (record, pending):
+        run = mine.find_or_make("window", old.key, "old", {"huc.complete": "1"})
+        mine._client.log_text(run.info.run_id, old.to_json(), "record.json")
+    mine.record(record)
+    mine.record(pending)
+    assert len(list(mine._search("window"))) == 2
+    mine.record(a_record(2))
+    assert mine.records() == [record, pending, a_record(2)]
+    assert mine.window(1) == record
+    assert mine.window(2) == a_record(2)
+
+
+def test_runs_say_who_made_them_from_what_and_are_found_by_name(store):
+    mine = tracker(store)
+    mine.record(a_record(1))
+    (monitor,) = mine._client.search_runs(
+        [mine._experiment], "attributes.run_name = 'monitor triage'"
+    )
+    assert monitor.info.run_id == mine.run_id
+    (run,) = mine._search("window")
+    tags = run.data.tags
+    assert tags["mlflow.source.name"] == "huc-monitor"
+    assert tags["mlflow.user"]
+    assert tags["huc.monitor_run"] == mine.run_id
+    assert "mlflow.parentRunId" not in tags, "a closed group would hide it"
+    assert run.data.params["window.start"] == "2024-03-01T00:00:00+00:00"
+    assert run.data.params["model_version"] == "1"
+
+
+@pytest.mark.parametrize("settings", [{"metric_keys": 5}, {"champion_windows": True}])
+def test_settings_out_of_range_are_refused(store, settings):
+    with pytest.raises(hm.InvalidInputError, match="must be a whole number from"):
+        tracker(store, **settings)
 
 
 def test_recording_again_changes_nothing(store):
@@ -166,7 +306,7 @@ def test_recording_again_changes_nothing(store):
         tracker(store).record(a_record(1))
     assert len(list(mine._search("window"))) == 1
     assert len(list(mine._search("monitor"))) == 1
-    assert len(history(mine, "monitor/huc")) == 1
+    assert len(history(mine, "audit/huc")) == 1
 
 
 def test_a_record_that_was_cut_short_is_completed(store, monkeypatch):
@@ -191,7 +331,7 @@ def test_a_record_that_was_cut_short_is_completed(store, monkeypatch):
     mine.record(a_record(1))
     assert mine.records() == [a_record(1)]
     assert len(list(mine._search("window"))) == 1
-    assert len(history(mine, "huc/top1/all/sick")) == 1
+    assert len(history(mine, "branches/sick")) == 1
 
 
 def test_of_two_runs_made_by_a_repeated_request_one_is_kept(store):
@@ -211,7 +351,7 @@ def test_a_revision_is_the_last_word_of_its_step(store):
     mine.record(a_record(1))
     revised = a_record(1, revision=1, seed=5)
     mine.record(revised)
-    points = history(mine, "monitor/huc")
+    points = history(mine, "audit/huc")
     assert [step for step, _, _ in points] == [1, 1]
     assert max(points, key=lambda point: point[1])[2] == pytest.approx(revised.audit["huc"])
     assert [record.revision for record in mine.records()] == [0, 1]
@@ -295,9 +435,9 @@ def test_values_that_are_not_finite_are_counted_and_never_logged(store):
     mine.record(WindowRecord.from_dict(broken))
     logged = mine._client.get_run(mine.run_id).data.metrics
     assert all(math.isfinite(value) for value in logged.values())
-    assert not any(key.startswith("huc_lower/") for key in logged)
+    assert not any("_bounds/" in key for key in logged)
     # Both bounds of every candidate, and those of HUC.
-    assert logged["monitor/undefined"] == 2 * len(broken["audit"]["candidates"]) + 2
+    assert logged["audit/n_undefined"] == 2 * len(broken["audit"]["candidates"]) + 2
 
 
 def test_the_alert_status_is_a_tag_of_the_model_version(store):
@@ -320,15 +460,6 @@ def test_a_model_that_is_not_registered_does_not_stop_the_check(store, caplog):
     mine.set_alert_status("warning", ())
     assert "alert status not written to model 'triage'" in caplog.text
     assert mine._client.get_run(mine.run_id).data.tags["huc.status"] == "warning"
-
-
-@given(st.text(min_size=1, max_size=200), st.text(min_size=1, max_size=200))
-def test_slugs_are_safe_and_differ_where_names_differ(one, other):
-    from huc_monitor._common.safe_text import metric_key as slug
-
-    assert re.fullmatch(r"[A-Za-z0-9_.\-]{1,70}", slug(one))
-    assert slug(one).strip(".")
-    assert (slug(one) == slug(other)) == (one == other)
 
 
 def test_the_tracker_is_found_by_name(store):
@@ -364,7 +495,7 @@ def test_the_state_of_the_monitor_before_is_found_in_the_experiment(store):
     assert new.previous_state() == {"schema_version": 1, "identity": INFO.identity}
 
 
-def test_a_log_of_another_version_than_the_champion_is_remarked(store):
+def test_a_log_of_another_version_than_the_champion_is_told_after_some_windows(store):
     mine = tracker(store)
     client = mine._client
     assert mine.remark(a_record(1)) is None, "nobody is champion"
@@ -372,7 +503,13 @@ def test_a_log_of_another_version_than_the_champion_is_remarked(store):
     for _ in range(2):
         client.create_model_version("triage", str(store / "model"))
     client.set_registered_model_alias("triage", "champion", "2")
-    said = tracker(store).remark(a_record(1))
-    assert "served by version 1, and the champion of 'triage' is version 2" in said
+    said = [tracker(store).remark(a_record(ordinal)) for ordinal in (1, 2, 3, 4)]
+    assert said[:2] == [None, None]
+    assert "Since window #1, version 1 made the log's predictions" in said[2]
+    assert "champion of 'triage' is version 2" in said[2]
+    assert said[3] == said[2], "told once"
     client.set_registered_model_alias("triage", "champion", "1")
-    assert tracker(store).remark(a_record(1)) is None
+    assert tracker(store).remark(a_record(5)) is None
+    client.set_registered_model_alias("triage", "champion", "2")
+    assert tracker(store).remark(a_record(6)) is None, "counted from the beginning"
+    assert "Since window #6" in tracker(store, champion_windows=1).remark(a_record(6))

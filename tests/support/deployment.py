@@ -11,7 +11,6 @@ import numpy as np
 import pandas as pd
 import yaml
 
-from huc_monitor._common.safe_text import metric_key
 from huc_monitor.cli import main
 from huc_monitor.config import load_config
 from huc_monitor.config.opening import open_monitor, open_recalibration_host, open_tracker
@@ -164,9 +163,9 @@ def check_records(world, days):
     assert len(list(tracker._search("window"))) == days
     assert len(list(tracker._search("retraining"))) == 1
     for key in (
-        "monitor/huc",
-        f"huc/level3/{metric_key('sex=m')}/major",
-        "huc_lower/level3/all/major",
+        "audit/huc",
+        "branches/major - sex-m - level3",
+        "branches/major - level3",
     ):
         history = tracker._client.get_metric_history(tracker.run_id, key)
         assert [point.step for point in history] == windows, key

@@ -5,6 +5,7 @@ from __future__ import annotations
 import csv
 import io
 import json
+import re
 
 import pytest
 from hypothesis import given
@@ -19,7 +20,7 @@ from huc_monitor._common.safe_text import (
     file_name,
     json_line,
     line,
-    metric_key,
+    metric_keys,
     plain,
     quoted,
     table_cell,
@@ -82,8 +83,9 @@ def test_names_that_enter_records_stay_different(names):
 
 def test_long_names_that_differ_at_the_end_stay_different():
     one, other = ("x" * 2_000_000 + end for end in "ab")
-    for medium in (distinct, plain, metric_key, quoted):
+    for medium in (distinct, plain, quoted):
         assert medium(one) != medium(other)
+    assert len(set(metric_keys([one, other]).values())) == 2
 
 
 def test_chat_has_no_markup_no_link_and_calls_nobody():
@@ -112,11 +114,19 @@ def test_a_spreadsheet_sees_text_and_no_formula(name):
 
 @pytest.mark.parametrize("name", NAMES, ids=range(len(NAMES)))
 def test_files_and_metric_keys_have_safe_short_names(name):
-    for made in (file_name(name), metric_key(name)):
-        assert made.isascii()
-        assert made.strip(".")
-        assert not set(made) - set(
-            "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789._-"
-        )
-        assert len(made) <= 70
-    assert ".." not in file_name(name).split("/")
+    made = file_name(name)
+    assert re.fullmatch(r"[A-Za-z0-9._-]{1,70}", made)
+    assert made.strip(".")
+    key = metric_keys([name])[name]
+    assert re.fullmatch(r"[\w. -]{1,70}", key)
+    assert key.strip(". ") == key
+
+
+@given(st.lists(ANY, max_size=8, unique=True), st.lists(ANY, max_size=8, unique=True))
+def test_metric_keys_differ_where_names_differ_alone_and_joined(nodes, groups):
+    ours, theirs = metric_keys(nodes), metric_keys(groups)
+    joined = [f"{ours[one]} - {theirs[other]}".casefold() for one in nodes for other in groups]
+    assert len(set(joined)) == len(nodes) * len(groups)
+    for name, key in ours.items():
+        if re.fullmatch(r"[a-z0-9]{1,20}", name) and len(nodes) == 1:
+            assert key == name
