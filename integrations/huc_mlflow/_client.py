@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING, Any
 import mlflow
 from mlflow import MlflowClient
 from mlflow.exceptions import MlflowException
+from mlflow.tracking._model_registry.utils import _resolve_registry_uri
 from requests.exceptions import RequestException
 from sqlalchemy import create_engine
 from sqlalchemy.exc import OperationalError
@@ -189,7 +190,7 @@ class Client:
     @property
     def registry_uri(self) -> str:
         """Where the models are registered."""
-        return str(self._uris[1] or self._uris[0] or mlflow.get_registry_uri())
+        return str(_resolve_registry_uri(self._uris[1], self._uris[0]))
 
     def hurried(self, seconds: float) -> Client:
         """Return a client for the same servers that gives up sooner."""

@@ -136,10 +136,12 @@ class ShownWindow:
         told += [alert.candidate for alert in by_importance(record.alerts)]
         first = list(dict.fromkeys(place[name] for name in told if name in place))
         tolerance = np.asarray(record.tolerances or (1.0,) * table.n)
-        share = np.abs(table.moment) / np.where(tolerance > 0, tolerance, np.inf)
-        worst = np.argsort(-np.nan_to_num(share), kind="stable")
-        known = set(first)
-        return first, [int(row) for row in worst if int(row) not in known]
+        share = np.nan_to_num(np.abs(table.moment) / np.where(tolerance > 0, tolerance, np.inf))
+        worst = np.argsort(-share, kind="stable").tolist()
+        known, leads = set(first), {table.node[row]: row for row in reversed(worst)}
+        # Of every branch its worst, then all others: a page of one branch would hide the rest.
+        worst = [*sorted(leads.values(), key=lambda row: -share[row]), *worst]
+        return first, [row for row in dict.fromkeys(worst) if row not in known]
 
     def groups(self) -> Iterator[tuple[bool, dict[str, float]]]:
         """Yield metrics that go together, the most important first, and whether one must be told.

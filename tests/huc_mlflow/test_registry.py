@@ -6,8 +6,9 @@ import time
 import huc_mlflow
 import mlflow
 import pytest
-from support.deployment import World, a_trigger, champion
-from support.forests import log_forest
+from mlflow.tracking._model_registry.utils import _get_store_registry
+from support.deployment import DAY, World, a_trigger, champion
+from support.forests import log_forest, make_rows
 
 import huc_monitor as hm
 from huc_monitor.recalibration import TemperatureScaling
@@ -47,36 +48,120 @@ def test_rollback_restores_and_takes_the_challenger_away(registry):
 
 
 @pytest.mark.parametrize(
-    "step",
+    ("step", "call"),
     [
-        "set_registered_model_alias",
-        "delete_registered_model_alias",
-        "set_model_version_tag",
-        "delete_registered_model_tag",
+        ("set_registered_model_alias", 1),
+        ("delete_registered_model_alias", 1),
+        ("set_model_version_tag", 1),
+        ("set_tag", 1),
+        ("set_tag", 2),
     ],
 )
 @pytest.mark.parametrize("after", [False, True], ids=["before", "after"])
-def test_a_rollback_that_died_is_completed_by_the_next(registry, monkeypatch, step, after):
+def test_a_rollback_that_died_is_completed_by_the_next(registry, monkeypatch, step, call, after):
     registry.promote("1")
-    registry.client.set_registered_model_alias("triage", "challenger", "2")
     registry.promote("2")
+    registry.client.set_registered_model_alias("triage", "challenger", "2")
     original = getattr(registry.client, step)
+    calls = []
 
     def die(*args, **kwargs):
-        if after:
+        calls.append(args)
+        if len(calls) < call or after:
             original(*args, **kwargs)
-        raise KeyboardInterrupt
+        if len(calls) == call:
+            raise KeyboardInterrupt
 
     with monkeypatch.context() as patch:
         patch.setattr(registry.client, step, die)
         with pytest.raises(KeyboardInterrupt):
             registry.rollback()
-    if not (step == "delete_registered_model_tag" and after):  # then it had ended
+    if not (call == 2 and after):  # then it had ended
         assert registry.rollback().version == "1"
     assert champion(registry) == "1"
     assert registry.at("challenger") is None
     with pytest.raises(hm.InvalidInputError, match=r"has none. Name the version"):
         registry.rollback()
+
+
+def test_who_is_promoted_is_challenger_no_more(registry):
+    registry.promote("1")
+    registry.client.set_registered_model_alias("triage", "challenger", "2")
+    registry.promote()
+    assert champion(registry) == "2"
+    assert registry.at("challenger") is None
+    registry.client.set_registered_model_alias("triage", "challenger", "2")  # died in between
+    assert not registry.promote("2").moved
+    assert registry.at("challenger") is None
+
+
+def test_promoting_another_version_leaves_the_challenger(registry):
+    registry.client.set_registered_model_alias("triage", "challenger", "2")
+    registry.promote("3")
+    assert str(registry.at("challenger").version) == "2"
+
+
+@pytest.mark.parametrize("name", ["nurse's triage", 'the "new" one', "100%_sure"])
+def test_names_with_quotes_are_searched_for(store, name):  # noqa: ARG001
+    made = huc_mlflow.Registry(name)
+    for other in (name, "another"):
+        made.client.create_registered_model(other)
+        made.client.create_model_version(other, source="s3://bucket/model")
+    assert [version.name for version in made.versions()] == [name]
+    with made.lease.hold("x"):
+        pass
+
+
+@pytest.mark.parametrize("name", ["a\\", 'it\'s "it"'])
+def test_a_name_that_cannot_be_searched_for_is_refused(name):
+    with pytest.raises(hm.InvalidInputError, match="no backslash, and not both kinds of quotes"):
+        huc_mlflow.Registry(name)
+
+
+@pytest.fixture
+def unity_catalog(monkeypatch):
+    """Its registry, as far as this needs it: it refuses, and every call of it is noted."""
+    calls = []
+
+    def refuse(uri):
+        calls.append(uri)
+        message = "not supported for models in the Unity Catalog"
+        raise mlflow.exceptions.MlflowException(message)
+
+    for scheme in ("databricks-uc", "uc"):
+        stores = _get_store_registry()._registry
+        monkeypatch.setitem(stores, scheme, lambda store_uri, **_: refuse(store_uri))
+    return calls
+
+
+@pytest.mark.parametrize("uri", ["databricks-uc", "databricks-uc://profile", "uc:http://host"])
+def test_unity_catalog_is_refused_before_any_work_with_the_reason(story, store, unity_catalog, uri):
+    world = World(story, store, f"sqlite:///{store}/mlflow.db")
+    world.settings["tracker"]["settings"]["registry_uri"] = uri
+    world.configure()
+    frame, labels = make_rows(50, 1, story.tree)
+    world.base(frame).assign(at=DAY, label=labels, id=range(50), version="1", **frame).to_parquet(
+        store / "log" / "1.parquet"
+    )
+    with pytest.raises(hm.InvalidInputError, match=r"does not search versions by tags.*workspace"):
+        world.check()
+    assert unity_catalog == []
+    with pytest.raises(mlflow.exceptions.MlflowException, match="in the Unity Catalog"):
+        mlflow.MlflowClient(registry_uri=uri).get_registered_model("triage")
+    assert unity_catalog == [uri]
+
+
+def test_under_unity_catalog_the_alert_status_is_on_the_run_alone(store, unity_catalog):
+    from huc_mlflow._tracker import MLflowTracker
+
+    from huc_monitor.monitor.ports import MonitorInfo
+
+    info = MonitorInfo("triage", "5f", model="main.models.triage")
+    uris = {"tracking_uri": f"sqlite:///{store}/mlflow.db", "registry_uri": "databricks-uc"}
+    mine = MLflowTracker(info, **uris)
+    mine.set_alert_status("critical", ())
+    assert mine._client.get_run(mine.run_id).data.tags["huc.status"] == "critical"
+    assert unity_catalog == []
 
 
 def test_there_is_nothing_to_promote_without_a_challenger(registry):

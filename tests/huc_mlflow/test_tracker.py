@@ -513,3 +513,53 @@ def test_a_log_of_another_version_than_the_champion_is_told_after_some_windows(s
     client.set_registered_model_alias("triage", "champion", "2")
     assert tracker(store).remark(a_record(6)) is None, "counted from the beginning"
     assert "Since window #6" in tracker(store, champion_windows=1).remark(a_record(6))
+
+
+@pytest.fixture
+def linked(story, store):
+    """Two versions of a model in the registry, the second a copy of the first, and two windows."""
+    import mlflow
+    from support.forests import log_forest
+
+    info = log_forest(story, "triage")
+    mlflow.MlflowClient().copy_model_version("models:/triage/1", "copied")
+    mine = tracker(store)
+    for record in (a_record(1), a_record(2, level="critical")):
+        mine.record(record)
+    return info, mine
+
+
+def test_the_calls_of_the_page_lead_from_a_version_to_its_windows_and_back(linked):
+    from support.pages import blocks
+
+    info, mine = linked
+    names = {}
+    for block in blocks("mlflow.md", "python"):
+        exec(block, names)  # noqa: S102 - as a reader would
+    assert list(names["windows"]["tags.huc.key"]) == ["000002-0002", "000001-0001"]
+    assert names["windows"]["tags.huc.branches"][0] == "sick"
+    assert names["model_id"] == info.model_id
+    assert "2024-03-02" in names["dataset"].source
+    assert {figure.key for figure in names["figures"]} == {
+        "huc",
+        "huc_lower",
+        "huc_upper",
+        "uc",
+        "n_labelled",
+    }
+    ours = [figure for figure in names["figures"] if figure.run_id == names["run_id"]]
+    assert {figure.dataset_digest for figure in ours} == {names["dataset"].digest}
+    values = {figure.key: figure.value for figure in ours}
+    assert values["huc"] == pytest.approx(a_record(2).audit["huc"])
+    mine.record(a_record(2, revision=1, seed=9))
+    assert len(names["mlflow"].get_logged_model(info.model_id).metrics) == 15
+
+
+def test_the_model_behind_a_copied_version_is_found_and_one_that_is_not_there_is_not(linked):
+    from huc_mlflow._client import logged_model_of
+
+    info, mine = linked
+    assert logged_model_of(mine._client, "copied", "1") == info.model_id
+    assert logged_model_of(mine._client, "copied", "7") is None
+    mine._client.create_model_version("copied", source="s3://bucket/elsewhere")
+    assert logged_model_of(mine._client, "copied", "2") is None
