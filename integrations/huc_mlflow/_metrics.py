@@ -161,15 +161,15 @@ class ShownWindow:
             }
             yield True, finite(found)
         told, others = self._rows
-        yield from ((True, self._moment(row, bounds=True)) for row in told)
+        yield from ((True, self._moment(row, told=True)) for row in told)
         yield from self._forecasts()
         yield from ((False, self._moment(row)) for row in others)
 
-    def _moment(self, row: int, *, bounds: bool = False) -> dict[str, float]:
+    def _moment(self, row: int, *, told: bool = False) -> dict[str, float]:
         table: Any = None if self.result is None else self.result.candidates
         label = self._labels[row]
         found: Figures = {f"branches/{label}": table.moment[row]}
-        if bounds:
+        if told:
             found[f"branches_bounds/{label} lower"] = table.lower[row]
             found[f"branches_bounds/{label} upper"] = table.upper[row]
         return finite(found)
