@@ -38,7 +38,17 @@ FEWEST_KEYS, MOST_KEYS = 30, 1_000
 TABLE, WORST = "candidates.parquet", "worst.json"
 _MOST_CHANGES = 10
 _MOST_ROWS = 100
-_SHOWN = ("node", "subgroup", "utility", "moment", "lower", "upper", "tolerance", "level")
+_SHOWN = (
+    "node",
+    "subgroup",
+    "utility",
+    "moment",
+    "moment_lower",
+    "moment_upper",
+    "tolerance",
+    "level",
+)
+_CHANGES = {"change": "difference", "change_lower": "lower", "change_upper": "upper"}
 Figures = dict[str, float | None]
 Triple = tuple[str, str, str]
 
@@ -170,8 +180,8 @@ class ShownWindow:
         label = self._labels[row]
         found: Figures = {f"branches/{label}": table.moment[row]}
         if told:
-            found[f"branches_bounds/{label} lower"] = table.lower[row]
-            found[f"branches_bounds/{label} upper"] = table.upper[row]
+            found[f"branches_bounds/{label} lower"] = table.moment_lower[row]
+            found[f"branches_bounds/{label} upper"] = table.moment_upper[row]
         return finite(found)
 
     def _forecasts(self) -> Iterator[tuple[bool, dict[str, float]]]:
@@ -213,17 +223,17 @@ class ShownWindow:
 
     def tables(self) -> dict[str, bytes]:
         """Every candidate as Parquet, and the most important ones as a table that the UI shows."""
-        frame = self.record.to_frame()
-        if frame.empty:
+        frame, result = self.record.to_frame(all_columns=True), self.result
+        if frame.empty or result is None:
             return {}
-        for change in () if self.record.change is None else self.record.change.changes:
-            here = (
-                (frame["utility"] == change.utility)
-                & (frame["subgroup"] == change.subgroup)
-                & (frame["node"] == change.node)
-            )
-            names = ["change", "change_lower", "change_upper"]
-            frame.loc[here, names] = [change.difference, change.lower, change.upper]
+        frame["moment_lower"] = result.candidates.moment_lower
+        frame["moment_upper"] = result.candidates.moment_upper
+        if self.record.change is not None and self.record.change.changes:
+            known = {one.candidate: one for one in self.record.change.changes}
+            names = zip(frame["utility"], frame["subgroup"], frame["node"], strict=True)
+            found = [known.get(name) for name in names]
+            for column, figure in _CHANGES.items():
+                frame[column] = [math.nan if one is None else getattr(one, figure) for one in found]
         buffer = io.BytesIO()
         frame.to_parquet(buffer, index=False)
         told, others = self._rows

@@ -6,11 +6,11 @@ from datetime import UTC, datetime, timedelta
 
 import numpy as np
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import huc_monitor as hm
-from huc_monitor.monitor.change import CandidateChange
+from huc_monitor.monitor.change import CandidateChange, WindowChange
 from huc_monitor.monitor.findings import Finding
 from huc_monitor.monitor.ports import MonitorInfo, Tracker, make_plugin
 from huc_monitor.monitor.records import AlertState, WindowRecord
@@ -192,6 +192,7 @@ def a_wide_record(ordinal, moments, alerts=()):
     )
 
 
+@settings(deadline=None, max_examples=25)
 @given(st.integers(30, 120), st.lists(st.integers(0, 99), min_size=1, max_size=5), st.data())
 def test_a_run_never_has_more_keys_than_asked_for_and_a_line_has_no_holes(most, guilty, data):
     rng = np.random.default_rng(data.draw(st.integers(0, 99)))
@@ -219,10 +220,18 @@ def test_everything_is_in_one_table_and_what_is_told_first_in_the_one_that_the_u
 
     moments = np.linspace(-0.03, 0.03, 100)
     alerts = [an_alert("node 50", "warning", moments[50], subgroup="sex=f")]
-    files = ShownWindow(a_wide_record(1, moments, alerts)).tables()
+    change = a_change("node 7").change
+    changes = WindowChange(
+        average_run_length=200.0, pools=(1,), n_before=10.0, n_after=(10.0,), changes=(change,)
+    )
+    record = dataclasses.replace(a_wide_record(1, moments, alerts), change=changes)
+    files = ShownWindow(record).tables()
     frame = pd.read_parquet(io.BytesIO(files["candidates.parquet"]))
     assert len(frame) == 200
-    assert {"moment", "lower", "upper", "tolerance", "level"} <= set(frame.columns)
+    moved = frame[frame["change"].notna()]
+    assert list(moved[["node", "subgroup", "change"]].iloc[0]) == ["node 7", "all", -0.05]
+    assert len(moved) == 1
+    assert {"moment", "moment_lower", "lower", "tolerance", "level"} <= set(frame.columns)
     table = json.loads(files["worst.json"])
     rows = [dict(zip(table["columns"], row, strict=True)) for row in table["data"]]
     assert len(rows) == 100
