@@ -301,11 +301,10 @@ class MLflowTracker:
 
     def _window_tags(self, shown: ShownWindow) -> dict[str, str]:
         record, branches = shown.record, shown.branches
-        name = f"{record.start:%Y-%m-%d %H:%M} #{record.ordinal}"
-        if record.level:
-            name += f" {record.level}: {branches}"
+        # What a list of runs cuts off comes last.
+        told = f"{record.level}: {branches[:60]} " if record.level else ""
         return {
-            "mlflow.runName": name[:100],
+            "mlflow.runName": f"#{record.ordinal} {told}{record.start:%Y-%m-%d %H:%M}",
             "mlflow.note.content": shown.note()[:_MOST_TAG_CHARACTERS],
             "huc.monitor": self._info.name,
             "huc.monitor_run": self.run_id,
