@@ -245,7 +245,10 @@ class Registry:
         What was champion before is written into the tag ``huc.previous_champion`` of the new one
         before the alias moves, so that `rollback` finds it whatever happens in between.
         """
+        now = self.at(CHAMPION)
         chosen = self.at(CHALLENGER) if version is None else self.version(version)
+        if chosen is None and now is not None and PREVIOUS_TAG in now.tags:
+            chosen = now  # asked again, perhaps because the answer was lost
         if chosen is None:
             known = ", ".join(str(version.version) for version in self.versions()) or "none"
             msg = (
@@ -254,7 +257,6 @@ class Registry:
                 f"{known})."
             )
             raise InvalidInputError(msg)
-        now = self.at(CHAMPION)
         if now is not None and _same(now, chosen):
             previous = chosen.tags.get(PREVIOUS_TAG)
             self.withdraw(chosen)
