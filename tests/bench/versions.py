@@ -1,7 +1,7 @@
 """Run a part of the tests with old and new versions of what this depends on, each in its own venv.
 
-Run: python tests/bench/versions.py [row ...]. Prints a line per row. Each row takes minutes, most of
-them to install; interpreters that are not on PATH are skipped.
+Run: python tests/bench/versions.py [row ...]. Prints a line per row. Each row takes minutes, most
+of them to install; interpreters that are not on PATH are skipped.
 """
 
 from __future__ import annotations
