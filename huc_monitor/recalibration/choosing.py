@@ -182,7 +182,6 @@ def find_recalibration(
         codes,
         to_frame(features, "features"),
         check_clusters(clusters, predictions.n),
-        check_label_probability(label_probability, predictions.n),
         {
             "tree": tree,
             "utilities": check_utilities(utilities),
@@ -190,6 +189,7 @@ def find_recalibration(
             "confidence_level": confidence_level,
             "rng": rng,
         },
+        check_label_probability(label_probability, predictions.n),
     )
     fit, choose, judge = task.parts()
     fitted = {}
@@ -250,8 +250,8 @@ class _Task:
     codes: Ints
     features: pd.DataFrame | None
     clusters: Ints | None
-    chance: Floats | None
     asked: dict[str, Any]
+    chance: Floats | None = None
 
     def parts(self) -> tuple[Ints, Ints, Ints]:
         """Rows that fit, choose and judge; no cluster is cut."""

@@ -165,7 +165,7 @@ def test_no_cluster_both_fits_and_judges():
     spoiled = labels.copy()
     from huc_monitor.recalibration.choosing import _Task
 
-    task = _Task(p, p, labels, frame, users, None, {})
+    task = _Task(p, p, labels, frame, users, {})
     parts = task.parts()
     assert sorted(np.concatenate(parts).tolist()) == list(range(len(labels)))
     owners = [set(users[part].tolist()) for part in parts]
