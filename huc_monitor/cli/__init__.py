@@ -6,6 +6,7 @@ or bad data. A scheduler must be able to trust 1, so no error ever ends with it.
 
 from __future__ import annotations
 
+import contextlib
 import os
 import sys
 from typing import TYPE_CHECKING, Annotated
@@ -33,6 +34,7 @@ from huc_monitor.cli import (
     watch,
 )
 from huc_monitor.cli.logs import LogFormat, choose, start_logging, tell_error
+from huc_monitor.cli.showing import working
 from huc_monitor.errors import HUCError
 
 if TYPE_CHECKING:
@@ -40,6 +42,7 @@ if TYPE_CHECKING:
 
 ERROR = 2
 INTERRUPTED = 130
+_OWN_PROGRESS = frozenset({"check", "demo", "recalibrate", "ui", "watch"})
 
 app = typer.Typer(
     name="huc-monitor",
@@ -117,7 +120,10 @@ def main(arguments: Sequence[str] | None = None) -> int:
     """Run one command and return its exit code; errors become one line on standard error."""
     choose("text")
     try:
-        code = app(args=arguments, prog_name="huc-monitor", standalone_mode=False)
+        given = sys.argv[1:] if arguments is None else arguments
+        name = next((word for word in given if not word.startswith("-")), "")
+        with contextlib.nullcontext() if name in _OWN_PROGRESS else working(f"huc-monitor {name}"):
+            code = app(args=arguments, prog_name="huc-monitor", standalone_mode=False)
         sys.stdout.flush()
     except (KeyboardInterrupt, typer.Abort):
         return INTERRUPTED

@@ -12,7 +12,7 @@ import typer
 
 from huc_monitor.cli import options
 from huc_monitor.cli.logs import start_logging
-from huc_monitor.cli.showing import say, working
+from huc_monitor.cli.showing import say
 from huc_monitor.errors import InvalidInputError
 
 if TYPE_CHECKING:
@@ -35,7 +35,7 @@ def prune(
     Example: huc-monitor prune --keep 1y
     """
     before = datetime.now(UTC) - _span(keep)
-    with _keeper(config) as keeper, working("Thinning out old windows"):
+    with _keeper(config) as keeper:
         done = keeper.prune(before, dry_run=dry_run)
     would = "would be " if dry_run else ""
     freed = "" if dry_run else f" Freed {done.n_bytes / 1e6:.1f} MB."
@@ -54,7 +54,7 @@ def backup(
 
     Example: huc-monitor backup triage.tar.gz
     """
-    with _keeper(config) as keeper, working("Writing the backup"):
+    with _keeper(config) as keeper:
         n = keeper.backup(out)
     say(f"Wrote {out} ({n:,} records, {out.stat().st_size / 1e6:.1f} MB).")
 
@@ -69,7 +69,7 @@ def restore(
 
     Example: huc-monitor restore triage.tar.gz
     """
-    with _keeper(config) as keeper, working("Restoring"):
+    with _keeper(config) as keeper:
         n = keeper.restore(archive, replace=replace)
     say(f"Restored {n:,} records and the state. See: huc-monitor status")
 
@@ -89,7 +89,7 @@ def migrate(
 
     Example: huc-monitor migrate --config files.yaml --to mlflow.yaml
     """
-    with _keeper(config) as keeper, working("Migrating"):
+    with _keeper(config) as keeper:
         if to is None:
             n = keeper.copy_to(keeper)
         else:

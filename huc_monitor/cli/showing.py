@@ -212,7 +212,7 @@ def working(what: str) -> Iterator[None]:
     """Say on standard error, on a terminal, that something takes longer than two seconds."""
 
     def tell_late() -> None:
-        typer.echo(f"{what} ...", err=True)
+        typer.echo(f"{line(what)}: working ...", err=True)
 
     timer = threading.Timer(_PATIENCE, tell_late)
     timer.daemon = True

@@ -110,7 +110,8 @@ def check_families(info: MonitorInfo, standing: Standing) -> list[Family]:
     families.add("huc_last_check_timestamp_seconds", time.time())
     families.add("huc_status", LEVELS[standing.status])
     for level in ("warning", "critical"):
-        families.add("huc_alerts", sum(alert.level == level for alert in standing.alerts), level)
+        heard = [alert for alert in standing.alerts if alert.muted is None]
+        families.add("huc_alerts", sum(alert.level == level for alert in heard), level)
     families.add("huc_unsent_messages", standing.n_unsent)
     return families.made
 
@@ -224,7 +225,8 @@ def _add_audit(
     families.add("huc_largest_moment_lower", result.huc_lower)
     families.add("huc_largest_moment_upper", result.huc_upper)
     families.add("huc_summed_moment", result.uc)
-    alerts = {alert.candidate: LEVELS[alert.level] for alert in standing.alerts}
+    heard = [alert for alert in standing.alerts if alert.muted is None]
+    alerts = {alert.candidate: LEVELS[alert.level] for alert in heard}
     table = result.candidates
     names = list(zip(table.utility, table.subgroup, table.node, strict=True))
     size, tolerance = np.abs(table.moment), np.array(record.tolerances, dtype=np.float64)

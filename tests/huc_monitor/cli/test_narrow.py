@@ -7,6 +7,7 @@ import os
 import re
 import shlex
 import shutil
+import time
 from pathlib import Path
 
 import jsonschema
@@ -18,6 +19,7 @@ from support.production_log import make_log, write_project
 
 from huc_monitor.cli import app, main
 from huc_monitor.cli.documents import output_schema
+from huc_monitor.cli.showing import working
 from huc_monitor.config.opening import open_monitor
 
 PAGE = ROOT / "docs" / "terminal.md"
@@ -232,3 +234,16 @@ def test_levels_have_colours_where_they_are_wanted(
     monkeypatch.setenv(variable, "1")
     main(["status"])
     assert ("\x1b[" in capsys.readouterr().out) == coloured
+
+
+@pytest.mark.parametrize("terminal", [True, False])
+def test_what_takes_longer_than_two_seconds_says_so_on_a_terminal(capsys, monkeypatch, terminal):
+    monkeypatch.setattr("huc_monitor.cli.showing._PATIENCE", 0.05)
+    monkeypatch.setattr("sys.stderr.isatty", lambda: terminal, raising=False)
+    with working("huc-monitor backup"):
+        time.sleep(0.4)
+    with working("huc-monitor prune"):
+        pass
+    time.sleep(0.2)
+    expected = "huc-monitor backup: working ...\n" if terminal else ""
+    assert capsys.readouterr().err == expected
