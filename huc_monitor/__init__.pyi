@@ -8,6 +8,8 @@ from .audit.decomposition import decompose as decompose
 from .audit.discovery.discover import Discovery as Discovery
 from .audit.discovery.discover import Segment as Segment
 from .audit.discovery.discover import discover as discover
+from .audit.familiar import FamiliarNumbers as FamiliarNumbers
+from .audit.familiar import familiar_numbers as familiar_numbers
 from .audit.forecast import Forecast as Forecast
 from .audit.forecast import forecast as forecast
 from .audit.forms.given import TopKPredictions as TopKPredictions

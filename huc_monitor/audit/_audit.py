@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -13,6 +14,7 @@ from huc_monitor.audit.clusters import (
     check_design,
 )
 from huc_monitor.audit.decomposition import UtilityRows, iter_decomposed, sort_rows
+from huc_monitor.audit.familiar import familiar_numbers
 from huc_monitor.audit.inputs import check_labels, check_predictions, note_weights
 from huc_monitor.audit.label_depth import check_method, coverage_of_rows
 from huc_monitor.audit.options import DEFAULTS
@@ -20,6 +22,7 @@ from huc_monitor.audit.plan import AuditPlan
 from huc_monitor.audit.result import AuditResult
 from huc_monitor.audit.scan import Groups, scan_utility
 from huc_monitor.audit.truncation import Truncation
+from huc_monitor.tree.labels import LeafCodes
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
@@ -46,6 +49,7 @@ def audit(
     clusters: Any = None,
     label_probability: Any = None,
     logits: bool = False,
+    familiar: bool = False,
     bounds: str | None = DEFAULTS.bounds,
     confidence_level: float = DEFAULTS.confidence_level,
     n_draws: int = DEFAULTS.n_draws,
@@ -92,6 +96,8 @@ def audit(
         be known. Needs bounds="bootstrap" or None.
     logits : bool, default False
         The numbers are logits of all leaves: softmax makes probabilities of them.
+    familiar : bool, default False
+        Compute accuracy, log loss and the other numbers of `familiar_numbers` as well.
     bounds : {"bootstrap", "sharp", "theorem"} or None, default "bootstrap"
         How ``radius``, ``lower`` and ``upper`` are made. ``"bootstrap"`` is the narrowest, and
         approximate: its coverage was checked by simulation. ``"sharp"`` holds for any distribution
@@ -145,18 +151,21 @@ def audit(
     codes = check_labels(labels, predictions.n, tree=tree)
     # Labels that were chosen, by error perhaps, say nothing of accuracy.
     notes = look_at_order(predictions, codes) if label_probability is None else ()
-    predictions, codes, groups = plan.weigh(
-        predictions,
-        codes,
-        features=features,
-        weights=weights,
-        clusters=clusters,
-        label_probability=label_probability,
-    )
+    design = {
+        "weights": weights,
+        "clusters": clusters,
+        "label_probability": label_probability,
+    }
+    known = None
+    if familiar:
+        rows, level = (predictions, LeafCodes(codes)), confidence_level
+        known = familiar_numbers(*rows, tree=tree, confidence_level=level, **design)
+    predictions, codes, groups = plan.weigh(predictions, codes, features=features, **design)
     decomposed = iter_decomposed(plan.utilities, predictions, codes, tree=tree)
     lost = Truncation.of(predictions.matrix)
     result = _audit(plan, decomposed, groups, interiorized=predictions.any_zero)
-    return result.with_truncation(lost, predictions.n, (*notes, *note_weights(weights)))
+    told = result.with_truncation(lost, predictions.n, (*notes, *note_weights(weights)))
+    return replace(told, familiar=known)
 
 
 def audit_rows(

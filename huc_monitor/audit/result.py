@@ -12,6 +12,7 @@ import pandas as pd
 from huc_monitor._common.checks import check_number
 from huc_monitor._common.views import Plotted
 from huc_monitor.audit.clusters import Design
+from huc_monitor.audit.familiar import FamiliarNumbers
 from huc_monitor.errors import InvalidInputError, UnknownNameError
 
 if TYPE_CHECKING:
@@ -169,6 +170,8 @@ class AuditResult(Plotted):
         What a reader should know before the numbers, such as accuracy at chance.
     unlogged : float
         Mean share of the predicted mass that was not logged, and was spread by a rule.
+    familiar : FamiliarNumbers or None
+        Accuracy, log loss and other numbers people know, where they were asked for.
     plan : AuditPlan or None
         What was asked: tree, utilities, subgroups. None where the result was read back.
     design : Design or None
@@ -187,6 +190,7 @@ class AuditResult(Plotted):
     plan: AuditPlan | None = None
     design: Design | None = None
     unlogged: float = 0.0
+    familiar: FamiliarNumbers | None = None
 
     @property
     def tree(self) -> LabelTree:
@@ -388,6 +392,7 @@ class AuditResult(Plotted):
             "tree": self.fingerprint,
             **({"unlogged": self.unlogged} if self.unlogged else {}),
             **({"notes": list(self.notes)} if self.notes else {}),
+            **({"familiar": self.familiar.to_dict()} if self.familiar is not None else {}),
             **({"design": self.design.to_dict()} if self.design is not None else {}),
             "candidates": _records(self.candidates, _COLUMNS if self._partial else _COLUMNS[:-1]),
             "totals": _records(self.totals, _TOTALS),
@@ -426,6 +431,7 @@ class AuditResult(Plotted):
             notes=tuple(data.get("notes", ())),
             design=Design.from_dict(data["design"]) if "design" in data else None,
             unlogged=float(data.get("unlogged", 0.0)),
+            familiar=FamiliarNumbers.from_dict(told) if (told := data.get("familiar")) else None,
             candidates=_table(CandidateTable, data, "candidates"),
             totals=_table(TotalTable, data, "totals"),
         )

@@ -79,6 +79,7 @@ def run(
             features=data.features if rules else None,
             clusters=None if data.clusters is None else ClusterKeys(data.clusters),
             label_probability=data.label_probability,
+            familiar=True,
             bounds=bounds,
             confidence_level=confidence,
         )

@@ -23,6 +23,7 @@ if TYPE_CHECKING:
 
     from huc_monitor.audit import AuditResult
     from huc_monitor.audit.compare import Comparison
+    from huc_monitor.audit.familiar import FamiliarNumbers
 
 _CANDIDATE = ("utility", "subgroup", "branch")
 STYLES = {"critical": "red", "failed": "magenta", "warning": "yellow", "ok": "green"}
@@ -45,6 +46,22 @@ def show_audit(result: AuditResult, *, tolerance: float | None, top: int) -> Non
     _print_candidates(console, frame.head(top), tolerance=tolerance)
     if len(frame) > top:
         console.print(Text(f"{len(frame) - top:,} more candidates; --top {len(frame)} shows all."))
+    if result.familiar is not None:
+        show_familiar(result.familiar, console)
+
+
+def show_familiar(known: FamiliarNumbers, console: Console) -> None:
+    """Print numbers people know, and what each of them hides."""
+    from rich.text import Text
+
+    console.print()
+    console.print(Text(f"Familiar numbers, each with its {known.confidence_level:.4g} interval"))
+    rows = [
+        ([one.name, one.hides, *(f"{x:.4f}" for x in (one.value, one.lower, one.upper))], False)
+        for one in known.numbers
+    ]
+    titles = ("value", "at least", "at most")
+    console.print(make_table(("number", "what it hides"), titles, rows))
 
 
 def show_comparison(result: Comparison, *, top: int) -> None:

@@ -410,6 +410,7 @@ class Check:
             findings=findings,
             curve=examined.curve(findings),
             frequencies=examined.frequencies(),
+            familiar=examined.familiar(),
             notes=tuple(notes),
             tree_change=state.tree_change,
             timings={**timings, "audit": examined.seconds},

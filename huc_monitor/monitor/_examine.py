@@ -14,6 +14,8 @@ import numpy as np
 from huc_monitor._common.forms import Form
 from huc_monitor.audit import audit_rows
 from huc_monitor.audit.curves import reliability_curve
+from huc_monitor.audit.familiar import MOST_CELLS, FamiliarNumbers, measure
+from huc_monitor.audit.inputs import Predictions
 from huc_monitor.audit.result import Candidate
 from huc_monitor.audit.truncation import Truncation, say_unlogged
 from huc_monitor.monitor.alerts import advance, judge
@@ -399,6 +401,15 @@ class Examination:
             return None
         place = list(self.frame.index).index(row.name)
         return self.reference.differs(place, float(row["moment"]), float(row["radius"]))
+
+    def familiar(self) -> FamiliarNumbers | None:
+        """Numbers people know, of the rows in hand; None where these are too many."""
+        data, tree = self.found.data, self.monitor.tree
+        if data.n * tree.n_leaves > MOST_CELLS:
+            return None
+        rows, level = Predictions.of(data.probabilities), self.monitor.policy.audit.confidence_level
+        chance, clusters = data.label_probability, data.clusters
+        return measure(rows, data.labels, None, chance, clusters, tree, level)
 
     def frequencies(self) -> dict[str, dict[str, dict[str, float]]]:
         """Predicted and observed shares of every node's children in the window."""

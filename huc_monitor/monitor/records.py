@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, Any, ClassVar, Literal, TypeAlias
 
 from huc_monitor._common.forms import STORED_AS, Form
 from huc_monitor._common.views import Plotted
+from huc_monitor.audit.familiar import FamiliarNumbers
 from huc_monitor.audit.forecast import Forecast
 from huc_monitor.audit.result import AuditResult
 from huc_monitor.monitor.change import CandidateChange, WindowChange
@@ -301,6 +302,9 @@ class WindowRecord(Form, Plotted):
         alerts follow what changed, of the one that changed most clearly.
     frequencies : dict
         Per node and child, ``{"predicted": ..., "observed": ...}`` shares in the window.
+    familiar : FamiliarNumbers or None
+        Accuracy, log loss and others, of the rows in hand; None in older records and where a window
+        has more than 20 million rows times leaves.
     branch_coverage : dict of str to float
         Share of labelled rows by predicted child of the root; empty where all rows have labels.
     forecasts : tuple of Forecast
@@ -347,6 +351,7 @@ class WindowRecord(Form, Plotted):
     findings: tuple[Finding, ...] = ()
     curve: Mapping[str, Any] | None = None
     frequencies: Mapping[str, Mapping[str, Mapping[str, float]]] = field(default_factory=dict)
+    familiar: FamiliarNumbers | None = None
     forecasts: tuple[Forecast, ...] = ()
     branch_coverage: Mapping[str, float] = field(default_factory=dict)
     notes: tuple[str, ...] = ()
@@ -357,7 +362,12 @@ class WindowRecord(Form, Plotted):
     timings: Mapping[str, float] = field(default_factory=dict, compare=False)
 
     schema: ClassVar[int | None] = SCHEMA_VERSION
-    sparse: ClassVar[tuple[str, ...]] = ("forecasts", "branch_coverage", "tree_change")
+    sparse: ClassVar[tuple[str, ...]] = (
+        "familiar",
+        "forecasts",
+        "branch_coverage",
+        "tree_change",
+    )
 
     @property
     def result(self) -> AuditResult | None:

@@ -19,7 +19,11 @@ def fit_history(boost: Boost) -> Picture | None:
     history = getattr(boost, "history_", None)
     if history is None:
         return None
-    tracks = [(history[name].tolist(), look, of) for name, look, of in _TRACKS if name in history]
+    tracks = [
+        (history[name].tolist(), look, of)
+        for name, look, of in _TRACKS
+        if history[name].notna().all()
+    ]
     high = max(max(values) for values, _, _ in tracks)
     x = scale(0.0, max(1.0, len(history) - 1.0), _LEFT, _RIGHT)
     y = scale(0.0, max(high, 1e-6) * 1.05, _BOTTOM, _TOP)

@@ -19,6 +19,7 @@ if TYPE_CHECKING:
     from datetime import datetime
 
     from huc_monitor.audit.curves import ReliabilityCurve
+    from huc_monitor.audit.familiar import FamiliarNumbers
     from huc_monitor.audit.result import AuditResult
     from huc_monitor.monitor.change import WindowChange
     from huc_monitor.monitor.findings import Finding
@@ -96,6 +97,7 @@ class WindowView:
     reason: str = ""
     new_tree: bool = False
     ordinal: int | None = None
+    familiar: FamiliarNumbers | None = None
     _worst: dict[str, dict[str, CandidateView]] = field(
         default_factory=dict, init=False, repr=False
     )
@@ -242,6 +244,7 @@ def view(
         huc_upper=_number(result.huc_upper),
         uc=result.uc,
         facts=method_facts(result),
+        familiar=result.familiar,
         **more,
     )
 

@@ -163,7 +163,9 @@ def _window(record: WindowRecord, tolerance: Tolerance, *, by_day: bool) -> Wind
         notes=record.notes,
     )
     new_tree = record.tree_change is not None
-    return dataclasses.replace(found, new_tree=new_tree, ordinal=record.ordinal)
+    return dataclasses.replace(
+        found, new_tree=new_tree, ordinal=record.ordinal, familiar=record.familiar
+    )
 
 
 def _span(record: WindowRecord, *, by_day: bool) -> str:

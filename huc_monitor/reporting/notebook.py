@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 from huc_monitor.audit.comparison import Comparison
 from huc_monitor.audit.discovery.discover import Discovery
+from huc_monitor.audit.familiar import FamiliarNumbers
 from huc_monitor.audit.result import AuditResult
 from huc_monitor.detection.change import ChangeStep
 from huc_monitor.errors import InvalidInputError, UnknownNameError, did_you_mean
@@ -43,7 +44,7 @@ _LIGHT_THEMES = '[data-jp-theme-light="true"] .huc,.vscode-light .huc,[data-them
 _STYLE = f"""
 .huc{{background:var(--paper);color:var(--ink);font:14px/1.5 {FONT};padding:12px 16px;
 font-variant-numeric:tabular-nums;border:1px solid var(--line);border-radius:6px;max-width:960px;
-h4{{font-size:17px;line-height:1.3;margin:0 0 6px;color:inherit}}
+h4{{font-size:17px;font-weight:600;line-height:1.3;margin:0 0 6px;color:inherit}}
 p,ul{{margin:0 0 8px;max-width:84ch;color:inherit;overflow-wrap:anywhere}}
 small,figcaption{{color:var(--muted);font-size:12px}}
 .wide{{overflow-x:auto;margin:8px 0}} figure{{margin:8px 0}} svg{{display:block;max-width:none}}
@@ -120,6 +121,12 @@ def _parts(shown: Any) -> list[str]:
 @_parts.register
 def _(shown: AuditResult) -> list[str]:
     return [*_report(read(shown)), *_notes(shown.notes)]
+
+
+@_parts.register
+def _(shown: FamiliarNumbers) -> list[str]:
+    said = f"Familiar numbers, each with its {shown.confidence_level:.4g} interval"
+    return [_heading(said), _familiar(shown)]
 
 
 @_parts.register
@@ -271,8 +278,7 @@ def _report(report: Report) -> list[str]:
         return parts
     huc, uc = _words.plain(window.huc), _words.plain(window.uc)
     if window.huc_lower is not None:
-        low, high = _words.plain(max(0.0, window.huc_lower)), _words.plain(window.huc_upper)
-        huc = f"{huc} [{low}, {high}]"
+        huc = f"{huc} {_between(max(0.0, window.huc_lower), window.huc_upper)}"
     parts.append(_paragraph(f"HUC {huc}, UC {uc}, {window.n:,.0f} labelled rows."))
     parts += map(_paragraph, _words.story(report)[:1])
     for found in report.changed[:_WORST]:
@@ -281,7 +287,19 @@ def _report(report: Report) -> list[str]:
         parts.append(_paragraph(_words.stands(report.standing)))
     if report.tree is not None:
         parts.append(_figure(icicle(window, report.tree, width=_TREE_WIDTH, max_rows=20)))
-    return [*parts, _worst(window)]
+    parts.append(_worst(window))
+    if window.familiar is not None:
+        table = _familiar(window.familiar)
+        parts.append(f"<details><summary>Familiar numbers</summary>{table}</details>")
+    return parts
+
+
+def _familiar(known: FamiliarNumbers) -> str:
+    rows = [
+        (one.name, one.hides, _words.plain(one.value), _between(one.lower, one.upper))
+        for one in known.numbers
+    ]
+    return _table(("number", "what it hides", "value", "interval"), rows, names=2)
 
 
 def _over_time(report: Report) -> list[str]:
@@ -334,14 +352,17 @@ def _bounds(lower: float | None, upper: float | None) -> str:
     return f"[{_words.signed(lower)}, {_words.signed(upper)}]"
 
 
+def _between(lower: float, upper: float | None) -> str:
+    return f"[{_words.plain(lower)}, {_words.plain(upper)}]"
+
+
 def _table(heads: Sequence[str], rows: Iterable[Sequence[object]], names: int = 3) -> str:
     """Lay out rows whose first cells are names."""
 
     def line(tag: str, cells: Sequence[object]) -> str:
-        return "".join(
-            f"<{tag} class={'t' if i < names else 'n'}>{escape(cell)}</{tag}>"
-            for i, cell in enumerate(cells)
-        )
+        kinds = ["t" if i < names else "n" for i in range(len(cells))]
+        pairs = zip(kinds, map(escape, cells), strict=True)
+        return "".join(f"<{tag} class={kind}>{cell}</{tag}>" for kind, cell in pairs)
 
     head = f"<thead><tr>{line('th', heads)}</tr></thead>" if any(heads) else ""
     body = "".join(f"<tr>{line('td', row)}</tr>" for row in rows)

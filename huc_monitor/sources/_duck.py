@@ -376,7 +376,9 @@ def _connect(memory_limit: str) -> duckdb.DuckDBPyConnection:
 
     connection = duckdb.connect(":memory:", config={"memory_limit": memory_limit})
     connection.execute("SET TimeZone = 'UTC'")
-    connection.execute("SET enable_progress_bar = false")
+    # In a notebook without ipywidgets the bar is off, and touching the setting is refused.
+    if connection.execute("SELECT current_setting('enable_progress_bar')").fetchall()[0][0]:
+        connection.execute("SET enable_progress_bar = false")
     return connection
 
 

@@ -661,7 +661,15 @@ def make_log(n_days, per_day, *, broken_from=None, late_share=0.0, seed=0):
 # Fields that came after the version whose numbers are kept, by what holds them. They are left out
 # before anything is compared or hashed; any other new field is a difference.
 ADDED = {
-    "record": {"branch_coverage", "change", "findings", "forecasts", "n_repeated", "n_relabelled"},
+    "record": {
+        "branch_coverage",
+        "change",
+        "familiar",
+        "findings",
+        "forecasts",
+        "n_repeated",
+        "n_relabelled",
+    },
     "alerts": {"opened_moment", "exceeded_tolerance"},
     "transitions": {"settings"},
     "drift": {"note"},

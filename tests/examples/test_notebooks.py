@@ -1,0 +1,44 @@
+"""The notebooks of `examples/` run, and show what is stored in them."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import nbformat
+import pytest
+from nbclient import NotebookClient
+
+NOTEBOOKS = sorted((Path(__file__).parents[2] / "examples").glob("*.ipynb"))
+
+
+def shown(notebook):
+    """Return what each cell prints or shows, as text, and the kinds it is there in."""
+    return [
+        [
+            (output.get("text") or output["data"]["text/plain"], sorted(output.get("data", ())))
+            for output in cell.outputs
+        ]
+        for cell in notebook.cells
+        if cell.cell_type == "code"
+    ]
+
+
+def test_there_are_three_notebooks():
+    assert [path.stem for path in NOTEBOOKS] == [
+        "audit_and_discover",
+        "compare_and_recalibrate",
+        "watch_a_stream",
+    ]
+
+
+@pytest.mark.parametrize("path", NOTEBOOKS, ids=lambda path: path.stem)
+def test_a_notebook_shows_what_is_stored_in_it(path, tmp_path):
+    stored = nbformat.read(path, as_version=4)
+    fresh = nbformat.read(path, as_version=4)
+    NotebookClient(fresh, timeout=300, resources={"metadata": {"path": str(tmp_path)}}).execute()
+    assert shown(fresh) == shown(stored)
+    kinds = {kind for cell in shown(stored) for _, found in cell for kind in found}
+    assert {"text/html", "image/svg+xml"} & kinds
+    text = path.read_text("utf-8")
+    assert str(Path.home().anchor + "tmp/") not in text, "no path of whoever ran it"
+    assert len(text) < 120_000
