@@ -42,6 +42,7 @@ __all__ = ["FamiliarNumber", "FamiliarNumbers", "familiar_numbers", "measure"]
 MOST_CELLS: Final = 20_000_000
 _BINS: Final = 15
 _DRAWS: Final = 4000
+_LARGEST: Final = {"log loss": math.inf, "Brier score": 2.0}
 _HIDES: Final = {
     "accuracy": "counts a near miss like a far one, and rare branches hardly at all",
     "log loss": "all branches in one sum, ruled by rows of tiny probability; no utility in it",
@@ -207,8 +208,8 @@ class _Rows:
         return self.error(np.ones(self.mass.size), known) ** -2
 
     def number(self, name: str, value: float, radius: float, known: Any) -> FamiliarNumber:
-        lower = max(0.0, value - radius)
-        return FamiliarNumber(name, value, lower, value + radius, self.total(known))
+        lower, most = max(0.0, value - radius), _LARGEST.get(name, 1.0)
+        return FamiliarNumber(name, value, lower, min(most, value + radius), self.total(known))
 
     def average(self, name: str, values: Floats, known: Any) -> FamiliarNumber:
         value = self.mean(values, known)

@@ -57,11 +57,11 @@ def show_familiar(known: FamiliarNumbers, console: Console) -> None:
     console.print()
     console.print(Text(f"Familiar numbers, each with its {known.confidence_level:.4g} interval"))
     rows = [
-        ([one.name, one.hides, *(f"{x:.4f}" for x in (one.value, one.lower, one.upper))], False)
+        ([one.name, one.hides, *(f"{x:.4f}" for x in (one.value, one.lower, one.upper))], "")
         for one in known.numbers
     ]
     titles = ("value", "at least", "at most")
-    console.print(make_table(("number", "what it hides"), titles, rows))
+    print_table(console, ("number", "what it hides"), titles, rows)
 
 
 def show_comparison(result: Comparison, *, top: int) -> None:
