@@ -689,6 +689,7 @@ ADDED = {
         "tree_change",
     },
     "reference": {"pairs", "radii"},
+    "audit": {"familiar"},
     "check": {"failed", "preview"},
     "status": {"failed", "mutes", "notes"},
     "windows": {"forecasts"},
@@ -939,12 +940,17 @@ def audit_by_the_command_line():
         groups = ("--subgroup", "sex=each", "--subgroup", "age=40,65")
         given = ("--tree", "tree.yaml", "--label", "y", *groups)
         return {
-            "parquet": command("audit", "log.parquet", *given, "--json", folder=folder),
-            "csv": command(
-                *("audit", "log.csv", *given, "--bounds", "sharp", "--tolerance", "0.01"),
-                *("--utility", "top:2", "--json"),
-                folder=folder,
-                codes=(0, 1),
+            "parquet": as_before(
+                command("audit", "log.parquet", *given, "--json", folder=folder), "command"
+            ),
+            "csv": as_before(
+                command(
+                    *("audit", "log.csv", *given, "--bounds", "sharp", "--tolerance", "0.01"),
+                    *("--utility", "top:2", "--json"),
+                    folder=folder,
+                    codes=(0, 1),
+                ),
+                "command",
             ),
             "plan": command("plan", "--candidates", "40", "--json", folder=folder),
         }
