@@ -142,6 +142,8 @@ def test_figures_are_those_of_the_definition():
     assert (figures.n, figures.accuracy, figures.huc_lower) == (2, 0.5, None)
     assert figures.log_loss == pytest.approx((np.log(2) + np.log(4)) / 2)
     assert figures.huc == result.huc
+    above, _ = measure(p, ["cat", "lynx"], **options)  # a label above the leaves: lion or lynx
+    assert above.log_loss == pytest.approx((np.log(4 / 3) + np.log(4)) / 2)
     bounded, _ = measure(p, [0, 1], bounds="sharp", **options)
     assert bounded.huc_lower <= bounded.huc <= bounded.huc_upper
 
