@@ -15,7 +15,7 @@ from pathlib import Path
 
 ROOT = Path(__file__).parents[2]
 LOWEST = [
-    "duckdb==1.2.0",
+    "duckdb==2.0.0",
     "mlflow==3.1.0",
     "numba==0.61.0",
     "numpy==2.0.2",
