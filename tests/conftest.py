@@ -44,6 +44,8 @@ def _rank(parts: tuple[str, ...]) -> int:
 
 def pytest_configure(config: pytest.Config) -> None:
     if hasattr(config, "workerinput"):
+        # There is a process for every core: more threads would only wait for each other.
+        os.environ.setdefault("OMP_NUM_THREADS", "1")
         place = tempfile.mkdtemp(dir=config.workerinput["place"])
         os.environ["TMPDIR"] = tempfile.tempdir = place
     else:

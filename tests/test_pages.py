@@ -53,14 +53,14 @@ def run(command: str, folder: Path) -> subprocess.CompletedProcess[str]:
 
 
 def write_log(folder: Path, begins: str) -> Path:
-    """Write a log of thirty days in which one branch is wrong for women from a day on; its tree."""
+    """Write a log of twenty days in which one branch is wrong for women from a day on; its tree."""
     rng = np.random.default_rng(0)
-    n = 30_000
+    n = 18_000
     p = rng.dirichlet(np.full(5, 0.7), n)
     frame = pd.DataFrame(p, columns=LEAVES)
     frame["id"] = np.arange(n)
     frame["time"] = pd.Timestamp("2024-03-01", tz="UTC") + pd.to_timedelta(
-        np.sort(rng.uniform(0, 30 * 86_400, n)), unit="s"
+        np.sort(rng.uniform(0, 20 * 86_400, n)), unit="s"
     )
     frame["sex"] = rng.choice(["f", "m"], n)
     frame["age"] = rng.integers(18, 95, n)
@@ -77,7 +77,7 @@ def write_log(folder: Path, begins: str) -> Path:
 @pytest.fixture
 def folder(tmp_path):
     """A log in which one branch turns wrong for women half-way."""
-    return write_log(tmp_path, "2024-03-16")
+    return write_log(tmp_path, "2024-03-11")
 
 
 def test_three_commands_lead_from_a_log_to_a_finding(folder):

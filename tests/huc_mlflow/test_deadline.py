@@ -79,18 +79,21 @@ def test_a_server_that_never_answers_is_told_from_one_that_is_not_there(silent):
         ask(f"http://{silent}")
 
 
-def test_a_closed_port_is_no_connection():
+def test_a_closed_port_is_no_connection(monkeypatch):
+    Clock(monkeypatch)
     with pytest.raises(TrackingError, match="does not answer: connection refused"):
         ask(f"http://127.0.0.1:{free_port()}")
 
 
 @pytest.mark.parametrize("status", [500, 502, 503, 504, 429])
-def test_an_answer_that_is_an_error_says_that_the_server_runs(answering, status):
+def test_an_answer_that_is_an_error_says_that_the_server_runs(answering, status, monkeypatch):
+    Clock(monkeypatch)
     with pytest.raises(TrackingError, match=rf"runs but answers with an error \(HTTP {status}\)"):
         ask(answering(status))
 
 
-def test_a_dead_database_behind_a_live_server_is_an_error_of_the_server(answering):
+def test_a_dead_database_behind_a_live_server_is_an_error_of_the_server(answering, monkeypatch):
+    Clock(monkeypatch)
     body = b'{"error_code": "TEMPORARILY_UNAVAILABLE", "message": "(psycopg.OperationalError) ..."}'
     with pytest.raises(TrackingError, match=r"runs but answers with an error|database at .* does"):
         ask(answering(503, body))
