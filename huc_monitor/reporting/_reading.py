@@ -199,7 +199,7 @@ def _shares(record: WindowRecord) -> dict[str, Any]:
         known = before.get(node)
         shares[node] = {
             "children": list(children),
-            "reference": None if known is None else [known.get(child) for child in children],
+            "reference": [known.get(child) for child in children] if known else None,
             "predicted": [share["predicted"] for share in children.values()],
             "observed": [share["observed"] for share in children.values()],
         }

@@ -572,3 +572,18 @@ def test_the_model_behind_a_copied_version_is_found_and_one_that_is_not_there_is
     assert logged_model_of(mine._client, "copied", "7") is None
     mine._client.create_model_version("copied", source="s3://bucket/elsewhere")
     assert logged_model_of(mine._client, "copied", "2") is None
+
+
+def test_records_of_few_windows_are_read_without_the_others(store, monkeypatch):
+    mine = tracker(store)
+    for record in [a_record(k) for k in range(1, 6)] + [a_record(3, revision=1)]:
+        mine.record(record)
+    read = []
+    monkeypatch.setattr(mine, "_read", lambda run, name: read.append(run) or _read(run, name))
+    _read = type(mine)._read.__get__(mine)
+    keys = [(record.ordinal, record.revision) for record in mine.records(last=2)]
+    assert keys == [(4, 0), (5, 0)]
+    assert len(read) == 2
+    keys = [(record.ordinal, record.revision) for record in mine.records(last=2, until=3)]
+    assert keys == [(2, 0), (3, 0), (3, 1)]
+    assert len(mine.records()) == 6

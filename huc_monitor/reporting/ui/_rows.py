@@ -12,6 +12,7 @@ from huc_monitor.audit.inputs import Predictions
 from huc_monitor.audit.sparse_rows import as_dense
 from huc_monitor.errors import HUCError
 from huc_monitor.monitor.confusion import count_pairs
+from huc_monitor.reporting._words import signed
 from huc_monitor.subgroups import Subgroups
 
 if TYPE_CHECKING:
@@ -110,7 +111,7 @@ def _choose(
             names[int(data.labels[i])],
             tree.leaves[int(best)],
             f"{found.scores[i]:.3f}",
-            f"{shares[i]:+.3f}",
+            signed(float(shares[i])),
             *(str(data.features[name].iloc[i]) for name in features),
         )
         for i, best in zip(top, likeliest, strict=True)
