@@ -125,7 +125,7 @@ def test_an_alert_is_acknowledged_annotated_and_muted_by_name(site, config):
         ("mute", "ann"),
     ]
     words = Page(site.ask("/alerts").text).words
-    for text in ("Acknowledged by ann", "on it", "new firmware?", "Not told: muted by ann"):
+    for text in ("Acknowledged by ann", "on it", "new firmware?", "Muted by ann until"):
         assert text in words
     assert act(site, cookie, "unmute").status == 303
     assert state_of(config).mutes == []

@@ -167,7 +167,7 @@ def test_an_operator_follows_an_alert_to_its_end_on_the_page(browser, tmp_path):
         press(browser, "ack", text="on it")
         assert "Acknowledged by ann" in branches(browser, site)["attack"]
         press(browser, "mute", until="3d", text="firmware")
-        assert "muted by ann" in branches(browser, site)["attack"]
+        assert "Muted by ann until" in branches(browser, site)["attack"]
         result, told = check(10)  # it spread to a branch that is not muted
         assert "root" in told
         assert set(branches(browser, site)) == {"attack", "root"}
