@@ -78,17 +78,17 @@ def open_monitor(
             artifacts=artifacts,
             recalibrate=recalibrate or host,
             follow=None if host is None else host.follow,
+            place=Place(
+                config=str(given.folder / given.document.name),
+                page=settings.alerts.page,
+                recalibrates=settings.tracker.name in plugin_names(RECALIBRATORS),
+            ),
         ),
         tracker=chosen,
         name=settings.model.name,
         model=settings.model.name,
         identity=given.identity,
         changes=given.changes,
-        place=Place(
-            config=str(given.folder / given.document.name),
-            page=settings.alerts.page,
-            recalibrates=settings.tracker.name in plugin_names(RECALIBRATORS),
-        ),
     )
 
 

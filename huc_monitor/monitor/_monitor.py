@@ -22,7 +22,6 @@ from huc_monitor.monitor._samples import SampleFiles
 from huc_monitor.monitor._state import MonitorState, open_state
 from huc_monitor.monitor.acting import AlertActions
 from huc_monitor.monitor.hosts import Hosts
-from huc_monitor.monitor.messages import Place
 from huc_monitor.monitor.policy import Policy
 from huc_monitor.monitor.ports.tracker import MemoryTracker
 from huc_monitor.subgroups import Subgroups
@@ -126,8 +125,6 @@ class Monitor(Plotted):
         identity is refused: a changed tree or utility is another monitor.
     changes : TreeChanges, optional
         Earlier versions of the tree. A state of one of them goes on in the newest.
-    place : Place, optional
-        Configuration file and page that messages name.
     read_ahead : bool, default True
         Read the next window while one is audited. The source is then used from two threads, though
         never at the same time; for one that cannot be, such as SQLite in memory, pass False.
@@ -172,7 +169,6 @@ class Monitor(Plotted):
     identity: str = ""
     read_ahead: bool = True
     changes: TreeChanges | None = None
-    place: Place = Place()  # noqa: RUF009 - frozen
 
     def __post_init__(self) -> None:
         chosen = check_utilities(self.utilities)

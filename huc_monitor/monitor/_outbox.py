@@ -106,7 +106,7 @@ class Outbox:
                 until=state.until,
                 status=state.status,
                 tree=self.monitor.tree,
-                place=self.monitor.place,
+                place=self.monitor.hosts.place,
             )
             state.transitions, state.drift, state.notes, state.until = [], [], [], None
         if self.message is not None and self.monitor.hosts.notifiers:

@@ -5,6 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
+from huc_monitor.monitor.messages import Place
+
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
 
@@ -33,6 +35,8 @@ class Hosts:
         Gets the trigger of the recalibration policy; a `RecalibrationHost` is one.
     follow : callable, optional
         Gets the last window at the end of every check; `RecalibrationHost.follow` is one.
+    place : Place, optional
+        Configuration file and page that messages name.
     """
 
     notifiers: Mapping[str, Notifier] = field(default_factory=dict)
@@ -41,3 +45,4 @@ class Hosts:
     artifacts: Callable[[WindowRecord], Mapping[str, bytes]] | None = None
     recalibrate: Callable[[RecalibrationTrigger], None] | None = None
     follow: Callable[[Window], str | None] | None = None
+    place: Place = Place()  # noqa: RUF009 - frozen

@@ -216,7 +216,10 @@ def test_a_file_says_how_patient_alerts_are_and_how_much_drift_is_told(tmp_path)
         return open_monitor(path).policy
 
     alerts = {"cool_down": "3d", "min_windows": 2, "resolve_after": 4, "quiet_after": 5}
-    assert dict(opened(alerts=alerts).alerts) == dict(AlertPolicy(**alerts)) | {"channels": ()}
+    assert dict(opened(alerts=alerts).alerts) == dict(AlertPolicy(**alerts)) | {
+        "channels": (),
+        "page": None,
+    }
     assert opened(drift={"min_distance": 0.2}).drift == DriftPolicy(min_distance=0.2)
     assert opened().drift == DriftPolicy()
     assert not opened(drift={"enabled": False}).drift.enabled
