@@ -42,7 +42,7 @@ _VARIABLE: Final = re.compile(r"\$\{[A-Za-z_][A-Za-z0-9_]*\}")
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class Place:
+class TablePlace:
     """Where a table is, as the file will say, and the open table."""
 
     settings: dict[str, Any]
@@ -70,7 +70,7 @@ class Volume:
     coverage: float
 
 
-def open_place(given: str, table: str | None, folder: Path, *, argument: str) -> Place:
+def open_place(given: str, table: str | None, folder: Path, *, argument: str) -> TablePlace:
     """Open what a user typed: a path, a DuckDB file, or ``${VARIABLE}`` with a database URL."""
     if "://" in given and not given.startswith(("s3://", "http://", "https://", "gs://")):
         msg = (
@@ -84,16 +84,16 @@ def open_place(given: str, table: str | None, folder: Path, *, argument: str) ->
             msg = f"`{argument}` needs the environment variable {given[2:-1]}, which is not set."
             raise InvalidInputError(msg)
         table = _named(table, argument)
-        return Place({"url": given, "table": table}, SQLTable(url, table))
+        return TablePlace({"url": given, "table": table}, SQLTable(url, table))
     path = relative_path(given, folder)
     if given.lower().endswith(_DATABASES):
         table = _named(table, argument)
-        return Place({"database": path, "table": table}, DuckTable.database(given, table))
+        return TablePlace({"database": path, "table": table}, DuckTable.database(given, table))
     files = DuckTable.files(given)
     preset = files.find_preset()
     if preset is not None:
-        return Place({"path": path, "preset": preset}, DuckTable.files(given, preset=preset))
-    return Place({"path": path}, files)
+        return TablePlace({"path": path, "preset": preset}, DuckTable.files(given, preset=preset))
+    return TablePlace({"path": path}, files)
 
 
 def _named(table: str | None, argument: str) -> str:
@@ -114,7 +114,7 @@ def relative_path(given: str, folder: Path) -> str:
         return path.as_posix()
 
 
-def take_sample(place: Place) -> TableSample:
+def take_sample(place: TablePlace) -> TableSample:
     """Read some rows of every column."""
     table = place.table
     types = table.columns()
@@ -198,7 +198,7 @@ def _late_coverage(
 
 
 def guess_labels(
-    place: Place,
+    place: TablePlace,
     sample: TableSample,
     guess: Guess,
     log: TableSample,
@@ -232,7 +232,7 @@ def guess_labels(
 
 
 def _meeting(
-    place: Place,
+    place: TablePlace,
     label: str,
     log: TableSample,
     mine: list[str],

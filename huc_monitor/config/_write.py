@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from datetime import datetime
 
     from huc_monitor.config._guess import Guess
-    from huc_monitor.config._inspect import Place, Volume
+    from huc_monitor.config._inspect import TablePlace, Volume
 
 _PLAIN: Final = re.compile(r"[A-Za-z_][A-Za-z0-9_./ -]*[A-Za-z0-9_]|[A-Za-z_]")
 # Ten times the default: windows share their reference, so that false alarms of an unlucky one come
@@ -38,7 +38,7 @@ class FileContents:
 
     model: str
     tree: str
-    log: Place
+    log: TablePlace
     guess: Guess
     volume: Volume
     labels: dict[str, Any] | None
