@@ -50,7 +50,11 @@ MODULES = {
     "subgroups/_subgroups": ["subgroups"],
     "subgroups/_rules": ["subgroups"],
     "sources/_labels": ["sources/test_source.py"],
-    "detection/_betting": ["detection/test_detector.py"],
+    "detection/_betting": [
+        "detection/test_detector_clusters.py",
+        "detection/test_several_streams.py",
+        "detection/test_detector.py",
+    ],
 }
 _SECONDS = 400
 _PYTEST = ["-n", "0", "-x", "-q", "-p", "no:cacheprovider", "-p", "no:faker", "-p", "no:anyio"]
