@@ -91,6 +91,7 @@ def test_json_is_the_result_of_the_library(capsys, log, frame, tree_file):
         utilities=levels,
         bounds="bootstrap",
         confidence_level=0.9,
+        familiar=True,
     )
     assert document["audit"] == json.loads(json.dumps(result.to_dict()))
     assert (document["status"], document["n_unlabelled"]) == ("ok", 0)
@@ -262,7 +263,7 @@ def test_a_utility_can_be_written_in_short(capsys, log, frame, tree_file, text, 
     options = ["--tree", tree_file, "--label", "y", "--utility", text]
     document = audit_json(capsys, log, *options)
     tree = hm.LabelTree.from_nested(TREE)
-    result = hm.audit(frame[LEAVES], frame["y"], tree=tree, utilities=[utility])
+    result = hm.audit(frame[LEAVES], frame["y"], tree=tree, utilities=[utility], familiar=True)
     assert document["audit"] == json.loads(json.dumps(result.to_dict()))
 
 
