@@ -184,17 +184,7 @@ def make_console() -> Console:
 
 
 def wrapped(text: str, *, hang: int = 0) -> str:
-    """Break lines at spaces, with hanging indents; commands and long words stay whole.
-
-    Examples
-    --------
-    >>> import os
-    ...
-    ... os.environ["COLUMNS"] = "30"
-    >>> print(wrapped("  - the e-detector's evidence against it grows"))
-      - the e-detector's evidence
-        against it grows
-    """
+    """Break lines at spaces, with hanging indents; commands and long words stay whole."""
     width = shutil.get_terminal_size().columns
     out = []
     for one in text.split("\n"):

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 from huc_monitor.monitor import Monitor
 from huc_monitor.monitor.acting import AlertActions
 from huc_monitor.monitor.hosts import Hosts
-from huc_monitor.monitor.messages import Place
+from huc_monitor.monitor.messages import NextSteps
 from huc_monitor.monitor.ports import (
     Attachment,
     Exporter,
@@ -78,7 +78,7 @@ def open_monitor(
             artifacts=artifacts,
             recalibrate=recalibrate or host,
             follow=None if host is None else host.follow,
-            place=Place(
+            place=NextSteps(
                 config=str(given.folder / given.document.name),
                 page=settings.alerts.page,
                 recalibrates=settings.tracker.name in plugin_names(RECALIBRATORS),

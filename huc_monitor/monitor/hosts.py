@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
-from huc_monitor.monitor.messages import Place
+from huc_monitor.monitor.messages import NextSteps
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
@@ -35,7 +35,7 @@ class Hosts:
         Gets the trigger of the recalibration policy; a `RecalibrationHost` is one.
     follow : callable, optional
         Gets the last window at the end of every check; `RecalibrationHost.follow` is one.
-    place : Place, optional
+    place : NextSteps, optional
         Configuration file and page that messages name.
     """
 
@@ -45,4 +45,4 @@ class Hosts:
     artifacts: Callable[[WindowRecord], Mapping[str, bytes]] | None = None
     recalibrate: Callable[[RecalibrationTrigger], None] | None = None
     follow: Callable[[Window], str | None] | None = None
-    place: Place = Place()  # noqa: RUF009 - frozen
+    place: NextSteps = NextSteps()  # noqa: RUF009 - frozen

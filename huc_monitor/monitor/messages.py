@@ -191,7 +191,7 @@ def _is_kept(step: AlertTransition) -> bool:
 
 
 @dataclass(frozen=True, slots=True)
-class Place:
+class NextSteps:
     """Where people go on from a message.
 
     Attributes
@@ -220,7 +220,7 @@ def compose(
     until: datetime,
     status: str | None = None,
     tree: LabelTree | None = None,
-    place: Place = Place(),
+    place: NextSteps = NextSteps(),
 ) -> Message | None:
     """Group what a check has to tell into one message; None if there is nothing.
 
@@ -344,7 +344,7 @@ def _ranked(steps: list[AlertTransition]) -> list[AlertTransition]:
     )
 
 
-def _next_block(worst: AlertTransition, place: Place) -> str:
+def _next_block(worst: AlertTransition, place: NextSteps) -> str:
     """Say what to do about the worst alert: which rows, which commands, which page."""
     at = worst.change or worst
     ends = replace(worst, interval_low=at.interval_low, interval_high=at.interval_high)
