@@ -10,7 +10,6 @@ import json
 import time
 import uuid
 from contextlib import contextmanager
-from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
 from mlflow.exceptions import MlflowException
@@ -37,15 +36,15 @@ class Notes:
     def __init__(self, client: Client, model: str) -> None:
         self._client, self._model = client, model
 
-    @cached_property
+    @property
     def _run_id(self) -> str:
+        # Searched for each time: two may make one at once, and all must then see the same.
         experiment = find_experiment(self._client, f"huc-monitor/notes/{self._model}")
         found = self._client.search_runs([experiment])
         if not found:
             tags = {"mlflow.note.content": "Notes of the monitors of this model. Not for editing."}
             self._client.create_run(experiment, tags=tags, run_name="notes")
             found = self._client.search_runs([experiment])
-        # Two may have made one at once: both take the same.
         return min(str(run.info.run_id) for run in found)
 
     def read(self, key: str) -> str:
