@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import shlex
 import subprocess
 import sys
 from importlib.metadata import PackageNotFoundError
@@ -242,7 +243,7 @@ def test_the_help_of_every_command_ends_with_an_example_that_parses(capsys, comm
     assert main([command, "--help"]) == 0
     text = " ".join(capsys.readouterr().out.split())
     example = text.split(f"Example: huc-monitor {command}", 1)[1].split(" Arguments:")[0]
-    words = example.split(" Options:")[0].replace('"new price list"', "why").split()
+    words = shlex.split(example.split(" Options:")[0])
     group = typer.main.get_command(app)
     parser = group.commands[command]
     parser.make_context(command, words)

@@ -203,7 +203,7 @@ def detector(*, alarm, named=(), e_values=(0.0, 0.0, 0.0)):
         return SimpleNamespace(utility=triple[0], subgroup=triple[1], node=triple[2])
 
     return SimpleNamespace(
-        names=SimpleNamespace(triple=[ROOT, CAT, DOG].__getitem__),
+        names=[ROOT, CAT, DOG],
         e_values=np.array(e_values),
         named=[shown(triple) for triple in named],
         alarm=alarm,

@@ -90,7 +90,7 @@ def test_a_form_read_by_the_command_line_is_the_form_read_in_python(name, tmp_pa
     answer = CliRunner().invoke(app, arguments)
     assert answer.exit_code == 0, answer.output
     rows = hm.read_predictions(case.frame, tree=TREE, **case.words)
-    wanted = hm.audit(rows, Y, tree=TREE, bounds="sharp")
+    wanted = hm.audit(rows, Y, tree=TREE, bounds="sharp", familiar=True)
     assert json.loads(answer.output)["audit"] == json.loads(json.dumps(wanted.to_dict()))
 
 
@@ -248,5 +248,5 @@ def test_json_text_in_a_csv_file_is_read_as_in_a_parquet_file(tmp_path):
     arguments = ["audit", str(tmp_path / "log.csv"), "--tree", str(tmp_path / "tree.json")]
     arguments += ["--label", "y", "--form", "{map: s}", "--bounds", "sharp", "--json"]
     answer = CliRunner().invoke(app, arguments)
-    wanted = hm.audit(P, Y, tree=TREE, bounds="sharp")
+    wanted = hm.audit(P, Y, tree=TREE, bounds="sharp", familiar=True)
     assert json.loads(answer.output)["audit"] == json.loads(json.dumps(wanted.to_dict()))
