@@ -165,7 +165,7 @@ def test_a_second_recalibration_is_fitted_to_the_root_and_must_beat_the_first(
     assert version.tags["huc.previous_champion"] == "2"
     assert len(huc_mlflow.load_model("models:/triage/3").stages) == 1
     card = version.description
-    assert "| | base (version 1) | serving (version 2) | recalibrated |" in card
+    assert "| | base (version 1) | serving (version 2) | candidate (this version) |" in card
     figures = [getattr(seen["repair"], name).log_loss for name in ("base", "before", "after")]
     assert len(set(figures)) == 3
     assert f"| log loss | {' | '.join(f'{value:.4f}' for value in figures)} |" in card
