@@ -81,6 +81,19 @@ def test_the_second_moment_step_of_the_sharp_radius_solves_its_quadratic():
     assert found == pytest.approx(expected, rel=1e-12)
 
 
+def test_the_sharp_radius_of_clusters_solves_the_inequality_of_klein_and_rio():
+    # Beyond the mean E0, t is the largest with t^2 <= x (2 V + 3 U t / k), where U = 2 b limits a
+    # cluster's term and V = (s2 + 2 U E0) / k.
+    k, b, mean_square = 400, 1.5, 0.09
+    x = math.log(2 * 10 / 0.05)
+    sigma = b * (math.sqrt(x / 2 / k) + math.sqrt(mean_square / b**2 + x / 2 / k))
+    mean, envelope = 4 * sigma / math.sqrt(k), 2 * b
+    found = sharp_radius(k, mean_square, b, n_candidates=10, level=0.95, clustered=True)
+    t = float(found) - mean
+    v = (sigma**2 + 2 * envelope * mean) / k
+    assert t**2 == pytest.approx(x * (2 * v + 3 * envelope * t / k), rel=1e-12)
+
+
 sizes = st.integers(1, 10**7)
 squares = st.floats(0, 1)
 spreads = st.floats(1e-3, 2)
