@@ -1,0 +1,106 @@
+"""huc-monitor: `init`, then `check` every day; HUC-Boost with its defaults."""
+
+from __future__ import annotations
+
+import json
+import tempfile
+import time
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+
+import numpy as np
+import pandas as pd
+
+import huc_monitor as hm
+from huc_monitor.config import init_config
+from huc_monitor.config.opening import open_monitor
+
+FIRST = datetime(2024, 1, 1, tzinfo=UTC)
+
+
+def write_log(stream, folder):
+    """The log as production would have written it."""
+    table = stream.table
+    log = pd.DataFrame(table.probabilities, columns=[f"p_{leaf}" for leaf in table.classes])
+    log["id"], log["label"], log["channel"] = np.arange(len(log)), table.labels, table.group
+    seconds = np.arange(len(log)) * (86_400 / (len(log) / (stream.day.max() + 1)))
+    log["at"] = pd.Timestamp(FIRST) + pd.to_timedelta(seconds.round(3), unit="s")
+    log.to_parquet(folder / "log.parquet")
+    (folder / "tree.json").write_text(json.dumps(table.tree), "utf-8")
+
+
+def detect(stream):
+    with tempfile.TemporaryDirectory() as place:
+        folder = Path(place)
+        write_log(stream, folder)
+        text = init_config(folder / "log.parquet", folder / "tree.json", folder=folder)
+        (folder / "huc.yaml").write_text(text, "utf-8")
+        monitor = open_monitor(folder / "huc.yaml")
+        answers = []
+        for k in range(stream.day.max() + 1):
+            message = monitor.check(FIRST + timedelta(days=k + 1, minutes=1)).message
+            found = [] if message is None else message.data.get("findings", [])
+            names = [
+                name
+                for one in found
+                for name in (
+                    one["node"],
+                    *(str(group).partition("=")[2] for group in one["subgroups"][:1]),
+                )
+                if name
+            ]
+            answers.append((bool(found), None, names))
+    return answers[3:]
+
+
+def recalibrate(known, new):
+    tree = hm.LabelTree.from_nested(known.tree)
+    order = [list(known.classes).index(leaf) for leaf in tree.leaves if leaf in known.classes]
+    utilities = [hm.LevelCorrectness(level=1), hm.LevelCorrectness(level=2), hm.TopK(1)]
+    boost = hm.HUCBoost(tree=tree, utilities=utilities, initial="auto")
+    boost.fit(full(known, tree), known.labels)
+    found = np.empty_like(new.probabilities)
+    found[:, order] = boost.predict_proba(full(new, tree))[
+        :, [leaf in known.classes for leaf in tree.leaves]
+    ]
+    return found
+
+
+def full(table, tree):
+    """Columns of all leaves; classes that the model never saw have probability 0."""
+    named = pd.DataFrame(table.probabilities, columns=table.classes)
+    return named.reindex(columns=list(tree.leaves), fill_value=0.0)
+
+
+DETECTORS = {"init and check": detect}
+RECALIBRATORS = {"HUC-Boost": recalibrate}
+
+
+def speed(n):
+    """The same rows: an audit with bounds, twenty windows with bounds, and updates of 100 rows."""
+    rng = np.random.default_rng(0)
+    tree = hm.LabelTree.from_nested({"one": ["a", "b"], "two": ["c", "d"], "e": None})
+    p = rng.dirichlet(np.full(5, 0.7), n)
+    y = (p.cumsum(axis=1) < rng.random(n)[:, None]).sum(axis=1).clip(max=4)
+    frame = pd.DataFrame({name: rng.choice(list("uvw"), n) for name in "abc"})
+    groups = hm.Subgroups.from_reference(frame, dict.fromkeys("abc", "each"))
+    utilities = [hm.LevelCorrectness(level=1), hm.LevelCorrectness(level=2), hm.TopK(1)]
+    task = {"tree": tree, "utilities": utilities}
+    hm.audit(p[:500], y[:500], **task)
+    seconds = {}
+    started = time.perf_counter()
+    result = hm.audit(p, y, **task, subgroups=groups, features=frame)
+    seconds["calibration"] = time.perf_counter() - started
+    seconds["candidates"] = result.candidates.n
+    seconds["per_candidate"] = seconds["calibration"] / result.candidates.n
+    started = time.perf_counter()
+    for rows in np.array_split(np.arange(n), 20):
+        hm.audit(p[rows], y[rows], **task)
+    seconds["twenty_windows"] = time.perf_counter() - started
+    detector = hm.EDetector(**task, tolerance=0.02)
+    detector.update(p[:100], y[:100])
+    started = time.perf_counter()
+    for first in range(0, n, 100):
+        detector.update(p[first : first + 100], y[first : first + 100])
+    seconds["sequential"] = time.perf_counter() - started
+    return seconds

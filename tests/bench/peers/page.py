@@ -1,0 +1,286 @@
+"""Writes docs/peers.md from the stored figures: no number on that page is typed by hand."""
+
+from __future__ import annotations
+
+import json
+import math
+from collections import defaultdict
+from pathlib import Path
+from statistics import fmean, median, stdev
+
+FAULTY_FROM, REFERENCE_DAYS, PER_DAY = 6, 3, 1_000
+NAMES = {"massive": "MASSIVE", "kdd": "NSL-KDD", "support2": "SUPPORT2", "attack": "NSL-KDD"}
+FAULTS = {"swap": "two leaves swapped in one group", "noise": "split meaningless",
+          "new": "attack the model never saw"}  # fmt: skip
+COLOURS = ["#1b6ca8", "#d1495b", "#edae49", "#66a182", "#7d5ba6", "#2e4057"]
+COLUMNS = (
+    "monitor",
+    "labels until told",
+    "at no false alarm",
+    "false per 100 days",
+    "branch named",
+    "group named",
+)
+FIGURES = {
+    "huc": "HUC",
+    "log_loss": "Log loss",
+    "ece": "Calibration error of the likeliest class",
+    "accuracy": "Accuracy",
+}
+NEVER = 6_000  # where the picture ends
+OURS = "huc: init and check"
+BOOST, NOTHING = "huc: HUC-Boost", "sklearn: nothing"
+
+
+def load(results: Path) -> dict[str, dict]:
+    """Every peer's figures by its name."""
+    return {
+        path.stem.removesuffix("_peer"): json.loads(path.read_text("utf-8"))
+        for path in sorted(results.glob("*_peer.json"))
+    }
+
+
+def detection(peers):
+    """By peer and fault: delays at its own level and at no false alarm, false alarms, names."""
+    found = defaultdict(dict)
+    for peer, results in peers.items():
+        for variant, streams in results.get("detect", {}).items():
+            found[f"{peer}: {variant}"] = one_detector(streams)
+    return found
+
+
+def one_detector(streams):
+    """Figures of one detector over all streams."""
+    good = {name: item["days"] for name, item in streams.items() if "days" in item}
+    clean = defaultdict(list)
+    for name, days in good.items():
+        data, fault, _ = name.split("-")
+        until = len(days) if fault == "none" else FAULTY_FROM - REFERENCE_DAYS
+        clean[data] += days[:until]
+    answers = {}
+    for name, days in good.items():
+        data, fault, _ = name.split("-")
+        if fault == "none":
+            continue
+        answer = answers.setdefault((data, fault), defaultdict(list))
+        late = days[FAULTY_FROM - REFERENCE_DAYS :]
+        answer["own"].append(delay([bool(alarm) for alarm, *_ in late]))
+        sizes = [size for _, size, _ in clean[data]]
+        if None not in sizes:
+            answer["equal"].append(delay([size > max(sizes) for _, size, _ in late]))
+        first = next((names for alarm, _, names in late if alarm), [])
+        answer["names"].append(first)
+        answer["false"] = [bool(alarm) for alarm, *_ in clean[data]]
+    return answers
+
+
+def delay(alarms):
+    """Labels until the first alarm, infinite if none comes."""
+    return next((PER_DAY * (k + 1) for k, alarm in enumerate(alarms) if alarm), math.inf)
+
+
+def told(delays):
+    """The median in words."""
+    if not delays:
+        return "-"
+    middle = median(delays)
+    return "never" if math.isinf(middle) else f"{middle:,.0f}"
+
+
+def detection_table(found, guilty):
+    """One table for each fault."""
+    kinds = sorted({kind for answers in found.values() for kind in answers})
+    for kind in kinds:
+        branch, subgroup = guilty[kind]
+        yield f"\n### {NAMES[kind[0]]}: {FAULTS[kind[1]]}\n"
+        yield "| " + " | ".join(COLUMNS) + " |"
+        yield "|---" + "|---:" * (len(COLUMNS) - 1) + "|"
+        for name, answers in found.items():
+            if kind not in answers:
+                continue
+            one = answers[kind]
+            n = len(one["names"])
+            branches = sum(branch in names for names in one["names"])
+            groups = sum(subgroup in names for names in one["names"]) if subgroup else None
+            cells = [
+                name,
+                told(one["own"]),
+                told(one["own"] if name == OURS else one["equal"]),
+                f"{100 * fmean(one['false']):.0f}",
+                f"{branches} of {n}",
+                "-" if groups is None else f"{groups} of {n}",
+            ]
+            yield "| " + " | ".join(cells) + " |"
+
+
+def recalibration(results):
+    """Means and standard errors by pair and method, and how often ours is best or close to it."""
+    path = results / "recalibration.json"
+    return json.loads(path.read_text("utf-8")) if path.exists() else {}
+
+
+def compare_pair(methods, what):
+    """Ours less another, mean and standard error over the splits, by method."""
+    ours = [one[what] for one in methods[BOOST]]
+    return {
+        name: (fmean(gaps), stdev(gaps) / math.sqrt(len(gaps)))
+        for name, others in methods.items()
+        if name != BOOST
+        for gaps in [[a - b[what] for a, b in zip(ours, others, strict=True)]]
+    }
+
+
+def recalibration_table(found):
+    """HUC and log loss of every pair."""
+    methods = sorted({name for pair in found.values() for name in pair})
+    for what, title in FIGURES.items():
+        yield f"\n### {title}\n"
+        yield "| model and data | " + " | ".join(methods) + " |"
+        yield "|---|" + "---:|" * len(methods)
+        for pair, answers in found.items():
+            cells = [
+                f"{fmean(one[what] for one in answers[name]):.4f}" if name in answers else "-"
+                for name in methods
+            ]
+            yield f"| {pair} | " + " | ".join(cells) + " |"
+
+
+def summary(found):
+    """The lines people ask for first."""
+    for what, title in (("huc", "HUC"), ("log_loss", "log loss")):
+        gaps = {pair: compare_pair(methods, what) for pair, methods in found.items()}
+        better = [gap[NOTHING][0] < 0 for gap in gaps.values()]
+        worse = [pair for pair, gap in gaps.items() if gap[NOTHING][0] > gap[NOTHING][1]]
+        close = [
+            all(mean <= max(error, 1e-12) for name, (mean, error) in gap.items() if name != NOTHING)
+            for gap in gaps.values()
+        ]
+        yield (
+            f"- {title}: lower than doing nothing in {sum(better)} of {len(better)} pairs"
+            f"{'; worse beyond one standard error: ' + ', '.join(worse) if worse else ''}; best or "
+            f"within one standard error of the best peer in {sum(close)} of {len(close)}."
+        )
+
+
+def losses(found, pairs):
+    """Where another does better: streams told later, pairs mended less."""
+    for kind in sorted({kind for answers in found.values() for kind in answers}):
+        mine = median(found[OURS][kind]["own"]) if kind in found[OURS] else math.inf
+        for name, answers in found.items():
+            if name == OURS or kind not in answers or not answers[kind]["equal"]:
+                continue
+            theirs = median(answers[kind]["equal"])
+            if theirs < mine:
+                yield (
+                    f"- {NAMES[kind[0]]}, {FAULTS[kind[1]]}: {name} would tell after "
+                    f"{theirs:,.0f} labels if its level were set with hindsight so that no clean "
+                    f"day alarms; huc-monitor tells after {told([mine])}."
+                )
+    for what, title in (("huc", "HUC"), ("log_loss", "log loss")):
+        for pair, methods in pairs.items():
+            gaps = compare_pair(methods, what)
+            name, (mean, error) = max(gaps.items(), key=lambda item: item[1][0])
+            if mean > max(error, 1e-12):
+                gap = f"{mean:.4f} (standard error {error:.4f})"
+                yield f"- {pair}: {title} of {name} is lower by {gap}."
+
+
+def speed_table(peers):
+    """Seconds and memory in processes of their own, in one run."""
+    sizes = sorted({int(n) for peer in peers.values() for n in peer.get("speed", {})})
+    yield "| | " + " | ".join(f"{n:,} rows" for n in sizes) + " |"
+    yield "|---|" + "---:|" * len(sizes)
+    rows = {
+        "twenty_windows": "twenty windows, s",
+        "calibration": "one audit or report, s",
+        "per_candidate": "the same, ms per candidate",
+        "sequential": "updates as rows come, s",
+        "peak_mb": "memory, MB",
+    }
+    for what, title in rows.items():
+        for name, peer in peers.items():
+            cells = [peer.get("speed", {}).get(str(n), {}).get(what) for n in sizes]
+            if any(cell is not None for cell in cells):
+                scale = 1000 if what == "per_candidate" else 1
+                shown = ["-" if cell is None else short(scale * cell) for cell in cells]
+                yield f"| {name}: {title} | " + " | ".join(shown) + " |"
+
+
+def short(value):
+    """Three digits, never in powers of ten."""
+    return f"{value:,.0f}" if value >= 100 else f"{value:.3g}"
+
+
+def effort_table(peers):
+    """What it takes to have it."""
+    yield "| | lines of code to detect | to recalibrate | installation, s |"
+    yield "|---|---:|---:|---:|"
+    for name, peer in peers.items():
+        lines = peer.get("lines", {})
+        installed = peer.get("install_seconds") or "-"
+        cells = [name, lines.get("detect", "-"), lines.get("recalibrate", "-"), installed]
+        yield "| " + " | ".join(map(str, cells)) + " |"
+
+
+def picture(found) -> str:
+    """Labels until a fault is told, at no false alarm: a row for each monitor."""
+    kinds = sorted({kind for answers in found.values() for kind in answers})
+    width, left, bottom = 860, 300, 40 + 26 * len(found)
+    box = f"0 0 {width} {bottom + 24 * len(kinds)}"
+    font = 'font-family="sans-serif" font-size="12"'
+    out = [
+        f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="{box}" {font} role="img">',
+        "<title>Labels until a fault is told, by monitor</title>",
+        '<rect width="100%" height="100%" fill="white"/>',
+    ]
+
+    def place(labels):
+        return left + (width - left - 70) * min(labels, NEVER) / NEVER
+
+    for labels in range(PER_DAY, NEVER + 1, PER_DAY):
+        x, text = round(place(labels)), "never" if labels == NEVER else f"{labels:,}"
+        out += [
+            f'<line x1="{x}" x2="{x}" y1="20" y2="{bottom - 16}" stroke="#ddd"/>',
+            f'<text x="{x}" y="14" text-anchor="middle" fill="#555">{text}</text>',
+        ]
+    for row, (name, answers) in enumerate(found.items()):
+        y = 34 + 26 * row
+        out.append(f'<text x="{left - 20}" y="{y + 4}" text-anchor="end">{name}</text>')
+        for k, kind in enumerate(kinds):
+            one = answers.get(kind, {})
+            if delays := one.get("own" if name == OURS else "equal"):
+                x = place(median(delays)) + 4 * (k - 2)
+                out.append(dot(x, y, k))
+    for k, (data, fault) in enumerate(kinds):
+        y = bottom + 18 * k + 8
+        text = f'<text x="{left + 14}" y="{y}">{NAMES[data]}: {FAULTS[fault]}</text>'
+        out += [dot(left, y - 4, k), text]
+    return "\n".join([*out, "</svg>", ""])
+
+
+def dot(x, y, k):
+    """A point of the k-th fault."""
+    return f'<circle cx="{x:.0f}" cy="{y}" r="6" fill="{COLOURS[k % 6]}" fill-opacity="0.8"/>'
+
+
+def write_page(results: Path, page: Path) -> None:
+    """Write the page and its picture."""
+    peers, pairs = load(results), recalibration(results)
+    found = detection(peers)
+    found = {OURS: found.pop(OURS), **found}
+    guilty = {("massive", "swap"): ("calendar", "app"), ("massive", "noise"): ("calendar", ""),
+              ("kdd", "swap"): ("probe", "app"), ("kdd", "noise"): ("probe", ""),
+              ("support2", "swap"): ("milder", "app"), ("attack", "new"): ("dos", "")}  # fmt: skip
+    template = Path(__file__).with_name("page.md").read_text("utf-8")
+    parts = {
+        "losses": losses(found, pairs),
+        "detection": detection_table(found, guilty),
+        "summary": summary(pairs),
+        "recalibration": recalibration_table(pairs),
+        "speed": speed_table(peers),
+        "effort": effort_table(peers),
+    }
+    for name, lines in parts.items():
+        template = template.replace(f"{{{name}}}", "\n".join(lines))
+    page.write_text(template, "utf-8")
+    page.with_name("peers.svg").write_text(picture(found), "utf-8")

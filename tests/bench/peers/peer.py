@@ -1,0 +1,195 @@
+"""Runs one peer's script over the tasks, in that peer's own environment; numpy is all it needs.
+
+``python peer.py SCRIPT TASKS OUT [--what detect recalibrate speed]`` writes ``OUT/SCRIPT.json``. A
+script defines any of
+
+* ``DETECTORS``: functions by name that take a stream and give ``(alarm, statistic, names)`` for
+  every day after the reference;
+* ``RECALIBRATORS``: functions by name that take rows to learn from and rows to mend, and give
+  probabilities for the latter, which ``judge.py`` compares;
+* ``speed(n)``: seconds by name, for n rows.
+"""
+
+from __future__ import annotations
+
+import argparse
+import importlib
+import inspect
+import json
+import resource
+import subprocess
+import sys
+import time
+import traceback
+import warnings
+from dataclasses import dataclass
+from pathlib import Path
+
+import numpy as np
+
+REFERENCE_DAYS, SPLITS = 3, 3
+N_KNOWN, N_NEW = 2_000, 4_000
+
+
+@dataclass
+class Table:
+    """Rows with predictions, labels and one subgroup column."""
+
+    probabilities: np.ndarray
+    labels: np.ndarray
+    group: np.ndarray
+    classes: np.ndarray
+    tree: dict
+
+    @property
+    def codes(self):
+        return np.searchsorted(self.classes, self.labels)
+
+    @property
+    def right(self):
+        return self.probabilities.argmax(axis=1) == self.codes
+
+    def take(self, rows):
+        arrays = (self.probabilities, self.labels, self.group)
+        return Table(*(one[rows] for one in arrays), self.classes, self.tree)
+
+    def frame(self):
+        """What NannyML, Evidently and mcgrad read."""
+        import pandas as pd
+
+        frame = pd.DataFrame(self.probabilities, columns=[f"p_{name}" for name in self.classes])
+        frame["y_pred"] = self.classes[self.probabilities.argmax(axis=1)]
+        frame["y"], frame["group"] = self.labels, self.group
+        frame["right"], frame["score"] = self.right.astype(int), self.probabilities.max(axis=1)
+        return frame
+
+
+@dataclass
+class Stream:
+    """Days of rows."""
+
+    table: Table
+    day: np.ndarray
+
+    @property
+    def reference(self):
+        return self.table.take(self.day < REFERENCE_DAYS)
+
+    @property
+    def days(self):
+        return [self.table.take(self.day == k) for k in range(REFERENCE_DAYS, self.day.max() + 1)]
+
+
+def read(path):
+    data = np.load(path)
+    table = Table(
+        *(data[key] for key in ("probabilities", "labels", "group", "classes")),
+        json.loads(str(data["tree"])),
+    )
+    return data, table
+
+
+def splits(table):
+    """Rows to learn from and rows to be judged by, several times."""
+    for k in range(SPLITS):
+        order = np.random.default_rng([k, 3]).permutation(len(table.labels))
+        n = min(N_KNOWN, len(order) // 2)
+        yield table.take(order[:n]), table.take(order[n : n + N_NEW])
+
+
+def lines(function):
+    """Lines of code of a function without its first line and docstring."""
+    source = inspect.getsource(function).splitlines()[1:]
+    return sum(bool(line.strip()) and not line.strip().startswith(('"""', "#")) for line in source)
+
+
+def plain(item):
+    """JSON's own types."""
+    return item.item() if hasattr(item, "item") else str(item)
+
+
+def each(tasks, kind, functions, run):
+    """Results by variant and file; what a peer cannot do is kept as its own words."""
+    found = {}
+    for name, function in functions.items():
+        found[name] = {}
+        for path in sorted((tasks / kind).glob("*.npz")):
+            started = time.process_time()
+            try:
+                answer = run(path, name, function)
+            except Exception as error:  # noqa: BLE001 - a peer's refusal is a result
+                traceback.print_exc()
+                answer = {"refused": f"{type(error).__name__}: {error}"[:300]}
+            answer["seconds"] = round(time.process_time() - started, 3)
+            found[name][path.stem] = answer
+    return found
+
+
+def detect(functions, given):
+    """Every detector on every stream."""
+
+    def run(path, _, function):
+        data, table = read(path)
+        days = function(Stream(table, data["day"]))
+        return {"days": [[bool(a), size, sorted(set(names))] for a, size, names in days]}
+
+    return each(given.tasks, "streams", functions, run)
+
+
+def recalibrate(functions, given):
+    """Every repair of every pair, kept as arrays."""
+
+    def run(path, name, function):
+        folder = given.out / "recalibrated" / given.script / name
+        folder.mkdir(parents=True, exist_ok=True)
+        for k, (known, new) in enumerate(splits(read(path)[1])):
+            q = function(known, new)
+            np.save(folder / f"{path.stem}-{k}.npy", np.asarray(q, dtype=np.float32))
+        return {}
+
+    return each(given.tasks, "pairs", functions, run)
+
+
+PARTS = {"detect": "DETECTORS", "recalibrate": "RECALIBRATORS"}
+
+
+def measure_speed(script, n):
+    """In a process of its own, for its memory."""
+    command = [sys.executable, __file__, script, ".", ".", "--speed-of", str(n)]
+    done = subprocess.run(command, capture_output=True, text=True, check=False, timeout=900)
+    if done.returncode:
+        return {"refused": done.stderr.strip().splitlines()[-1][:300]}
+    return json.loads(done.stdout.splitlines()[-1])
+
+
+def main():
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("script")
+    parser.add_argument("tasks", type=Path)
+    parser.add_argument("out", type=Path)
+    parser.add_argument("--what", nargs="*", default=["detect", "recalibrate", "speed"])
+    parser.add_argument("--sizes", nargs="*", type=int, default=[10_000, 100_000, 1_000_000])
+    parser.add_argument("--speed-of", type=int)
+    given = parser.parse_args()
+    warnings.simplefilter("ignore")
+    sys.path.insert(0, str(Path(__file__).parent))
+    module = importlib.import_module(given.script)
+    if given.speed_of:
+        answer = module.speed(given.speed_of)
+        answer["peak_mb"] = round(resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024)
+        print(json.dumps(answer))
+        return
+    path = given.out / f"{given.script}.json"
+    found = json.loads(path.read_text("utf-8")) if path.exists() else {}
+    if "speed" in given.what and hasattr(module, "speed"):
+        found["speed"] = {str(n): measure_speed(given.script, n) for n in given.sizes}
+    for what, functions in PARTS.items():
+        if what in given.what and hasattr(module, functions):
+            found[what] = globals()[what](getattr(module, functions), given)
+            used = list(getattr(module, functions).values())[-1]
+            found.setdefault("lines", {})[what] = lines(getattr(used, "func", used))
+    path.write_text(json.dumps(found, default=plain), "utf-8")
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,35 @@
+"""River: ADWIN on the loss of every row."""
+
+from __future__ import annotations
+
+import time
+
+import numpy as np
+from river import drift
+
+
+def detect(stream):
+    detector = drift.ADWIN()
+    for wrong in ~stream.reference.right:
+        detector.update(float(wrong))
+    answers = []
+    for day in stream.days:
+        alarm = False
+        for wrong in ~day.right:
+            detector.update(float(wrong))
+            alarm |= detector.drift_detected
+        answers.append((alarm, None, []))
+    return answers
+
+
+DETECTORS = {"ADWIN on the loss": detect}
+
+
+def speed(n):
+    """Updates row by row."""
+    wrong = np.random.default_rng(0).random(n) < 0.2
+    detector = drift.ADWIN()
+    started = time.perf_counter()
+    for one in wrong:
+        detector.update(float(one))
+    return {"sequential": time.perf_counter() - started}

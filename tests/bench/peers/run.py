@@ -1,0 +1,89 @@
+"""The peer table: one command makes an environment per peer, runs the tasks, and writes the page.
+
+``python tests/bench/peers/run.py DATA WORK [--quick] [--only NAMES] [--what ...]`` reads real data
+from DATA, keeps environments and tasks in WORK, stores figures in ``tests/bench/peers/results`` and
+writes ``docs/peers.md`` from them. Environments come from PyPI, pinned in ``PINS``; the second run
+finds them made. The whole takes about half an hour on two cores.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+HERE = Path(__file__).parent
+RESULTS = HERE / "results"
+PINS = {
+    "nannyml": ["nannyml==0.13.1", "pandas<3", "statsmodels", "plotly"],
+    "evidently": ["evidently==0.7.23"],
+    "mcgrad": ["mcgrad==0.1.5"],
+    "mapie": ["mapie==1.6.0", "pandas"],
+    "river": ["river==0.26.1", "pandas"],
+    "netcal": ["netcal==1.4.0", "pandas"],
+    "sklearn": ["scikit-learn==1.9.1", "pandas"],
+}
+
+
+def environment(work: Path, name: str) -> tuple[str, float]:
+    """The peer's Python, and the seconds its installation took."""
+    if name == "huc":
+        return sys.executable, 0.0
+    folder, marker = work / "environments" / name, work / "environments" / f"{name}.seconds"
+    if not marker.exists():
+        started = time.perf_counter()
+        subprocess.run([sys.executable, "-m", "venv", str(folder)], check=True)
+        pip = [str(folder / "bin/pip"), "install", "--quiet", "--only-binary=:all:"]
+        subprocess.run([*pip, *PINS[name]], check=True)
+        marker.write_text(f"{time.perf_counter() - started:.0f}", "utf-8")
+    return str(folder / "bin/python"), float(marker.read_text("utf-8"))
+
+
+def main() -> None:
+    """Make, run, judge, write."""
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("data", type=Path)
+    parser.add_argument("work", type=Path)
+    parser.add_argument("--only", nargs="*", default=["huc", *PINS])
+    parser.add_argument("--what", nargs="*", default=["detect", "recalibrate", "speed"])
+    parser.add_argument("--quick", action="store_true", help="one seed, eight pairs, 10,000 rows")
+    given = parser.parse_args()
+    tasks, out = given.work / "tasks", given.work / "out"
+    out.mkdir(parents=True, exist_ok=True)
+    quick = ["--quick"] if given.quick else []
+    if not tasks.exists():
+        subprocess.run([sys.executable, HERE / "tasks.py", given.data, tasks, *quick], check=True)
+    quiet = {**os.environ, "NML_DISABLE_USAGE_LOGGING": "1", "DO_NOT_TRACK": "1"}
+    installed = {}
+    for name in given.only:
+        python, installed[name] = environment(given.work, name)
+        sizes = ["--sizes", "10000"] if given.quick else []
+        command = [python, HERE / "peer.py", f"{name}_peer", tasks, out, "--what", *given.what]
+        print(f"{name} ...", flush=True)
+        subprocess.run([*command, *sizes], check=True, env=quiet)
+    from judge import judge_all
+    from page import write_page
+
+    if "recalibrate" in given.what:
+        judge_all(tasks, out)
+    RESULTS.mkdir(exist_ok=True)
+    for path in [*out.glob("*_peer.json"), out / "recalibration.json"]:
+        found = json.loads(path.read_text("utf-8"))
+        if path.stem.removesuffix("_peer") in installed:
+            found["install_seconds"] = installed[path.stem.removesuffix("_peer")]
+        (RESULTS / path.name).write_text(rounded(found), "utf-8")
+    write_page(RESULTS, HERE.parents[2] / "docs" / "peers.md")
+
+
+def rounded(found: object) -> str:
+    """JSON with five digits, so that stored results stay small."""
+    text = json.dumps(found)
+    return json.dumps(json.loads(text, parse_float=lambda t: float(f"{float(t):.5g}")), indent=1)
+
+
+if __name__ == "__main__":
+    main()
