@@ -20,7 +20,7 @@ HERE = Path(__file__).parent
 RESULTS = HERE / "results"
 PINS = {
     "nannyml": ["nannyml==0.13.1", "pandas<3", "statsmodels", "plotly"],
-    "evidently": ["evidently==0.7.23"],
+    "evidently": ["evidently==0.7.23", "pandas<3"],
     "mcgrad": ["mcgrad==0.1.5"],
     "mapie": ["mapie==1.6.0", "pandas"],
     "river": ["river==0.26.1", "pandas"],
