@@ -188,6 +188,8 @@ def losses(found, pairs):
 def speed_table(peers):
     """Seconds and memory in processes of their own, in one run."""
     sizes = sorted({int(n) for peer in peers.values() for n in peer.get("speed", {})})
+    if not sizes:
+        return
     yield "| | " + " | ".join(f"{n:,} rows" for n in sizes) + " |"
     yield "|---|" + "---:|" * len(sizes)
     rows = {
@@ -271,7 +273,7 @@ def write_page(results: Path, page: Path) -> None:
     guilty = {("massive", "swap"): ("calendar", "app"), ("massive", "noise"): ("calendar", ""),
               ("kdd", "swap"): ("probe", "app"), ("kdd", "noise"): ("probe", ""),
               ("support2", "swap"): ("milder", "app"), ("attack", "new"): ("dos", "")}  # fmt: skip
-    template = Path(__file__).with_name("page.md").read_text("utf-8")
+    text = Path(__file__).with_name("page.md").read_text("utf-8")
     parts = {
         "losses": losses(found, pairs),
         "detection": detection_table(found, guilty),
@@ -280,7 +282,12 @@ def write_page(results: Path, page: Path) -> None:
         "speed": speed_table(peers),
         "effort": effort_table(peers),
     }
+    sections = text.split("\n## ")
     for name, lines in parts.items():
-        template = template.replace(f"{{{name}}}", "\n".join(lines))
-    page.write_text(template, "utf-8")
+        filled = "\n".join(lines)
+        missing = not pairs if name in {"summary", "recalibration"} else not filled
+        if missing and name != "losses":  # a part that was not run has no section
+            sections = [one for one in sections if f"{{{name}}}" not in one]
+        sections = [one.replace(f"{{{name}}}", filled or "- Nowhere.") for one in sections]
+    page.write_text("\n## ".join(sections), "utf-8")
     page.with_name("peers.svg").write_text(picture(found), "utf-8")

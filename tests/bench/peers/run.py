@@ -71,7 +71,7 @@ def main() -> None:
     if "recalibrate" in given.what:
         judge_all(tasks, out)
     RESULTS.mkdir(exist_ok=True)
-    for path in [*out.glob("*_peer.json"), out / "recalibration.json"]:
+    for path in [*out.glob("*_peer.json"), *out.glob("recalibration.json")]:
         found = json.loads(path.read_text("utf-8"))
         if path.stem.removesuffix("_peer") in installed:
             found["install_seconds"] = installed[path.stem.removesuffix("_peer")]
