@@ -3,7 +3,7 @@
 ``python tests/bench/peers/run.py DATA WORK [--quick] [--only NAMES] [--what ...]`` reads real data
 from DATA, keeps environments and tasks in WORK, stores figures in ``tests/bench/peers/results`` and
 writes ``docs/peers.md`` from them. Environments come from PyPI, pinned in ``PINS``; the second run
-finds them made. The whole takes about half an hour on two cores.
+finds them made. The whole is meant to take less than forty minutes on two cores.
 """
 
 from __future__ import annotations
