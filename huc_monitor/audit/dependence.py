@@ -127,7 +127,7 @@ def measure_dependence(scores: Floats, residuals: Floats, keys: Ints) -> Depende
 
 @dataclass(frozen=True, slots=True)
 class ShortBlocks:
-    """Blocks of time of which neighbours depend on each other.
+    """Blocks of time that are too short: a block depends on the next one.
 
     Attributes
     ----------

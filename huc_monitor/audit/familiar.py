@@ -377,7 +377,9 @@ def _hierarchical_f1(seen: _Seen, rows: _Rows, known: Any) -> FamiliarNumber:
 
 
 def _risk_coverage(confidence: Floats, wrong: Floats, rows: _Rows, known: Any) -> FamiliarNumber:
-    """Average the error rate R(t) among rows of confidence at least t over the rows' own t.
+    """Area under the risk-coverage curve (AURC).
+
+    R(t) is the error rate among rows of confidence at least t; return its mean over all rows.
 
     Its influence value at a row of confidence t and error e, with G the share of rows above, is
     R(t) - AURC + e H(t) - K(t), where H and K average 1 / G and R / G over the rows up to t.

@@ -84,7 +84,7 @@ class Keeper:
         return read_state(data, self.tracker)
 
     def prune(self, before: datetime, *, wait: float = 0.0, dry_run: bool = False) -> Pruned:
-        """Keep of windows that ended before a time only what trends and alerts need.
+        """Shorten the records of old windows to what trends and alerts need.
 
         Moments, bounds, tolerances, levels, counts and alerts stay, so that every trend is the same
         as before. Pages, attachments, curves, frequencies, drift and causes go, and so do records
@@ -93,7 +93,7 @@ class Keeper:
         if not isinstance(self.tracker, FilesTracker):
             msg = (
                 "`prune` works where `tracker` is files. An MLflow server has retention of its "
-                "own: delete child runs there, then run mlflow gc."
+                "own: delete the runs of old windows there, then run mlflow gc."
             )
             raise InvalidInputError(msg)
         with hold(self._lock, wait=wait):

@@ -7,7 +7,7 @@ a label of its series on a dashboard.
 
 from __future__ import annotations
 
-from abc import ABC
+from abc import ABC, abstractmethod
 from typing import TYPE_CHECKING, Any, ClassVar, Optional, TypeVar
 
 from evidently.core.metric_types import (
@@ -73,8 +73,9 @@ class _Reading:
         result.widget = []  # the preset draws all metrics together
         return result
 
+    @abstractmethod
     def _read(self, window: WindowAudit) -> Any:
-        raise NotImplementedError
+        """Read the metric's numbers from an audited window."""
 
     def to_metric_config(self) -> MetricConfig:
         """Leave out the tests: every node's value would repeat those of all nodes."""

@@ -240,7 +240,7 @@ class SparkSource(LargeSource):
         )
 
     def _row_names(self) -> list[str]:
-        """Columns that tell rows apart."""
+        """Return the columns whose values identify a row."""
         given = self.columns
         return [given.id] if given.id else [str(given.time), *self.probabilities.names]
 
