@@ -1,8 +1,8 @@
 # The names of the package, listed once: type checkers read this file, and so does lazy_loader.
 from .audit import AuditResult as AuditResult
 from .audit import audit as audit
-from .audit.compare import Comparison as Comparison
 from .audit.compare import compare as compare
+from .audit.comparison import Comparison as Comparison
 from .audit.decomposition import UtilityRows as UtilityRows
 from .audit.decomposition import decompose as decompose
 from .audit.discovery.discover import Discovery as Discovery
@@ -30,6 +30,8 @@ from .errors import UnknownNameError as UnknownNameError
 from .monitor import CheckResult as CheckResult
 from .monitor import Monitor as Monitor
 from .monitor.alerts import AlertPolicy as AlertPolicy
+from .monitor.discovering import DiscoveryPolicy as DiscoveryPolicy
+from .monitor.discovering import GrowingSubgroups as GrowingSubgroups
 from .monitor.drift import DriftPolicy as DriftPolicy
 from .monitor.hosts import Hosts as Hosts
 from .monitor.policy import Policy as Policy

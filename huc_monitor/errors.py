@@ -8,12 +8,9 @@ from __future__ import annotations
 
 import difflib
 import unicodedata
+from collections.abc import Collection
 from itertools import islice
-from typing import TYPE_CHECKING, Final, Self
-
-if TYPE_CHECKING:
-    from collections.abc import Collection
-
+from typing import Final, Self
 
 # Import packages of hosts to the extra of huc-monitor that installs each.
 EXTRAS: Final = {

@@ -2,9 +2,13 @@
 
 from __future__ import annotations
 
+import gc
 import os
 import shutil
+import subprocess
+import sys
 import tempfile
+from pathlib import Path
 
 import pytest
 
@@ -13,7 +17,13 @@ _LONGEST = ("schedulers", "huc_spark", "test_crashes.py", "huc_mlflow", "test_au
 _LONGEST += ("test_detector.py", "huc_notify", "test_large.py", "test_classifier.py")
 # Of the library's own tests, those that take a browser, other processes or minutes.
 _NOT_QUICK = ("test_crashes.py", "test_report_browser.py", "test_classifier.py", "test_large.py")
+# Files with Sparks of their own; all others in their folder share a session, so a process.
+_OWN_SPARK = ("test_cluster.py", "test_connect.py")
+# What `huc-monitor doctor --warm` does, in two halves that take equally long.
+_COMPILE = "import sys; from huc_monitor.cli.doctor.warming import warm; list(warm(sys.argv[1:]))"
+_HALVES = (("audit", "larger than memory", "compare", "check"), ("recalibrate",))
 _TEMPORARY = pytest.StashKey[str]()
+_COMPILING = pytest.StashKey[list[subprocess.Popen[bytes]]]()
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
@@ -36,6 +46,54 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
 
 def _rank(parts: tuple[str, ...]) -> int:
     return next((k for k, name in enumerate(_LONGEST) if name in parts), len(_LONGEST))
+
+
+@pytest.hookimpl(optionalhook=True)
+def pytest_xdist_make_scheduler(config: pytest.Config, log):
+    """Hand out files as `--dist=loadfile` does, and those that share a Spark session together."""
+    from xdist.scheduler import LoadFileScheduling
+
+    class ByFile(LoadFileScheduling):
+        def _split_scope(self, nodeid: str) -> str:
+            file = Path(super()._split_scope(nodeid))
+            shares = file.parent.name == "huc_spark" and file.name not in _OWN_SPARK
+            return str(file.parent if shares else file)
+
+    return ByFile(config, log)
+
+
+# A new environment has no compiled kernels. They are compiled once, while tests are collected;
+# else every process that tests, and every one that tests start, would begin by compiling them.
+
+
+def pytest_sessionstart(session: pytest.Session) -> None:
+    import huc_monitor
+
+    kept = os.environ.get("NUMBA_CACHE_DIR", f"{Path(huc_monitor.__file__).parent}/_kernels")
+    processes = session.config.getoption("numprocesses", None)
+    compiled = any(Path(kept).rglob("*.nbi")) or not processes
+    session.config.stash[_COMPILING] = [
+        subprocess.Popen([sys.executable, "-c", _COMPILE, *steps])
+        for steps in ([] if compiled else _HALVES)
+    ]
+
+
+@pytest.hookimpl(tryfirst=True)
+def pytest_runtestloop(session: pytest.Session) -> None:
+    for process in session.config.stash[_COMPILING]:
+        process.wait()
+
+
+# Libraries and collected tests are most of what there is: the garbage collector, asked often by
+# tests of hosts, would look through all of it each time.
+
+
+def pytest_collection_finish() -> None:
+    gc.freeze()
+
+
+def pytest_sessionfinish() -> None:
+    gc.unfreeze()
 
 
 # Each process of pytest-xdist gets a place of its own for temporary files and for locks, below one

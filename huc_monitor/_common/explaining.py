@@ -2,15 +2,12 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, Final, get_args
+from collections.abc import Iterator, Sequence
+from typing import Any, Final, get_args
 
 from pydantic import AliasChoices, BaseModel, SecretStr, ValidationError
 
 from huc_monitor.errors import InvalidInputError, UnknownNameError, did_you_mean
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
-
 
 _KINDS: Final = {
     "string_type": "text",

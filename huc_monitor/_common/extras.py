@@ -2,14 +2,12 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from collections.abc import Callable
+from typing import Any
 
 import lazy_loader
 
 from huc_monitor.errors import EXTRAS, MissingExtraError
-
-if TYPE_CHECKING:
-    from collections.abc import Callable
 
 
 def attach_stub(

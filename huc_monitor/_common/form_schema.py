@@ -11,6 +11,7 @@ from typing import (
     Annotated,
     Any,
     Literal,
+    NotRequired,
     Union,
     get_args,
     get_origin,
@@ -18,7 +19,7 @@ from typing import (
     is_typeddict,
 )
 
-from huc_monitor._common.forms import VERSION, Form, stored_key
+from huc_monitor._common.forms import VERSION, stored_key
 
 _PLAIN: Mapping[Any, dict[str, Any]] = {
     str: {"type": "string"},
@@ -48,6 +49,8 @@ class SchemaMaker:
         if kind in _PLAIN:
             return dict(_PLAIN[kind])
         origin, inner = get_origin(kind), get_args(kind)
+        if origin is NotRequired:
+            return self.of(inner[0])
         if origin is Annotated:  # a number that may be null
             return {"anyOf": [self.of(inner[0]), {"type": "null"}]}
         if origin in (Union, types.UnionType):
@@ -60,7 +63,7 @@ class SchemaMaker:
             return {"type": "array", "items": self.of(inner[0])}
         if origin is not None and inspect.isclass(origin) and issubclass(origin, Mapping):
             return {"type": "object", "additionalProperties": self.of(inner[1])}
-        if is_typeddict(kind) or (inspect.isclass(kind) and issubclass(kind, Form)):
+        if is_typeddict(kind) or dataclasses.is_dataclass(kind):
             return self._named(kind)
         return {}
 
@@ -70,11 +73,10 @@ class SchemaMaker:
             self.definitions[name] = {}  # it may hold itself
             hints = get_type_hints(kind, include_extras=True)
             keys = {key: key for key in hints}
-            optional: set[str] = set()
+            optional = {key for key, hint in hints.items() if get_origin(hint) is NotRequired}
+            optional.update(getattr(kind, "sparse", ()))
             if not is_typeddict(kind):
-                fields = dataclasses.fields(kind)
-                keys = {field.name: stored_key(field) for field in fields}
-                optional = set(kind.sparse)
+                keys = {field.name: stored_key(field) for field in dataclasses.fields(kind)}
             described = {key: self.of(hints[field]) for field, key in keys.items()}
             required = [key for field, key in keys.items() if field not in optional]
             if getattr(kind, "schema", None) is not None:

@@ -8,15 +8,12 @@ do its work is told when it is opened, not when it is first needed.
 from __future__ import annotations
 
 import inspect
+from collections.abc import Callable, Iterator, Mapping
 from importlib.metadata import entry_points
 from inspect import Parameter
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from huc_monitor.errors import HUCError, InvalidInputError, UnknownNameError, did_you_mean
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Mapping
-
 
 _NOTHING: Mapping[str, Any] = {}
 _MISSING = object()

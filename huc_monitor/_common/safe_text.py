@@ -26,10 +26,8 @@ import json
 import re
 import unicodedata
 from collections import Counter
-from typing import TYPE_CHECKING, Any, Final
-
-if TYPE_CHECKING:
-    from collections.abc import Iterable
+from collections.abc import Iterable
+from typing import Any, Final
 
 LONGEST: Final = 200
 _LONGEST_LINE: Final = 4_000

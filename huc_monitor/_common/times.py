@@ -11,18 +11,17 @@ import math
 import re
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
-from typing import TYPE_CHECKING, Any, Final, Literal, TypeAlias
+from typing import Any, Final, Literal, TypeAlias
 from zoneinfo import ZoneInfo, ZoneInfoNotFoundError
 
 import numpy as np
 import pandas as pd
+from numpy.typing import NDArray
 
 from huc_monitor.errors import InvalidInputError
 
-if TYPE_CHECKING:
-    from numpy.typing import NDArray
-
 TimeUnit: TypeAlias = Literal["s", "ms", "us", "ns"]
+_YEAR_FIRST: Final = re.compile(r"\s*\d{4}")
 _PER_SECOND: Final = {"s": 1, "ms": 10**3, "us": 10**6, "ns": 10**9}
 
 _SPAN: Final = re.compile(r"\s*([0-9]{1,6})\s*(s|m|h|d|w)\s*")
@@ -191,7 +190,7 @@ def utc_column(values: Any, zone: ZoneInfo, unit: TimeUnit | None = None) -> NDA
     `unit` since 1970.
     """
     series = values if isinstance(values, pd.Series) else pd.Series(values)
-    if unit is not None:
+    if unit is not None and not pd.api.types.is_datetime64_any_dtype(series.dtype):
         per_second = _PER_SECOND[unit]
         counts = pd.to_numeric(series, errors="coerce").to_numpy(np.float64, na_value=np.nan)
         if unit == "ns" and pd.api.types.is_integer_dtype(series.dtype) and not series.isna().any():
@@ -229,6 +228,8 @@ def _from_objects(series: pd.Series[Any], zone: ZoneInfo) -> NDArray[Any]:
 
 
 def _moment(value: Any, zone: ZoneInfo) -> np.datetime64:
+    if isinstance(value, str) and not _YEAR_FIRST.match(value):
+        return np.datetime64("NaT", "us")  # 02.01. or 01/02: the second of January, or the first?
     try:
         time = pd.Timestamp(value)
     except (ValueError, TypeError):
@@ -241,7 +242,13 @@ def _moment(value: Any, zone: ZoneInfo) -> np.datetime64:
 
 def from_column(value: np.datetime64) -> datetime:
     """Return one entry of a column of times as an aware datetime."""
-    moment: datetime = value.astype("datetime64[us]").item()
+    moment = value.astype("datetime64[us]").item()
+    if not isinstance(moment, datetime):
+        msg = (
+            f"`time` must lie in the years 1 to 9999; got {str(value).removesuffix('T00:00:00')}. "
+            "Check `time_unit`: 's', 'ms', 'us' or 'ns' since 1970."
+        )
+        raise InvalidInputError(msg)
     return moment.replace(tzinfo=UTC)
 
 

@@ -35,8 +35,8 @@ class Plotted(Shown):
         ----------
         kind : str, optional
             A key of :func:`huc_monitor.draw_pictures`, such as "icicle" or "moments" of an audit,
-            "differences" of a comparison, "timeline" of a monitor, "history" of a recalibrator. An
-            unknown one is refused with those there are.
+            "differences" of a comparison, "segments" of a discovery, "timeline" of a monitor,
+            "history" of a recalibrator. An unknown one is refused with those there are.
         **options
             Of :func:`huc_monitor.draw_pictures`: `tree`, `tolerance`, `curve`, `tree_width`.
         """

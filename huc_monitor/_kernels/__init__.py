@@ -5,12 +5,7 @@ Importing this package imports numba, so the rest of the library imports it insi
 
 from __future__ import annotations
 
-from huc_monitor._kernels.decompose import (
-    decompose_rows,
-    first_bad_row,
-    load_rows,
-    utility_values,
-)
+from huc_monitor._kernels.decompose import decompose_rows, first_bad_row, load_rows, utility_values
 from huc_monitor._kernels.multiplier import LANES as DRAW_LANES
 from huc_monitor._kernels.multiplier import UNIT as DRAW_UNIT
 from huc_monitor._kernels.multiplier import (

@@ -12,14 +12,7 @@ from __future__ import annotations
 import numpy as np
 
 from huc_monitor._kernels._compile import loop
-from huc_monitor._kernels._lanes import (
-    TINY,
-    heaviest,
-    level_mean,
-    step_down,
-    tilt_part,
-    tilt_two,
-)
+from huc_monitor._kernels._lanes import TINY, heaviest, level_mean, step_down, tilt_part, tilt_two
 from huc_monitor._kernels.decompose import (
     BETWEEN,
     HI,

@@ -9,11 +9,10 @@ from __future__ import annotations
 import numpy as np
 
 from huc_monitor._kernels._compile import entry, loop
-from huc_monitor._kernels.multiplier import LANES, UNIT, draw_row, open_stream
+from huc_monitor._kernels.multiplier import LANES, draw_row, open_stream
 
 __all__ = [
     "LANES",
-    "UNIT",
     "add_multipliers",
     "centre_by_means",
     "draw_by_id",

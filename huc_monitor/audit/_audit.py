@@ -2,17 +2,16 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable, Sequence
 from dataclasses import replace
-from typing import TYPE_CHECKING, Any
+from pathlib import Path
+from typing import Any
 
 import numpy as np
 
 from huc_monitor._common.row_order import check_row_order
 from huc_monitor.audit.class_order import look_at_order
-from huc_monitor.audit.clusters import (
-    Design,
-    check_design,
-)
+from huc_monitor.audit.clusters import Design, check_design
 from huc_monitor.audit.decomposition import UtilityRows, iter_decomposed, sort_rows
 from huc_monitor.audit.familiar import familiar_numbers
 from huc_monitor.audit.inputs import check_labels, check_predictions, note_weights
@@ -20,21 +19,13 @@ from huc_monitor.audit.label_depth import check_method, coverage_of_rows
 from huc_monitor.audit.options import DEFAULTS
 from huc_monitor.audit.plan import AuditPlan
 from huc_monitor.audit.result import AuditResult
-from huc_monitor.audit.scan import Groups, scan_utility
+from huc_monitor.audit.scan import Groups, UtilityScan, scan_utility
 from huc_monitor.audit.truncation import Truncation
+from huc_monitor.subgroups import Subgroups
+from huc_monitor.tree import LabelTree
 from huc_monitor.tree.labels import LeafCodes
-
-if TYPE_CHECKING:
-    from collections.abc import Iterable, Sequence
-    from pathlib import Path
-
-    from huc_monitor.audit.scan import UtilityScan
-    from huc_monitor.subgroups import Subgroups
-    from huc_monitor.tree import LabelTree
-    from huc_monitor.utilities import Utility
-    from huc_monitor.utilities.program import Floats
-
-__all__ = ["AuditResult", "audit", "audit_rows"]
+from huc_monitor.utilities import Utility
+from huc_monitor.utilities.program import Floats
 
 
 def audit(

@@ -4,16 +4,13 @@ from __future__ import annotations
 
 import math
 import warnings
-from typing import TYPE_CHECKING, Final
+from typing import Final
 
 import numpy as np
 
-from huc_monitor.audit.inputs import block_spans
+from huc_monitor.audit.inputs import Predictions, block_spans
 from huc_monitor.errors import HUCWarning
-
-if TYPE_CHECKING:
-    from huc_monitor.audit.inputs import Predictions
-    from huc_monitor.utilities.program import Ints
+from huc_monitor.utilities.program import Ints
 
 _MOST_ROWS: Final = 10_000
 _SURE_BELOW: Final = math.log(1e6)

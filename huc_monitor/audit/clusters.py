@@ -8,19 +8,16 @@ cluster with rows in two samples has one multiplier in both.
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 import pandas as pd
 
 from huc_monitor._common.forms import Form
 from huc_monitor.errors import InvalidInputError
-
-if TYPE_CHECKING:
-    from collections.abc import Sequence
-
-    from huc_monitor.utilities.program import Floats, Ints
+from huc_monitor.utilities.program import Floats, Ints
 
 # With fewer clusters, or one that outweighs the others, a note says what the bounds rest on.
 FEW_CLUSTERS = 20.0

@@ -2,34 +2,25 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from collections.abc import Sequence
+from typing import Any
 
 import numpy as np
 
 from huc_monitor._common.row_order import check_row_order
 from huc_monitor.audit.comparison import Comparison, Difference
 from huc_monitor.audit.decomposition import iter_decomposed
-from huc_monitor.audit.inputs import (
-    Predictions,
-    check_labels,
-    check_predictions,
-)
+from huc_monitor.audit.inputs import Predictions, check_labels, check_predictions
 from huc_monitor.audit.options import DEFAULTS
 from huc_monitor.audit.paired import compare_predictors
 from huc_monitor.audit.plan import AuditPlan
 from huc_monitor.audit.result import AuditResult
 from huc_monitor.audit.two_samples import Sample, compare_samples
 from huc_monitor.errors import InvalidInputError
-
-if TYPE_CHECKING:
-    from collections.abc import Sequence
-
-    from huc_monitor.subgroups import Subgroups
-    from huc_monitor.tree import LabelTree
-    from huc_monitor.utilities import Utility
-    from huc_monitor.utilities.program import Ints
-
-__all__ = ["Comparison", "Difference", "compare"]
+from huc_monitor.subgroups import Subgroups
+from huc_monitor.tree import LabelTree
+from huc_monitor.utilities import Utility
+from huc_monitor.utilities.program import Ints
 
 
 def compare(

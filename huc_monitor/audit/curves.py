@@ -5,24 +5,19 @@ A curve is a summary of rows, small enough to keep with a window's record; the r
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, ClassVar
+from typing import ClassVar
 
 import numpy as np
 
 from huc_monitor._common.forms import Form
+from huc_monitor.audit.decomposition import UtilityRows
+from huc_monitor.audit.result import Candidate
+from huc_monitor.audit.scan import Groups
 from huc_monitor.errors import InvalidInputError, UnknownNameError, did_you_mean
-
-if TYPE_CHECKING:
-    from collections.abc import Sequence
-
-    from huc_monitor.audit.decomposition import UtilityRows
-    from huc_monitor.audit.result import Candidate
-    from huc_monitor.audit.scan import Groups
-    from huc_monitor.subgroups import Subgroups
-    from huc_monitor.utilities.program import Floats, Ints
-
-__all__ = ["ReliabilityCurve", "reliability_curve"]
+from huc_monitor.subgroups import Subgroups
+from huc_monitor.utilities.program import Floats, Ints
 
 SCHEMA_VERSION = 1
 _COLUMNS = ("predicted", "realised", "by_node", "realised_error", "by_node_error", "rows")

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from itertools import pairwise
-from typing import TYPE_CHECKING, Any
+from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pandas as pd
@@ -18,15 +20,9 @@ from huc_monitor.audit.inputs import (
     check_tree,
     check_utilities,
 )
-from huc_monitor.utilities.program import PathTables, TreeTables
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
-    from pathlib import Path
-
-    from huc_monitor.tree import LabelTree
-    from huc_monitor.utilities import Utility
-    from huc_monitor.utilities.program import Floats, Ints, Program
+from huc_monitor.tree import LabelTree
+from huc_monitor.utilities import Utility
+from huc_monitor.utilities.program import Floats, Ints, PathTables, Program, TreeTables
 
 _PARALLEL_SORT_ROWS = 100_000
 # Rows are turned into vectors of 16; the scratch for them stays in a core's own cache.

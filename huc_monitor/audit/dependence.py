@@ -23,14 +23,10 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass
 from statistics import NormalDist
-from typing import TYPE_CHECKING
 
 import numpy as np
 
-if TYPE_CHECKING:
-    from huc_monitor.utilities.program import Floats, Ints
-
-__all__ = ["Dependence", "ShortBlocks", "design_effect", "measure_blocks", "measure_dependence"]
+from huc_monitor.utilities.program import Floats, Ints
 
 _LEAST_GROUPS = 10
 _RANGES = 10

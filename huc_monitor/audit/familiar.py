@@ -14,9 +14,11 @@ although the estimate never does; it covers the error of the binned gaps, not of
 from __future__ import annotations
 
 import math
+from collections.abc import Iterator
 from dataclasses import dataclass
+from pathlib import Path
 from statistics import NormalDist
-from typing import TYPE_CHECKING, Any, Final
+from typing import Any, Final
 
 import numpy as np
 import pandas as pd
@@ -25,18 +27,16 @@ from huc_monitor._common.forms import Form
 from huc_monitor._common.row_order import check_row_order
 from huc_monitor._common.views import Shown
 from huc_monitor.audit.clusters import check_clusters, check_label_probability
-from huc_monitor.audit.inputs import check_labels, check_predictions, check_tree, check_weights
+from huc_monitor.audit.inputs import (
+    Predictions,
+    check_labels,
+    check_predictions,
+    check_tree,
+    check_weights,
+)
 from huc_monitor.audit.options import DEFAULTS
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator
-    from pathlib import Path
-
-    from huc_monitor.audit.inputs import Predictions
-    from huc_monitor.tree import LabelTree
-    from huc_monitor.utilities.program import Floats, Ints
-
-__all__ = ["FamiliarNumber", "FamiliarNumbers", "familiar_numbers", "measure"]
+from huc_monitor.tree import LabelTree
+from huc_monitor.utilities.program import Floats, Ints
 
 # A monitor computes them of windows up to this many rows times leaves: half a second or less.
 MOST_CELLS: Final = 20_000_000

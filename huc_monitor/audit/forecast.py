@@ -25,29 +25,26 @@ from __future__ import annotations
 
 import dataclasses
 import math
+from collections.abc import Sequence
 from dataclasses import dataclass
+from pathlib import Path
 from statistics import NormalDist
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 
 from huc_monitor._common.forms import Form
 from huc_monitor.audit.clusters import check_clusters, check_label_probability
-from huc_monitor.audit.decomposition import iter_decomposed
+from huc_monitor.audit.decomposition import UtilityRows, iter_decomposed
 from huc_monitor.audit.dependence import design_effect
 from huc_monitor.audit.inputs import check_labels, check_predictions, check_tree, check_utilities
+from huc_monitor.audit.label_depth import coverage_among, whole_rows
 from huc_monitor.audit.options import DEFAULTS, AuditOptions
-
-if TYPE_CHECKING:
-    from collections.abc import Sequence
-    from pathlib import Path
-
-    from huc_monitor.audit.decomposition import UtilityRows
-    from huc_monitor.tree import LabelTree
-    from huc_monitor.utilities import Utility
-    from huc_monitor.utilities.program import Floats, Ints
-
-__all__ = ["Forecast", "ScoreGaps", "forecast"]
+from huc_monitor.audit.scan import Groups
+from huc_monitor.errors import InvalidInputError
+from huc_monitor.tree import LabelTree
+from huc_monitor.utilities import Utility
+from huc_monitor.utilities.program import Floats, Ints
 
 # Ranges of score that are corrected by themselves, and audited rows that one takes.
 _MOST_RANGES = 10
@@ -140,7 +137,7 @@ class ScoreGaps:
         """Take labelled rows, each as often as it stands for; no weights: once."""
         order = np.argsort(rows.scores, kind="stable")
         counts = weights if weights.size else np.ones(order.size)
-        gaps, effect = residuals(rows), 1.0
+        gaps, effect = whole_residuals(rows, counts), 1.0
         if clusters is not None and clusters.size:
             effect = design_effect(counts * (gaps - np.average(gaps, weights=counts)), clusters)
         return cls(
@@ -227,6 +224,18 @@ def residuals(rows: UtilityRows) -> Floats:
     return total
 
 
+def whole_residuals(rows: UtilityRows, weights: Floats) -> Floats:
+    """`residuals` that rows with deeper labels make whole, where labels stop above the leaves."""
+    groups = Groups.counted([np.ones(rows.labels.size, dtype=np.uint8)], weights)
+    (whole,), _ = whole_rows([rows], groups)
+    return residuals(whole)
+
+
+def is_told(rows: UtilityRows) -> bool:
+    """Whether labels go below every branch of the utility, so that its mean can be told."""
+    return bool(coverage_among(rows, np.ones(rows.labels.size)).all())
+
+
 def score_rows(
     utilities: Sequence[Utility], probabilities: Any, *, tree: LabelTree
 ) -> list[UtilityRows]:
@@ -257,7 +266,8 @@ def forecast(
     probabilities : (n, K) predictions without labels, as in `audit`
     audited : (m, K) predictions with labels
         Of the reference or, better, of the newest windows that have labels.
-    labels : (m,) leaf names or codes
+    labels : (m,) labels as in `audit`, at any depth
+        Below every branch of a utility some of them must go.
     tree : LabelTree, or the path of a tree file
     utilities : list of Utility
         Correctness at every level of the tree when left out.
@@ -285,11 +295,18 @@ def forecast(
     chosen = check_utilities(utilities, tree)
     level = AuditOptions(confidence_level=confidence_level).confidence_level
     before = check_predictions(audited, tree=tree, argument="audited")
-    codes = check_labels(labels, before.n, tree=tree, any_depth=False)
+    codes = check_labels(labels, before.n, tree=tree)
     chance = check_label_probability(label_probability, before.n)
     weights = np.empty(0) if chance is None else 1.0 / chance
     keys = check_clusters(clusters, before.n)
-    past = iter_decomposed(chosen, before, codes, tree=tree)
+    past = list(iter_decomposed(chosen, before, codes, tree=tree))
+    untold = [rows.utility.name for rows in past if not is_told(rows)]
+    if untold:
+        msg = (
+            "`labels` must go below every branch that a utility looks at; all of them stop above "
+            f"for {', '.join(untold)}. Leave these utilities out, or wait for deeper labels."
+        )
+        raise InvalidInputError(msg)
     coming = score_rows(chosen, probabilities, tree=tree)
     return [
         ScoreGaps.of(rows, weights, keys).forecast(new.scores, confidence_level=level)

@@ -2,29 +2,27 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from collections.abc import Sequence
+from typing import Any
 
 import numpy as np
 
 from huc_monitor._common.threads import run_tasks
 from huc_monitor.audit.decomposition import iter_decomposed, sort_rows
 from huc_monitor.audit.inputs import (
+    Predictions,
     check_labels,
     check_predictions,
+    check_subgroups,
     check_utilities,
     check_weights,
 )
 from huc_monitor.audit.options import AuditOptions
 from huc_monitor.audit.scan import Groups, scan_utility
 from huc_monitor.subgroups import Subgroups
-
-if TYPE_CHECKING:
-    from collections.abc import Sequence
-
-    from huc_monitor.audit.inputs import Predictions
-    from huc_monitor.tree import LabelTree
-    from huc_monitor.utilities import Utility
-    from huc_monitor.utilities.program import Floats, Ints
+from huc_monitor.tree import LabelTree
+from huc_monitor.utilities import Utility
+from huc_monitor.utilities.program import Floats, Ints
 
 # Equal statistics may differ in the last digits when they were computed in different ways; counting
 # them as ties keeps the p-value valid.
@@ -85,7 +83,7 @@ def calibration_p_value(
 def check_groups(subgroups: Subgroups | None, features: Any, weights: Any, n: int) -> Groups:
     """Subgroup weights and row weights of n rows."""
     repeats = check_weights(weights, n)
-    return Groups.of((subgroups or Subgroups.whole()).weights(features, n), repeats)
+    return Groups.of(check_subgroups(subgroups).weights(features, n), repeats)
 
 
 def p_value_of(

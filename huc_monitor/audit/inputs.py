@@ -5,20 +5,18 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Final
+from typing import Any, Final
 
 import numpy as np
 import pandas as pd
 
 from huc_monitor._common.frames import to_frame
-from huc_monitor.audit.sparse_rows import SparseRows, as_dense
+from huc_monitor.audit.sparse_rows import Rows, SparseRows, as_dense
 from huc_monitor.errors import InvalidInputError
+from huc_monitor.subgroups import Subgroups
 from huc_monitor.tree import LabelTree
 from huc_monitor.utilities import Utility, correct_at_every_level
-
-if TYPE_CHECKING:
-    from huc_monitor.audit.sparse_rows import Rows
-    from huc_monitor.utilities.program import Floats, Ints
+from huc_monitor.utilities.program import Floats, Ints
 
 INTERIOR_MIX = 1e-10
 SUM_TOLERANCE = 1e-6
@@ -83,6 +81,11 @@ class Predictions:
     def spans(self) -> Iterator[tuple[int, int]]:
         """Row ranges of a size that stays in cache."""
         return block_spans(self.n, int(self.matrix.shape[1]))
+
+    def likeliest(self) -> Ints:
+        """Every row's likeliest leaf, the first of several."""
+        found = [self.block(lo, hi).argmax(axis=1) for lo, hi in self.spans()]
+        return np.concatenate([*found, np.empty(0, dtype=np.int64)])
 
     def positive(self) -> Floats:
         """All rows as float64, mixed where needed: a copy."""
@@ -270,6 +273,19 @@ def check_tree(tree: Any) -> LabelTree:
         )
         raise InvalidInputError(msg)
     return found
+
+
+def check_subgroups(subgroups: Any) -> Subgroups:
+    """Return the subgroups to audit by; None is the whole population alone."""
+    if subgroups is None:
+        return Subgroups.whole()
+    if not isinstance(subgroups, Subgroups):
+        msg = (
+            f"`subgroups` must be Subgroups; got {type(subgroups).__name__}. Make them with "
+            "Subgroups.from_reference(features, {'column': 'each'})."
+        )
+        raise InvalidInputError(msg)
+    return subgroups
 
 
 def check_labels(labels: Any, n: int, *, tree: LabelTree, any_depth: bool = True) -> Ints:

@@ -34,20 +34,19 @@ is UC of the utility as far as labels tell; branches below a label add nothing t
 from __future__ import annotations
 
 import dataclasses
+from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any, Final
 
 import numpy as np
 
 from huc_monitor.errors import InvalidInputError
+from huc_monitor.tree import LabelTree
+from huc_monitor.utilities.program import Floats, Ints
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
-
     from huc_monitor.audit.decomposition import UtilityRows
     from huc_monitor.audit.plan import AuditPlan
     from huc_monitor.audit.scan import Groups
-    from huc_monitor.tree import LabelTree
-    from huc_monitor.utilities.program import Floats, Ints
 
 FEW_SEEN: Final = 30
 _MOST_NAMED: Final = 3
@@ -108,6 +107,14 @@ def coverage_of_rows(rows: UtilityRows, groups: Groups) -> tuple[Floats | None, 
         return None, ()
     counts = count_labels(tree, rows.labels, groups.weights, groups.repeats)
     return coverage_of(tree, counts), notes_on(tree, counts * groups.unit)
+
+
+def coverage_among(rows: UtilityRows, weights: Floats) -> Floats:
+    """Coverage of every relevant branch among rows that count so often; 0 where none is seen."""
+    none = np.empty(0)
+    counts = count_labels(rows.tree, rows.labels, [weights], none)
+    found = coverage_of(rows.tree, counts)
+    return np.ones(rows.relevant.size) if found is None else found[0, rows.relevant]
 
 
 def notes_on(tree: LabelTree, counts: Floats) -> tuple[str, ...]:

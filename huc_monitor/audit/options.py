@@ -8,8 +8,6 @@ from pydantic import BeforeValidator, Field
 
 from huc_monitor._common.settings import Number, Section, Whole, renamed
 
-__all__ = ["DEFAULTS", "AuditOptions", "BoundMethod", "ConfidenceLevel"]
-
 BoundMethod: TypeAlias = Literal["bootstrap", "sharp", "theorem"]
 ConfidenceLevel: TypeAlias = Annotated[Number, Field(gt=0, lt=1)]
 

@@ -32,9 +32,10 @@ together with the stated confidence, and so do those of all candidates.
 from __future__ import annotations
 
 import math
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
+import numpy.typing as npt
 
 from huc_monitor._common.threads import run_tasks
 from huc_monitor.audit.bounds.bootstrap import (
@@ -47,19 +48,12 @@ from huc_monitor.audit.bounds.bootstrap import (
 from huc_monitor.audit.bounds.bound import log_share
 from huc_monitor.audit.bounds.clustered import degrees, design_effect, reach_of_rare, student
 from huc_monitor.audit.comparison import Comparison, Difference
-from huc_monitor.audit.decomposition import sort_rows
+from huc_monitor.audit.decomposition import UtilityRows, sort_rows
 from huc_monitor.audit.label_depth import whole_rows
-from huc_monitor.audit.scan import scan_utility
-from huc_monitor.audit.two_samples import check_sides
-
-if TYPE_CHECKING:
-    import numpy.typing as npt
-
-    from huc_monitor.audit.decomposition import UtilityRows
-    from huc_monitor.audit.plan import AuditPlan
-    from huc_monitor.audit.scan import Groups
-    from huc_monitor.audit.two_samples import Sample
-    from huc_monitor.utilities.program import Floats, Ints
+from huc_monitor.audit.plan import AuditPlan
+from huc_monitor.audit.scan import Groups, scan_utility
+from huc_monitor.audit.two_samples import Sample, check_sides
+from huc_monitor.utilities.program import Floats, Ints
 
 TILT = 5.0
 

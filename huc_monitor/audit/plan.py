@@ -2,31 +2,31 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property
-from typing import TYPE_CHECKING, Any, Self
+from pathlib import Path
+from typing import Any, Self
 
 import numpy as np
 
+from huc_monitor.audit.bounds.bound import Bound
 from huc_monitor.audit.bounds.closed_forms import make_bound
-from huc_monitor.audit.clusters import check_clusters, check_label_probability
-from huc_monitor.audit.inputs import check_tree, check_utilities, check_weights
+from huc_monitor.audit.clusters import Design, Sizes, check_clusters, check_label_probability
+from huc_monitor.audit.inputs import (
+    Predictions,
+    check_subgroups,
+    check_tree,
+    check_utilities,
+    check_weights,
+)
 from huc_monitor.audit.options import AuditOptions
 from huc_monitor.audit.result import AuditResult, CandidateTable, TotalTable
-from huc_monitor.audit.scan import Groups
+from huc_monitor.audit.scan import Groups, UtilityScan
 from huc_monitor.subgroups import Subgroups
-
-if TYPE_CHECKING:
-    from collections.abc import Sequence
-    from pathlib import Path
-
-    from huc_monitor.audit.bounds.bound import Bound
-    from huc_monitor.audit.clusters import Design, Sizes
-    from huc_monitor.audit.inputs import Predictions
-    from huc_monitor.audit.scan import UtilityScan
-    from huc_monitor.tree import LabelTree
-    from huc_monitor.utilities import Utility
-    from huc_monitor.utilities.program import Floats, Ints
+from huc_monitor.tree import LabelTree
+from huc_monitor.utilities import Utility
+from huc_monitor.utilities.program import Floats, Ints
 
 
 @dataclass(frozen=True, eq=False)
@@ -62,7 +62,7 @@ class AuditPlan:
         words = [name for name in AuditOptions.model_fields if name in more]
         given = AuditOptions(**{name: more.pop(name) for name in words})
         bound = make_bound(given.bounds, n_draws=given.n_draws, seed=given.rng)
-        groups = Subgroups.whole() if subgroups is None else subgroups
+        groups = check_subgroups(subgroups)
         return cls(
             tree,
             chosen,

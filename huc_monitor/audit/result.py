@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, fields, replace
 from typing import TYPE_CHECKING, Any, TypeVar
 
@@ -14,16 +14,14 @@ from huc_monitor._common.views import Plotted
 from huc_monitor.audit.clusters import Design
 from huc_monitor.audit.familiar import FamiliarNumbers
 from huc_monitor.errors import InvalidInputError, UnknownNameError
+from huc_monitor.subgroups import Subgroups
+from huc_monitor.tree import LabelTree
+from huc_monitor.utilities import Utility
+from huc_monitor.utilities.program import Floats
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
-
     from huc_monitor.audit.plan import AuditPlan
     from huc_monitor.audit.truncation import Truncation
-    from huc_monitor.subgroups import Subgroups
-    from huc_monitor.tree import LabelTree
-    from huc_monitor.utilities import Utility
-    from huc_monitor.utilities.program import Floats
 
 SCHEMA_VERSION = 1
 

@@ -17,12 +17,10 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass
 from fractions import Fraction
-from typing import TYPE_CHECKING
 
 import numpy as np
 
-if TYPE_CHECKING:
-    from huc_monitor.utilities.program import Floats
+from huc_monitor.utilities.program import Floats
 
 _MOST_WHOLE = 1 << 17
 # A product, a product and a quotient round by 3 * 2**-53 together; the rest is for given weights.

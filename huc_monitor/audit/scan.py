@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import math
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from itertools import pairwise
 from typing import TYPE_CHECKING, Any
@@ -15,12 +16,10 @@ import pandas as pd
 from huc_monitor._common.threads import run_tasks
 from huc_monitor.audit.clusters import ClusterSizes, Sizes
 from huc_monitor.audit.row_weights import WeightUnit
+from huc_monitor.utilities.program import Floats, Ints
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
-
     from huc_monitor.audit.decomposition import SortedRows
-    from huc_monitor.utilities.program import Floats, Ints
 
 _HEADROOM_BITS = 61
 _PARALLEL_ROWS = 50_000

@@ -9,18 +9,15 @@ them. A row that logs all of its mass has nothing to spread: its other leaves ha
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from itertools import pairwise
-from typing import TYPE_CHECKING, Any, Final, TypeAlias
+from typing import Any, Final, TypeAlias
 
 import numpy as np
 
 from huc_monitor.errors import InvalidInputError
-
-if TYPE_CHECKING:
-    from collections.abc import Sequence
-
-    from huc_monitor.utilities.program import Floats, Ints
+from huc_monitor.utilities.program import Floats, Ints
 
 # Rows that log 1 within this have lost nothing.
 LOST: Final = 1e-6

@@ -3,20 +3,14 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
 
 import numpy as np
 
-from huc_monitor.audit.sparse_rows import SparseRows
-from huc_monitor.utilities import LevelCorrectness, TopK
-
-if TYPE_CHECKING:
-    from collections.abc import Sequence
-
-    from huc_monitor.audit.sparse_rows import Rows
-    from huc_monitor.tree import LabelTree
-    from huc_monitor.utilities import Utility
+from huc_monitor.audit.sparse_rows import Rows, SparseRows
+from huc_monitor.tree import LabelTree
+from huc_monitor.utilities import LevelCorrectness, TopK, Utility
 
 
 @dataclass(frozen=True, slots=True)

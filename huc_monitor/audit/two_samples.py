@@ -35,41 +35,41 @@ Labels that stop above the leaves count as in `label_depth`, with the coverage o
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from collections.abc import Sequence
+from dataclasses import dataclass, field
 
 import numpy as np
 
 from huc_monitor.audit.bounds.bootstrap import BootstrapBound
 from huc_monitor.audit.comparison import Comparison, Difference
-from huc_monitor.audit.decomposition import UtilityRows, join_rows, sort_rows
+from huc_monitor.audit.decomposition import SortedRows, UtilityRows, join_rows, sort_rows
 from huc_monitor.audit.label_depth import whole_rows
+from huc_monitor.audit.plan import AuditPlan
 from huc_monitor.audit.scan import (
     AFTER,
     BEFORE,
     Groups,
+    UtilityScan,
     group_rows,
     row_counts,
     scan_utility,
     second_moments,
 )
 from huc_monitor.errors import InvalidInputError
-
-if TYPE_CHECKING:
-    from collections.abc import Sequence
-
-    from huc_monitor.audit.decomposition import SortedRows
-    from huc_monitor.audit.plan import AuditPlan
-    from huc_monitor.audit.scan import UtilityScan
-    from huc_monitor.utilities.program import Floats, Ints
+from huc_monitor.utilities.program import Floats, Ints
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Sample:
-    """Decomposed rows, one entry per utility, with their subgroup weights."""
+    """Decomposed rows, one entry per utility, with their subgroup weights.
+
+    ``unforeseen`` counts labels where the model put almost no mass, as
+    `huc_monitor.audit.unforeseen` does; empty where they were not counted.
+    """
 
     rows: tuple[UtilityRows, ...]
     groups: Groups
+    unforeseen: Floats = field(default_factory=lambda: np.empty(0))
 
     @property
     def n(self) -> float:
@@ -82,9 +82,11 @@ class Sample:
         if len(samples) == 1:
             return samples[0]
         rows = zip(*(sample.rows for sample in samples), strict=True)
+        counts = [sample.unforeseen for sample in samples]
         return cls(
             tuple(join_rows(parts) for parts in rows),
             Groups.joined([sample.groups for sample in samples]),
+            sum(counts[1:], counts[0]) if all(one.size for one in counts) else np.empty(0),
         )
 
 
@@ -130,7 +132,7 @@ def compare_samples(
         for ordered, spreads in sorted_rows:
             bound.visit(ordered, groups, spreads)
         radii = bound.radii()
-    return make_comparison(plan, groups, scans, after_sums, radii)
+    return make_comparison(plan, groups, scans, after_sums, radii, groups.totals)
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -179,8 +181,9 @@ def make_comparison(
     scans: Sequence[UtilityScan],
     after: Sequence[AfterSums],
     radii: Floats | None,
+    sizes: Sequence[float],
 ) -> Comparison:
-    """Put together what was found; without radii there are no bounds."""
+    """Put together what was found; without radii there are no bounds. ``sizes`` count rows."""
     found = [[scan.moment, scan.low, scan.high, scan.n_inside] for scan in scans]
     each = [
         np.concatenate([table[:, :-1].ravel() for table in one]) for one in zip(*found, strict=True)
@@ -192,7 +195,6 @@ def make_comparison(
     drawn = radii is not None
     radii = np.full(change.size, np.nan) if radii is None else radii
     nothing = float("nan")
-    sizes = groups.totals
     return Comparison(
         kind="samples",
         n_before=sizes[BEFORE],

@@ -9,7 +9,8 @@ from __future__ import annotations
 import contextlib
 import os
 import sys
-from typing import TYPE_CHECKING, Annotated
+from collections.abc import Sequence
+from typing import Annotated
 
 import typer
 
@@ -36,9 +37,6 @@ from huc_monitor.cli import (
 from huc_monitor.cli.logs import LogFormat, choose, start_logging, tell_error
 from huc_monitor.cli.showing import working
 from huc_monitor.errors import HUCError
-
-if TYPE_CHECKING:
-    from collections.abc import Sequence
 
 ERROR = 2
 INTERRUPTED = 130

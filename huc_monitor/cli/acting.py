@@ -126,10 +126,8 @@ def _open(
     given: dict[str, Any] = {"wait": Span.parse(wait, argument="wait").nominal.total_seconds()}
     if now is not None:
         given["now"] = to_utc(now, argument="now", zone=get_zone(actions.zone))
-    try:
+    with contextlib.closing(actions.tracker):
         yield actions, given
-    finally:
-        actions.tracker.close()
 
 
 def _named(

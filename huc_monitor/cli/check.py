@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import sys
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from datetime import datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -16,8 +17,6 @@ from huc_monitor.cli.logs import start_logging
 from huc_monitor.cli.showing import print_json, say, tell
 
 if TYPE_CHECKING:
-    from datetime import datetime
-
     from huc_monitor.config import Config
     from huc_monitor.monitor import CheckResult
     from huc_monitor.monitor.forecasting import ForecastScore
@@ -67,17 +66,14 @@ def run(
         name: _time(settings, name, text) for name, text in (("since", since), ("until", until))
     }
     monitor = open_monitor(settings)
-    try:
-        with progress_bar(quiet=as_json) as progress:
-            result = monitor.check(
-                _time(settings, "now", now),
-                dry_run=dry_run,
-                wait=Span.parse(wait, argument="wait").nominal.total_seconds(),
-                progress=progress,
-                **times,
-            )
-    finally:
-        monitor.tracker.close()
+    with contextlib.closing(monitor.tracker), progress_bar(quiet=as_json) as progress:
+        result = monitor.check(
+            _time(settings, "now", now),
+            dry_run=dry_run,
+            wait=Span.parse(wait, argument="wait").nominal.total_seconds(),
+            progress=progress,
+            **times,
+        )
     if as_json:
         print_json(as_document(result))
     else:

@@ -7,6 +7,7 @@ from typing import Annotated
 
 import typer
 
+from huc_monitor.audit.discovery.options import SEARCH
 from huc_monitor.cli import options
 from huc_monitor.cli.reading import read_log
 
@@ -28,7 +29,7 @@ def run(
     ] = 0.0,
     conditions: Annotated[
         int, typer.Option(min=1, max=3, help="Conditions that a segment may combine.")
-    ] = 2,
+    ] = SEARCH.max_conditions,
     confidence: options.Confidence,
     as_json: options.Json = False,
 ) -> None:

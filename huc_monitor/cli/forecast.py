@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+from contextlib import closing
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -11,8 +13,6 @@ from huc_monitor.cli.logs import start_logging
 from huc_monitor.cli.showing import print_json, tell
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
-
     from huc_monitor.monitor.records import WindowRecord
 
 
@@ -33,11 +33,8 @@ def run(
     from huc_monitor.monitor.forecasting import say_score, score_forecasts
 
     start_logging(None)
-    tracker = open_tracker(load_config(config))
-    try:
+    with closing(open_tracker(load_config(config))) as tracker:
         records = list(tracker.records())
-    finally:
-        tracker.close()
     if as_json:
         print_json(_document(records))
         return

@@ -106,11 +106,8 @@ def _keeper(config: Path) -> Iterator[Keeper]:
 
     start_logging(None)
     given = load_config(config)
-    tracker = open_tracker(given)
-    try:
+    with contextlib.closing(open_tracker(given)) as tracker:
         yield Keeper(tracker=tracker, identity=given.identity, name=given.settings.model.name)
-    finally:
-        tracker.close()
 
 
 def _span(text: str) -> timedelta:

@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 from huc_monitor.errors import InvalidInputError, UnknownNameError, did_you_mean
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
-    from pathlib import Path
-
     from huc_monitor.audit.forms.spec import PredictionColumns
     from huc_monitor.sources import DuckTable, WindowData
     from huc_monitor.tree import LabelTree

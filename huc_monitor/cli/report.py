@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping
+from contextlib import closing
 from dataclasses import replace
 from pathlib import Path
 from typing import Annotated, Any
@@ -69,16 +70,13 @@ def _from_config(config: Path) -> tuple[Any, Any, float | None]:
 
     start_logging(None)
     settings = load_config(config)
-    tracker = open_tracker(settings)
-    try:
+    with closing(open_tracker(settings)) as tracker:
         records = list(tracker.records())
         state = tracker.load_state()
         if records and state is not None:
             # With what people did about the alerts since the newest window.
             alerts = read_state(state, tracker).open_alerts
             records[-1] = replace(records[-1], alerts=alerts)
-    finally:
-        tracker.close()
     if not records:
         msg = (
             f"`config` must be of a monitor that has checked a window; {str(config)!r} has no "

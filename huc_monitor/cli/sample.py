@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from contextlib import closing
+from datetime import datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -14,8 +16,6 @@ from huc_monitor.cli.showing import print_json, say
 from huc_monitor.errors import InvalidInputError, UnknownNameError, did_you_mean
 
 if TYPE_CHECKING:
-    from datetime import datetime
-
     from huc_monitor.config import Config
     from huc_monitor.monitor._state import MonitorState
     from huc_monitor.planning import LabelPlan
@@ -73,11 +73,8 @@ def run(
         known = did_you_mean(proxy, source.log.columns())
         msg = f"`--proxy` must name a column of {source.log.name}; got {proxy!r}. {known}"
         raise UnknownNameError(msg)
-    tracker = open_tracker(settings)
-    try:
+    with closing(open_tracker(settings)) as tracker:
         state = open_state(tracker, settings.identity, settings.tree, settings.utilities)
-    finally:
-        tracker.close()
     start, end = _find_window(settings, source, window)
     data = source.predictions(start, end)
     groups = Subgroups.whole()
@@ -101,7 +98,11 @@ def run(
         rng=seed,
     )
     out.parent.mkdir(parents=True, exist_ok=True)
-    plan.to_frame(data.ids).assign(label="").to_csv(out, index=False)
+    chosen = plan.to_frame(data.ids).assign(label="")
+    # Of a window that is too large to be held, rows were drawn before these were chosen.
+    usable = data.n_predictions - data.n_quarantined - data.n_duplicate_ids
+    chosen["label_probability"] *= data.n / max(usable, data.n)
+    chosen.to_csv(out, index=False)
     _tell(plan, out, (start, end), proxy, odds, as_json=as_json)
 
 
@@ -137,6 +138,7 @@ def _opinion(
 
     Rows without an opinion that is a leaf take the likeliest one: nothing new about them.
     """
+    from huc_monitor.audit.inputs import Predictions
     from huc_monitor.planning import fit_proxy_odds
     from huc_monitor.tree.labels import LeafCodes
 
@@ -154,15 +156,9 @@ def _opinion(
     if sum(n) < _LEAST_BOTH:
         return None, None
     codes = encoder.find(data.features[proxy].astype(object))
-    codes = np.where((codes >= 0) & (codes < n_leaves), codes, _likeliest(data))
+    likeliest = Predictions.of(data.probabilities).likeliest()
+    codes = np.where((codes >= 0) & (codes < n_leaves), codes, likeliest)
     return codes, float(np.exp(np.average(np.log(odds), weights=n)))
-
-
-def _likeliest(data: PredictionData) -> Any:
-    from huc_monitor.audit.inputs import Predictions
-
-    rows = Predictions.of(data.probabilities)
-    return np.concatenate([rows.block(lo, hi).argmax(axis=1) for lo, hi in rows.spans()])
 
 
 def _tell(

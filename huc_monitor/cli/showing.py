@@ -8,6 +8,7 @@ import shutil
 import sys
 import textwrap
 import threading
+from collections.abc import Iterable, Iterator, Sequence
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -16,13 +17,11 @@ import typer
 from huc_monitor._common.safe_text import STAR, json_line, line, plain, quoted, visible
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator, Sequence
-
     import pandas as pd
     from rich.console import Console
 
     from huc_monitor.audit import AuditResult
-    from huc_monitor.audit.compare import Comparison
+    from huc_monitor.audit.comparison import Comparison
     from huc_monitor.audit.familiar import FamiliarNumbers
 
 _CANDIDATE = ("utility", "subgroup", "branch")

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -19,8 +19,6 @@ from huc_monitor.utilities import (
 )
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
-
     from huc_monitor.tree import LabelTree
 
 

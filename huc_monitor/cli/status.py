@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from contextlib import closing
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -71,9 +72,8 @@ def _read(
     from huc_monitor.monitor.ports.stored import DamagedError
 
     settings = load_config(config)
-    tracker = open_tracker(settings)
-    try:
-        records = _without_superseded(tracker.records())[-last:]
+    with closing(open_tracker(settings)) as tracker:
+        records = _without_superseded(tracker.records(last))[-last:]
         try:
             state = open_state(tracker, settings.identity, settings.tree, settings.utilities)
         except DamagedError:
@@ -81,8 +81,6 @@ def _read(
                 _show_records(records, as_json=as_json)
             raise
         return state, records, _trial(settings, tracker) if alone else None
-    finally:
-        tracker.close()
 
 
 def _show_records(records: Sequence[WindowRecord], *, as_json: bool) -> None:
@@ -235,7 +233,7 @@ def _show_fleet(
     documents, codes = [], []
     for config in configs:
         try:
-            state, records, _ = _read(config, last)
+            state, records, _ = _read(config, last if as_json else 1)
         except HUCError as error:
             documents.append({"config": str(config), "status": "error", "error": str(error)})
             codes.append(ERROR)

@@ -55,7 +55,11 @@ def recalibrate(
         role = "champion" if outcome.promoted else "challenger"
         n = outcome.shadow_windows
         more = f" It is audited beside the champion for {n} windows first." if n else ""
-        say(f"Registered version {outcome.version} as {role}.{more}")
+        figures = f" {outcome.summary}." if outcome.summary else ""
+        say(f"Registered version {outcome.version} as {role}.{figures}{more}")
+        if not outcome.promoted and not n:
+            say(f"Look at its card: huc-monitor ui --config {config}, or in MLflow.")
+            say(f"Make it champion: huc-monitor promote --config {config}")
     raise typer.Exit(FINE if outcome.version is not None else REFUSED)
 
 
@@ -100,18 +104,16 @@ def _host(path: Path) -> Iterator[RecalibrationHost]:
     from huc_monitor.errors import InvalidInputError
 
     settings = load_config(path)
-    tracker = open_tracker(settings)
-    try:
+    with contextlib.closing(open_tracker(settings)) as tracker:
         host = open_recalibration_host(settings, tracker)
         if host is None:
             msg = (
                 f"`tracker` must keep model versions; {settings.settings.tracker.name!r} does "
-                "not. Write `tracker: mlflow` into the configuration."
+                "not. Write `tracker: mlflow` into the configuration, or into a copy that takes "
+                f"the history along: huc-monitor migrate --config {path} --to copy.yaml"
             )
             raise InvalidInputError(msg)
         yield host
-    finally:
-        tracker.close()
 
 
 def _show(move: Move, as_json: bool) -> None:
@@ -123,3 +125,4 @@ def _show(move: Move, as_json: bool) -> None:
         return
     before = "" if move.previous is None else f" instead of version {move.previous}"
     say(f"{move.model}: {move.alias} is version {move.version}{before}.")
+    say("Open alerts are resolved by the windows that it serves from now on.")

@@ -5,6 +5,7 @@ from __future__ import annotations
 import signal
 import sys
 from collections.abc import Callable
+from contextlib import closing
 from pathlib import Path
 from threading import Event
 from typing import TYPE_CHECKING, Annotated
@@ -54,10 +55,8 @@ def run(
 
     def check(progress: Callable[[int, int, str], None]) -> CheckResult:
         monitor = open_monitor(config, exporters=exporters)
-        try:
+        with closing(monitor.tracker):
             return monitor.check(progress=progress)
-        finally:
-            monitor.tracker.close()
 
     def tell(result: CheckResult) -> None:
         if as_json:

@@ -6,10 +6,13 @@ import hashlib
 import json
 import os
 import re
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
+from datetime import datetime
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Final
+from typing import Any, Final
 
+import pandas as pd
 from pydantic import ValidationError
 
 from huc_monitor._common.times import get_zone, to_utc
@@ -17,15 +20,8 @@ from huc_monitor.config._settings import Settings, TableSettings
 from huc_monitor.config._yaml import ConfigError, Document, read_document
 from huc_monitor.errors import HUCError, InvalidInputError, did_you_mean
 from huc_monitor.monitor.ports import MonitorInfo, make_plugin
-from huc_monitor.sources import (
-    Columns,
-    DuckTable,
-    Engine,
-    LabelTable,
-    SQLTable,
-    Table,
-    TableSource,
-)
+from huc_monitor.monitor.windows import WindowSpec
+from huc_monitor.sources import Columns, DuckTable, Engine, LabelTable, SQLTable, Table, TableSource
 from huc_monitor.sources._keys import likely_keys
 from huc_monitor.sources._spec import LabelColumns, LogColumns
 from huc_monitor.sources.large import LargeSource
@@ -35,15 +31,6 @@ from huc_monitor.tree import LabelTree
 from huc_monitor.tree.changes import TreeChanges
 from huc_monitor.tree.labels import read_mapping
 from huc_monitor.utilities import Utility, correct_at_every_level
-
-if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
-    from datetime import datetime
-
-    import pandas as pd
-
-    from huc_monitor.monitor.windows import WindowSpec
-
 
 # What changes a result. Places are not among them: a log that is moved is the same log.
 _IDENTITY: Final = ("model", "columns", "subgroups", "reference")
@@ -95,6 +82,8 @@ class Config:
         for name in ("cluster", "label_probability"):
             if chosen["columns"][name] is None:
                 del chosen["columns"][name]
+        if chosen["subgroups"]["discover"] is None:
+            del chosen["subgroups"]["discover"]
         if self.settings.clusters.block is not None:
             chosen["clusters"] = plain["clusters"]
         # A tree that changes in known ways is still the same monitor's.
@@ -225,7 +214,7 @@ class Config:
     ) -> VersionedSource:
         """Open the log by every version of the tree."""
         if type(newest) is not TableSource:
-            msg = "needs `engine: local`, and windows that are held (no `large.most_rows`)"
+            msg = "can be given with `engine: local` and without `large.most_rows` only"
             raise self.document.error(("tree_changes",), msg)
         earlier = []
         for version in changes.versions:
@@ -272,6 +261,8 @@ class Config:
         found = dict.fromkeys(self.settings.subgroups.by)
         found |= dict.fromkeys(_columns_in(self.settings.subgroups.predicates))
         found |= dict.fromkeys(self.settings.subgroups.weights.values())
+        searched = self.settings.subgroups.discover
+        found |= dict.fromkeys(() if searched is None else searched.columns)
         return tuple(found)
 
     def make_subgroups(self, reference: pd.DataFrame) -> Subgroups:
@@ -321,7 +312,8 @@ class Config:
         if engine is None and given.format == "orc":
             raise self.document.error(path, "can have this `format` with `engine: spark` only")
         if engine is not None and (given.preset or given.format in {"jsonl", "iceberg"}):
-            raise self.document.error(path, "can have this with `engine: local` only")
+            what = f"preset: {given.preset}" if given.preset else f"format: {given.format}"
+            raise self.document.error(path, f"can have `{what}` with `engine: local` only")
         try:
             if engine is not None:
                 place = None if given.path is None else self._path(given.path)

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any, Final
+from typing import Any, Final
 
 import numpy as np
 import pandas as pd
@@ -14,13 +15,9 @@ from huc_monitor.config._guess_forms import find_predictions
 from huc_monitor.errors import InvalidInputError, UnknownNameError, did_you_mean
 from huc_monitor.sources._rows import explain_missing
 from huc_monitor.sources._spec import ROW_CHECKS
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Mapping, Sequence
-
-    from huc_monitor.tree import LabelTree
-    from huc_monitor.tree.labels import LabelEncoder
-    from huc_monitor.utilities.program import Ints
+from huc_monitor.tree import LabelTree
+from huc_monitor.tree.labels import LabelEncoder
+from huc_monitor.utilities.program import Ints
 
 _TIME: Final = ("time", "timestamp", "ts", "at", "when", "datetime", "date", "created", "predicted")
 _LABEL: Final = ("label", "y", "true", "truth", "target", "actual", "outcome", "observed", "class")

@@ -4,30 +4,27 @@ from __future__ import annotations
 
 import json
 import re
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Final
 
 import numpy as np
 
 from huc_monitor.audit.forms.node_scores import nodes_below_root
-from huc_monitor.audit.forms.reader import PredictionReader
+from huc_monitor.audit.forms.reader import PredictionReader, ReadRows
 from huc_monitor.audit.forms.spec import PredictionColumns
-from huc_monitor.audit.inputs import block_spans
-from huc_monitor.audit.sparse_rows import SparseRows
+from huc_monitor.audit.inputs import Predictions
+from huc_monitor.audit.sparse_rows import Rows, SparseRows
 from huc_monitor.errors import InvalidInputError
 from huc_monitor.sources._rows import find_patterns, read_chunk
 from huc_monitor.sources._table import Chunk
+from huc_monitor.tree import LabelTree
+from huc_monitor.utilities.program import Ints
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator, Sequence
-
     import pandas as pd
 
-    from huc_monitor.audit.forms.reader import ReadRows
-    from huc_monitor.audit.sparse_rows import Rows
     from huc_monitor.config._guess import TableSample
-    from huc_monitor.tree import LabelTree
-    from huc_monitor.utilities.program import Ints
 
 _ROUNDED: Final = 0.02
 # What the numbers may be, the safest reading first: any numbers at all may be logits.
@@ -98,7 +95,7 @@ def _try(sample: TableSample, tree: LabelTree, words: dict[str, Any]) -> FoundPr
     if words["of"] == "levels" and _adds_up(reader, frame):
         return None
     top = np.full(len(there), -1, dtype=np.int64)
-    top[np.flatnonzero(there)[read.good]] = likeliest(rows)
+    top[np.flatnonzero(there)[read.good]] = Predictions.of(rows).likeliest()
     return _describe(reader, rows, top, _rounding(reader, read))
 
 
@@ -130,15 +127,6 @@ def _describe(reader: PredictionReader, rows: Rows, top: Ints, off: float) -> Fo
         )
     columns = given.model_copy(update={"rest": rest})
     return FoundPredictions(columns, reader.names, top, off, unlogged, tuple(notes))
-
-
-def likeliest(rows: Rows) -> Ints:
-    """Return the likeliest leaf of every row."""
-    if not isinstance(rows, SparseRows):
-        top: Ints = rows.argmax(axis=1).astype(np.int64)
-        return top
-    parts = [rows.block(lo, hi).argmax(axis=1) for lo, hi in block_spans(*rows.shape)]
-    return np.concatenate([np.empty(0, dtype=np.int64), *parts])
 
 
 def _rounding(reader: PredictionReader, read: ReadRows) -> float:

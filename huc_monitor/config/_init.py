@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import math
 import re
+from collections.abc import Mapping
 from dataclasses import dataclass
-from datetime import timedelta
+from datetime import datetime, timedelta
 from pathlib import Path
-from typing import TYPE_CHECKING, Final
+from typing import Final
 
 import numpy as np
 
@@ -30,11 +31,6 @@ from huc_monitor.monitor.windows import TimeWindows
 from huc_monitor.sources import DuckTable, LabelTable
 from huc_monitor.sources._table import TimeColumn
 from huc_monitor.tree import LabelTree
-
-if TYPE_CHECKING:
-    from collections.abc import Mapping
-    from datetime import datetime
-
 
 _LENGTHS: Final = ("1w", "1d", "6h", "1h", "15m")
 _ENOUGH: Final = 500  # labels that show moments of a few hundredths

@@ -4,31 +4,28 @@ from __future__ import annotations
 
 import os
 import re
+from collections.abc import Mapping
 from dataclasses import dataclass
-from datetime import timedelta
+from datetime import datetime, timedelta
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
 import numpy as np
 
+from huc_monitor.audit.decomposition import UtilityRows
+from huc_monitor.audit.dependence import Dependence, ShortBlocks
 from huc_monitor.config._guess import Guess, TableSample, find_label, possible_ids
 from huc_monitor.errors import InvalidInputError
-from huc_monitor.sources import DuckTable, LabelTable, SQLTable, Table, TimeRange
+from huc_monitor.sources import DuckTable, LabelTable, SQLTable, Table, TimeRange, WindowData
 from huc_monitor.sources._keys import likely_keys, repeated_columns
 from huc_monitor.sources._labels import latest_labels
 from huc_monitor.sources._table import TimeColumn
+from huc_monitor.tree import LabelTree
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
-    from datetime import datetime
-
     import pandas as pd
 
-    from huc_monitor.audit.decomposition import UtilityRows
-    from huc_monitor.audit.dependence import Dependence, ShortBlocks
     from huc_monitor.config._config import Config
-    from huc_monitor.sources import WindowData
-    from huc_monitor.tree import LabelTree
 
 SAMPLE_ROWS: Final = 20_000
 _KEY_ROWS: Final = 5_000

@@ -14,16 +14,10 @@ from pydantic import (
     model_validator,
 )
 
-from huc_monitor._common.settings import (
-    Name,
-    PathText,
-    Secret,
-    Section,
-    TimeText,
-    Whole,
-)
+from huc_monitor._common.settings import Name, PathText, Secret, Section, TimeText, Whole
 from huc_monitor.audit.forms.spec import PredictionColumns
 from huc_monitor.monitor.alerts import AlertPolicy
+from huc_monitor.monitor.discovering import DiscoveryPolicy
 from huc_monitor.monitor.policy import Policy
 from huc_monitor.monitor.windows import CountWindows, TimeWindows
 from huc_monitor.sources._spec import (
@@ -169,6 +163,10 @@ class SubgroupSettings(Section):
     weights: dict[str, str] = Field(default_factory=dict, description="Name to weight column.")
     min_size: Annotated[Whole, Field(ge=0)] = Field(
         default=MIN_SIZE, description="Subgroups with fewer reference rows are left out."
+    )
+    discover: DiscoveryPolicy | None = Field(
+        default=None,
+        description="Look for subgroups that nobody named, and watch what is certified.",
     )
 
 

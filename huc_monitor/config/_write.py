@@ -6,8 +6,9 @@ import json
 import math
 import re
 import textwrap
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from datetime import UTC
+from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any, Final
 
 from huc_monitor.audit.options import DEFAULTS
@@ -16,9 +17,6 @@ from huc_monitor.monitor.alerts import AlertPolicy
 from huc_monitor.monitor.change import ChangePolicy
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
-    from datetime import datetime
-
     from huc_monitor.config._guess import Guess
     from huc_monitor.config._inspect import TablePlace, Volume
 

@@ -2,18 +2,15 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, Final
+from typing import Any, Final
 
 import yaml
+from pydantic import BaseModel, ValidationError
 
 from huc_monitor._common.explaining import sentence, written
 from huc_monitor.errors import InvalidInputError
-
-if TYPE_CHECKING:
-    from collections.abc import Sequence
-
-    from pydantic import BaseModel, ValidationError
 
 MAX_CHARACTERS: Final = 2**20
 _MAX_DEPTH: Final = 30

@@ -2,11 +2,16 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable, Mapping
 from dataclasses import replace
-from typing import TYPE_CHECKING, Any
+from pathlib import Path
+from typing import Any
 
+from huc_monitor.config import Config
+from huc_monitor.config._settings import HostSettings
 from huc_monitor.monitor import Monitor
 from huc_monitor.monitor.acting import AlertActions
+from huc_monitor.monitor.discovering import GrowingSubgroups
 from huc_monitor.monitor.hosts import Hosts
 from huc_monitor.monitor.messages import NextSteps
 from huc_monitor.monitor.ports import (
@@ -19,16 +24,8 @@ from huc_monitor.monitor.ports import (
     make_plugin,
     plugin_names,
 )
+from huc_monitor.monitor.records import RecalibrationTrigger, WindowRecord
 from huc_monitor.subgroups import Subgroups
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping
-    from pathlib import Path
-
-    from huc_monitor.config import Config
-    from huc_monitor.config._settings import HostSettings
-    from huc_monitor.monitor.records import RecalibrationTrigger, WindowRecord
-
 
 RECALIBRATORS = "huc_monitor.recalibrators"
 
@@ -63,12 +60,14 @@ def open_monitor(
     host = None
     if recalibrate is None and given.recalibrates:
         host = open_recalibration_host(given, chosen)
+    first = given.make_subgroups if given.feature_columns else Subgroups.whole()
+    searched = settings.subgroups.discover
     return Monitor(
         source=given.open_source(),
         windows=given.windows,
         tree=given.tree,
         utilities=given.utilities,
-        subgroups=given.make_subgroups if given.feature_columns else Subgroups.whole(),
+        subgroups=first if searched is None else GrowingSubgroups(searched, first),
         reference=given.reference,
         policy=settings,
         hosts=Hosts(

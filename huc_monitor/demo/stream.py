@@ -9,16 +9,14 @@ ticket. Mean cost, accuracy and calibration error stay as they were.
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 import pandas as pd
 
 from huc_monitor.tree import LabelTree
 from huc_monitor.utilities import Payoff
-
-if TYPE_CHECKING:
-    from huc_monitor.utilities.program import Floats, Ints
+from huc_monitor.utilities.program import Floats, Ints
 
 TREE = LabelTree.from_nested(
     {

@@ -21,13 +21,12 @@ power but never the guarantee.
 from __future__ import annotations
 
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 
-if TYPE_CHECKING:
-    from huc_monitor.audit.decomposition import UtilityRows
-    from huc_monitor.utilities.program import Floats, Ints, PathTables
+from huc_monitor.audit.decomposition import UtilityRows
+from huc_monitor.utilities.program import Floats, Ints, PathTables
 
 STAKES = (1.0, 0.5, 0.2)
 SIDES = (1, -1)
@@ -135,12 +134,7 @@ class UtilityBets:
                 clusters.ptr,
                 clusters.portions,
                 clusters.shares,
-                rows.scores,
-                rows.labels,
-                rows.contributions,
-                weights,
-                self.paths,
-                self.edges,
+                *self._seen(rows, weights),
                 runs,
                 self.stakes,
                 self.tolerance,
@@ -155,17 +149,7 @@ class UtilityBets:
                 growth += np.tensordot(counts[part], idle, 1)[:, None, None, :]
             return growth
         idle = 1.0 - self.stakes * self.tolerance[:, None]
-        log_growth(
-            rows.scores,
-            rows.labels,
-            rows.contributions,
-            weights,
-            self.paths,
-            self.edges,
-            runs,
-            self.stakes / idle,
-            growth,
-        )
+        log_growth(*self._seen(rows, weights), runs, self.stakes / idle, growth)
         growth += (rows.scores.size * np.log(idle))[:, None, None, :]
         return growth
 
@@ -174,8 +158,8 @@ class UtilityBets:
         rows: UtilityRows,
         weights: Floats,
         ceiling: float,
-        entering: float = 1.0,
-        clusters: Clusters | None = None,
+        entering: float,
+        clusters: Clusters | None,
     ) -> Outcome:
         """Play one batch: every arm's wealth becomes (wealth + entering) times what it earned."""
         runs = self.runs()
@@ -205,15 +189,11 @@ class UtilityBets:
         if not self.edges.size:
             self._place_edges(rows.scores)
         self.sums *= self.forget**rows.scores.size
-        add_to_bins(
-            rows.scores,
-            rows.labels,
-            rows.contributions,
-            weights,
-            self.paths,
-            self.edges,
-            self.sums,
-        )
+        add_to_bins(*self._seen(rows, weights), self.sums)
+
+    def _seen(self, rows: UtilityRows, weights: Floats) -> tuple[Any, ...]:
+        """Return what every kernel reads of a batch."""
+        return rows.scores, rows.labels, rows.contributions, weights, self.paths, self.edges
 
     def _place_edges(self, scores: Floats) -> None:
         self.first_scores = np.append(self.first_scores, scores)[:_FIRST_SCORES]

@@ -68,8 +68,9 @@ a violation is still there: a name says that there was one since the last restar
 
 from __future__ import annotations
 
+from collections.abc import Mapping, Sequence
 from dataclasses import fields
-from typing import TYPE_CHECKING, Any, Self
+from typing import Any, Self
 
 import numpy as np
 
@@ -79,6 +80,7 @@ from huc_monitor._common.threads import run_tasks
 from huc_monitor.audit.decomposition import UtilityRows, iter_decomposed, relevant_paths
 from huc_monitor.audit.inputs import check_labels, check_predictions
 from huc_monitor.audit.plan import AuditPlan
+from huc_monitor.audit.scan import Groups
 from huc_monitor.detection._betting import N_ARMS, Clusters, Outcome, UtilityBets
 from huc_monitor.detection.options import DEFAULTS
 from huc_monitor.detection.step import EDetectorStep
@@ -86,12 +88,7 @@ from huc_monitor.errors import HUCError, InvalidInputError
 from huc_monitor.subgroups import Subgroups
 from huc_monitor.tree import LabelTree
 from huc_monitor.utilities import Utility
-
-if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
-
-    from huc_monitor.audit.scan import Groups
-    from huc_monitor.utilities.program import Floats
+from huc_monitor.utilities.program import Floats
 
 SCHEMA_VERSION = 1
 AFTER_ALARM = ("restart", "continue")

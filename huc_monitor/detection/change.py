@@ -8,45 +8,52 @@ T / average_run_length looks are false on average, however the looks share windo
 expectations add up, dependent or not. The bound on each look is the bootstrap's, checked by
 simulation (tests/bench/change.py).
 
+A tenth of the error is for labels where the model put almost no mass, whose counts in the same
+windows are compared with the reference's (`huc_monitor.audit.unforeseen`): a class it never saw.
+
 What the reference says is not the truth but another sample, whose noise is in the bounds; what was
 wrong from the start, and is wrong in the same way now, is no change.
 """
 
 from __future__ import annotations
 
+import dataclasses
 import math
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 
 from huc_monitor._common.checks import check_number
 from huc_monitor._common.views import Plotted
+from huc_monitor.audit.comparison import Comparison, Difference
 from huc_monitor.audit.plan import AuditPlan
 from huc_monitor.audit.two_samples import Sample, compare_samples
+from huc_monitor.audit.unforeseen import Unforeseen, find_rises
 from huc_monitor.detection.options import DEFAULTS
 from huc_monitor.errors import InvalidInputError
-
-if TYPE_CHECKING:
-    from collections.abc import Sequence
-
-    from huc_monitor.audit.comparison import Comparison, Difference
-
-__all__ = ["Change", "ChangeStep", "ChangeTest"]
 
 POOLS = (1, 4, 16)
 # As many draws as leave five above the quantile; beyond the most it is continued by the bound.
 _DRAWS_ABOVE = 5
 _FEWEST_DRAWS, _MOST_DRAWS = 1000, 2000
 _RESERVE = 0.8
+_FOR_UNFORESEEN = 0.1
 
 
 @dataclass(frozen=True, slots=True)
 class Change:
-    """A candidate that changed by more than chance, and how many windows show it best, pooled."""
+    """A candidate that changed by more than chance, and how many windows show it best, pooled.
+
+    ``unforeseen`` are labels under the branch that the model gave almost no mass; where nothing
+    else tells the change, the candidate's numbers are their share of all rows, and it has no
+    interval.
+    """
 
     candidate: Difference
     n_windows: int
+    unforeseen: Unforeseen | None = None
 
     def __repr__(self) -> str:
         """One line."""
@@ -65,31 +72,34 @@ class ChangeStep(Plotted):
         by more than chance, and no bounds were made.
     average_run_length : float
         Windows between false alarms, on average and at least.
+    unforeseen : tuple of Change
+        Branches under which labels came that the model gave almost no mass.
     """
 
     pools: tuple[tuple[int, Comparison], ...]
     average_run_length: float
+    unforeseen: tuple[Change, ...] = ()
 
     @property
     def alarm(self) -> bool:
         """Whether any candidate changed by more than chance."""
-        return any(found.sure for _, found in self.pools)
+        return bool(self.unforeseen) or any(found.sure for _, found in self.pools)
 
     @property
     def changes(self) -> tuple[Change, ...]:
         """Candidates that changed by more than chance, once each, the most certain first.
 
-        Each comes from the pool in which it exceeds its radius by the largest factor.
+        All of a branch come from one pool, in which the most certain of them exceeds its radius by
+        the largest factor, so that their sizes can be compared: windows from before the change
+        make it look smaller in a larger pool. One that is sure in another pool alone comes from
+        there. Moments and counts of unforeseen labels have a pool each.
         """
-        best: dict[tuple[str, str, str], tuple[float, Change]] = {}
-        for n_windows, found in self.pools:
-            for item in found.sure:
-                factor = abs(item.difference) / (0.5 * (item.upper - item.lower))
-                key = (item.utility, item.subgroup, item.node)
-                if key not in best or factor > best[key][0]:
-                    best[key] = factor, Change(item, n_windows)
-        ranked = sorted(best.values(), key=lambda pair: -pair[0])
-        return tuple(change for _, change in ranked)
+        found = [Change(item, n) for n, pool in self.pools for item in pool.sure]
+        best = _one_each(found)
+        for key, change in _one_each(self.unforeseen).items():
+            known = best.get(key, change)
+            best[key] = dataclasses.replace(known, unforeseen=change.unforeseen)
+        return tuple(sorted(best.values(), key=_factor, reverse=True))
 
     def to_dict(self) -> dict[str, Any]:
         """JSON-safe form."""
@@ -152,6 +162,8 @@ class ChangeTest:
         self.average_run_length = float(average_run_length)
         self.pools = tuple(sorted(pools))
         error = 1.0 / (average_run_length * len(pools))
+        self._error_of_counts = _FOR_UNFORESEEN * error
+        error -= self._error_of_counts
         draws = math.ceil(_DRAWS_ABOVE / (_RESERVE * error))
         self.plan = AuditPlan.of(
             tree=tree,
@@ -183,7 +195,55 @@ class ChangeTest:
         for size in self.sizes(len(windows)):
             pooled = Sample.join(windows[: -size - 1 : -1])
             found.append((size, compare_samples(reference, pooled, self.plan, screen=True)))
-        return ChangeStep(tuple(found), self.average_run_length)
+        unforeseen = self.unforeseen(reference, windows)
+        return ChangeStep(tuple(found), self.average_run_length, unforeseen)
+
+    def unforeseen(self, reference: Sample, windows: Sequence[Sample]) -> tuple[Change, ...]:
+        """Find branches under which labels came that the model gave almost no mass, in any pool.
+
+        Each is told of the lowest branch above the labels that is a candidate.
+        """
+        plan, found = self.plan, []
+        for size in self.sizes(len(windows)):
+            pooled = Sample.join(windows[: -size - 1 : -1])
+            sides = [(side.unforeseen, side.n) for side in (reference, pooled)]
+            for rise in find_rises(plan.tree, sides[0], sides[1], self._error_of_counts):
+                subgroup = plan.subgroups.names[rise.subgroup]
+                place = self._place(rise.counts.name, subgroup)
+                if place is not None:
+                    numbers = (rise.before, rise.after, rise.after - rise.before)
+                    at = Difference(*place, *numbers, rise.lower, rise.upper)
+                    found.append(Change(at, size, rise.counts))
+        return tuple(found)
+
+    def _place(self, name: str, subgroup: str) -> tuple[str, str, str] | None:
+        """Return the candidate of the lowest branch above a node, of the first utility it has."""
+        names = {(group, node): utility for utility, group, node in reversed(self.plan.names)}
+        above = reversed(self.plan.tree.ancestors(name))
+        found = (
+            (names[subgroup, node], subgroup, node) for node in above if (subgroup, node) in names
+        )
+        return next(found, None)
+
+
+def _factor(change: Change) -> float:
+    """By how many radii a change differs from none."""
+    at = change.candidate
+    return 2.0 * abs(at.difference) / (at.upper - at.lower)
+
+
+def _one_each(changes: Iterable[Change]) -> dict[tuple[str, str, str], Change]:
+    """Choose a change of every candidate, from the pool of its branch's most certain one."""
+    ranked = sorted(changes, key=_factor, reverse=True)
+    pool: dict[str, int] = {}
+    for change in ranked:
+        pool.setdefault(change.candidate.node, change.n_windows)
+    ranked.sort(key=lambda change: change.n_windows != pool[change.candidate.node])
+    best: dict[tuple[str, str, str], Change] = {}
+    for change in ranked:
+        at = change.candidate
+        best.setdefault((at.utility, at.subgroup, at.node), change)
+    return best
 
 
 def candidate_terms(

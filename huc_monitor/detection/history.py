@@ -9,20 +9,16 @@ same numbers as one that never left memory; moments move by less than 1e-7.
 from __future__ import annotations
 
 import dataclasses
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 
 from huc_monitor._common.arrays import arrays_from_bytes, arrays_to_bytes
 from huc_monitor.audit.decomposition import UtilityRows, relevant_paths
+from huc_monitor.audit.plan import AuditPlan
 from huc_monitor.audit.scan import Groups
 from huc_monitor.audit.two_samples import Sample
 from huc_monitor.errors import InvalidInputError
-
-if TYPE_CHECKING:
-    from huc_monitor.audit.plan import AuditPlan
-
-__all__ = ["ChangeHistory", "sample_from_bytes", "sample_to_bytes"]
 
 
 def rounded(sample: Sample) -> Sample:
@@ -31,7 +27,7 @@ def rounded(sample: Sample) -> Sample:
         dataclasses.replace(row, contributions=row.contributions.astype(np.float32).astype(float))
         for row in sample.rows
     )
-    return Sample(tuple(rows), sample.groups)
+    return dataclasses.replace(sample, rows=tuple(rows))
 
 
 def sample_to_bytes(sample: Sample) -> bytes:
@@ -47,6 +43,8 @@ def sample_to_bytes(sample: Sample) -> bytes:
     for name in ("times", "clusters"):
         if getattr(groups, name).size:
             arrays[name] = getattr(groups, name)
+    if sample.unforeseen.size:
+        arrays["unforeseen"] = sample.unforeseen
     for c, weights in enumerate(groups.weights):
         indicator = weights.dtype == np.uint8
         arrays[f"weights{c}"] = np.packbits(weights != 0) if indicator else weights
@@ -81,7 +79,8 @@ def sample_from_bytes(data: bytes, plan: AuditPlan) -> Sample:
         weights.append(np.unpackbits(found, count=n) if found.dtype == np.uint8 else found)
     groups = Groups.counted(weights, arrays["repeats"], float(arrays["unit"]))
     given: dict[str, Any] = {n: arrays[n] for n in ("times", "clusters") if n in arrays}
-    return Sample(tuple(rows), dataclasses.replace(groups, **given))
+    unforeseen = arrays.get("unforeseen", np.empty(0))
+    return Sample(tuple(rows), dataclasses.replace(groups, **given), unforeseen)
 
 
 class ChangeHistory:

@@ -16,23 +16,19 @@ be gradual: both are outside the model, and simulation (tests/bench/change.py) i
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
 
 import numpy as np
 
 from huc_monitor._common.forms import Form
+from huc_monitor.audit.comparison import Difference
 from huc_monitor.audit.options import AuditOptions
+from huc_monitor.audit.plan import AuditPlan
+from huc_monitor.audit.two_samples import Sample
 from huc_monitor.detection.change import candidate_terms
 from huc_monitor.errors import InvalidInputError
-
-if TYPE_CHECKING:
-    from collections.abc import Sequence
-
-    from huc_monitor.audit.comparison import Difference
-    from huc_monitor.audit.plan import AuditPlan
-    from huc_monitor.audit.two_samples import Sample
-    from huc_monitor.utilities.program import Floats
+from huc_monitor.utilities.program import Floats
 
 
 @dataclass(frozen=True, slots=True)

@@ -8,8 +8,6 @@ from pydantic import Field
 
 from huc_monitor._common.settings import Number, Section
 
-__all__ = ["DEFAULTS", "DetectorOptions"]
-
 
 class DetectorOptions(Section):
     """Alarms that stay valid however often one looks.

@@ -3,19 +3,16 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 import pandas as pd
 
 from huc_monitor._common.forms import Form, Measured
 from huc_monitor.detection._betting import Outcome
-
-if TYPE_CHECKING:
-    from collections.abc import Sequence
-
-    from huc_monitor.utilities.program import Floats
+from huc_monitor.utilities.program import Floats
 
 _LARGEST_LOG = 709.0
 

@@ -6,26 +6,18 @@ The source is used by one thread at a time, though not always by the same one.
 from __future__ import annotations
 
 import threading
+from collections.abc import Callable, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
-from typing import TYPE_CHECKING, Any, Self
+from datetime import datetime
+from types import TracebackType
+from typing import Any, Self
 
-if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
-    from datetime import datetime
-    from types import TracebackType
-
-    from huc_monitor.audit.comparison import Comparison
-    from huc_monitor.audit.result import AuditResult
-    from huc_monitor.monitor._rows import Decomposed, RowCache
-    from huc_monitor.monitor.windows import Window
-    from huc_monitor.sources import (
-        PredictionData,
-        PredictionSource,
-        RowCounts,
-        TimeRange,
-        WindowData,
-    )
-    from huc_monitor.sources._data import Known
+from huc_monitor.audit.comparison import Comparison
+from huc_monitor.audit.result import AuditResult
+from huc_monitor.monitor._rows import Decomposed, RowCache
+from huc_monitor.monitor.windows import Window
+from huc_monitor.sources import PredictionData, PredictionSource, RowCounts, TimeRange, WindowData
+from huc_monitor.sources._data import Known
 
 
 class OneAtATime:

@@ -11,34 +11,32 @@ which the source reads again.
 from __future__ import annotations
 
 import dataclasses
+from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import datetime
 from typing import TYPE_CHECKING
 
 import numpy as np
 
+from huc_monitor.audit.comparison import Difference
 from huc_monitor.audit.two_samples import Sample
+from huc_monitor.audit.unforeseen import count_unforeseen
 from huc_monitor.detection import ChangeHistory, ChangeStep, ChangeTest
-from huc_monitor.detection.change import candidate_terms
+from huc_monitor.detection.change import Change, candidate_terms
 from huc_monitor.detection.onset import onset_set, window_means
-from huc_monitor.monitor._rows import RowCache
-from huc_monitor.monitor._state import KeptWindow
+from huc_monitor.monitor._rows import Decomposed, RowCache
+from huc_monitor.monitor._samples import SampleFiles
+from huc_monitor.monitor._state import KeptWindow, MonitorState, Visited
 from huc_monitor.monitor.change import CandidateChange, WindowChange
 from huc_monitor.monitor.findings import find_leads
+from huc_monitor.monitor.windows import Window
 from huc_monitor.sources import TooManyBadRowsError
+from huc_monitor.subgroups import Subgroups
+from huc_monitor.utilities.program import Floats
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
-
-    from huc_monitor.audit.comparison import Difference
-    from huc_monitor.detection.change import Change
     from huc_monitor.monitor._examine import Examination
     from huc_monitor.monitor._monitor import Monitor
-    from huc_monitor.monitor._rows import Decomposed
-    from huc_monitor.monitor._samples import SampleFiles
-    from huc_monitor.monitor._state import MonitorState, Visited
-    from huc_monitor.monitor.windows import Window
-    from huc_monitor.subgroups import Subgroups
 
 _MOST_DATED = 20
 _LARGEST = 5
@@ -75,6 +73,12 @@ class Changing:
             pools=policy.windows,
             rng=self.monitor.policy.audit.rng,
         )
+
+    @property
+    def test(self) -> ChangeTest:
+        """The change test; ask for it only where the monitor has one."""
+        assert self._test is not None  # noqa: S101 - asked for with a test only
+        return self._test
 
     def freeze(self, found: Decomposed) -> None:
         """Compare later windows with these rows."""
@@ -125,8 +129,7 @@ class Changing:
             kept = [item for item in kept if item.start >= since] or kept[-1:]
             return [samples[item.id] for item in kept]
         found = [samples[item.id] for item in kept]
-        frozen = self.state.reference
-        if frozen is not None and "start" in frozen and self._load_reference().n:
+        if self.state.reference_times is not None and self._load_reference().n:
             found.append(self._load_reference())
         return found
 
@@ -134,8 +137,8 @@ class Changing:
         """Candidates that changed by more than chance, and if for the better; None: no alerts."""
         if not self.monitor.policy.by_change:
             return None
-        frozen = self.state.reference
-        if self._test is None or (frozen is not None and "start" not in frozen):
+        undated = self.state.reference is not None and self.state.reference_times is None
+        if self._test is None or undated:
             return None
         if self._reference is not None and not self._reference.n:
             return None  # its rows are lost
@@ -143,11 +146,8 @@ class Changing:
         return {item.candidate: item.better for item in found}
 
     def _is_apart(self, window: Window) -> bool:
-        frozen = self.state.reference
-        if frozen is None or "start" not in frozen:  # older states do not say when it was
-            return False
-        start, end = (datetime.fromisoformat(frozen[name]) for name in ("start", "end"))
-        return window.end <= start or window.start >= end
+        times = self.state.reference_times
+        return times is not None and (window.end <= times[0] or window.start >= times[1])
 
     # What is kept.
 
@@ -166,36 +166,29 @@ class Changing:
         self.files.keep_only(digests | {str(self.state.reference_rows)})
 
     def _keep_reference(self, sample: Sample) -> None:
-        assert self._test is not None  # noqa: S101 - asked for with a test only
-        kept = ChangeHistory(self._test.plan, 1)
+        kept = ChangeHistory(self.test.plan, 1)
         kept.add(_REFERENCE, sample)
         self._reference = kept.samples[0]
         self.state.reference_rows = self.files.write(kept.to_bytes(_REFERENCE))
 
     def _load_reference(self) -> Sample:
         """Return the reference's rows; none where neither cache nor source has them any more."""
-        assert self._test is not None  # noqa: S101 - asked for with a test only
-        assert self.state.reference is not None  # noqa: S101
         if self._reference is None:
-            frozen = self.state.reference
             kept_as = self.state.reference_rows
             data = None if kept_as is None else self.files.read(kept_as)
             if data is None:
-                start, end = (datetime.fromisoformat(frozen[name]) for name in ("start", "end"))
-                due_at = self.monitor.windows.due_at(end)
-                self._keep_reference(self._read(start, end, due_at))
+                self._keep_reference(self._read(*self._reference_range()))
             else:
-                kept = ChangeHistory(self._test.plan, 1)
+                kept = ChangeHistory(self.test.plan, 1)
                 kept.read(_REFERENCE, data)
                 self._reference = kept.samples[0]
         assert self._reference is not None  # noqa: S101 - read or kept just now
         return self._reference
 
     def _load_history(self) -> ChangeHistory:
-        assert self._test is not None  # noqa: S101 - asked for with a test only
         if self._history is None:
-            history = ChangeHistory(self._test.plan, max(self._test.pools))
-            for item in self.state.compared[-max(self._test.pools) :]:
+            history = ChangeHistory(self.test.plan, max(self.test.pools))
+            for item in self.state.compared[-max(self.test.pools) :]:
                 data = self.files.read(item.digest)
                 if data is not None:
                     history.read(item.id, data)
@@ -209,14 +202,19 @@ class Changing:
             self._history = history
         return self._history
 
+    def _reference_range(self) -> tuple[datetime, datetime, datetime]:
+        """Return when the reference was, and as of when it is read."""
+        times = self.state.reference_times
+        assert times is not None  # noqa: S101 - asked for with a dated reference only
+        return *times, self.monitor.windows.due_at(times[1])
+
     def _read(self, start: datetime, end: datetime, as_of: datetime) -> Sample:
         """Read rows from the source again; not by the check's cache, which another thread fills."""
-        assert self._test is not None  # noqa: S101 - asked for with a test only
         cache = RowCache(
             self.monitor.source,
             tree=self.monitor.tree,
             utilities=self.monitor.utilities,
-            subgroups=self._test.plan.subgroups,
+            subgroups=self.test.plan.subgroups,
         )
         return _sample(cache.window(start, end, as_of))
 
@@ -233,7 +231,6 @@ class Changing:
     def _compare(
         self, examined: Examination, windows: Sequence[KeptWindow], samples: Sequence[Sample]
     ) -> WindowChange:
-        assert self._test is not None  # noqa: S101 - asked for with a test only
         step = self._look(windows, samples)
         found = self._told(examined, step.changes, samples[-1])
         newest = step.pools[0][1]
@@ -253,20 +250,18 @@ class Changing:
 
     def _look(self, windows: Sequence[KeptWindow], samples: Sequence[Sample]) -> ChangeStep:
         """Compare all rows: those in hand, or where these are a sample, those of the source."""
-        test, frozen = self._test, self.state.reference
-        assert test is not None  # noqa: S101 - asked for with a test only
-        assert frozen is not None  # noqa: S101
-        reference, comparer = self._load_reference(), self.monitor.source.comparer
+        test, reference, comparer = self.test, self._load_reference(), self.monitor.source.comparer
         sampled = self.state.reference_sampled or any(item.sampled for item in windows)
         if sampled and comparer is not None:
-            start, end = (datetime.fromisoformat(frozen[name]) for name in ("start", "end"))
-            ranges = [(w.start, w.end, w.as_of) for w in reversed(windows)][: max(test.pools)]
-            ranges.insert(0, (start, end, self.monitor.windows.due_at(end)))
+            newest = [(w.start, w.end, w.as_of) for w in reversed(windows)][: max(test.pools)]
+            ranges = [self._reference_range(), *newest]
             sizes = test.sizes(len(windows))
             found = comparer(ranges, plan=test.plan, pools=sizes)
             # A log that is pruned may have less left than the sample that was kept.
             if found is not None and found[0].n_before >= reference.n:
-                return ChangeStep(tuple(zip(sizes, found, strict=True)), test.average_run_length)
+                pools = tuple(zip(sizes, found, strict=True))
+                counted = test.unforeseen(reference, samples)
+                return ChangeStep(pools, test.average_run_length, counted)
         return test.look(reference, samples)
 
     def _told(
@@ -277,8 +272,7 @@ class Changing:
         That is small, tolerated altogether, over by now, or of a branch that chose among other
         things in the reference.
         """
-        assert self._test is not None  # noqa: S101 - asked for with a test only
-        policy, plan = self.monitor.policy, self._test.plan
+        policy, plan = self.monitor.policy, self.test.plan
         values = policy.tolerance.values(plan.tree, plan.utilities, plan.subgroups)
         # `relative_to: reference` says how far a moment may move from the reference's.
         least = np.maximum(policy.change.min_change, values * policy.tolerance.relative)
@@ -295,18 +289,19 @@ class Changing:
 
     def _incomparable(self) -> frozenset[str]:
         """Branches that the reference has in another form, because the tree changed since."""
-        changes, frozen = self.monitor.changes, self.state.reference
-        if changes is None or frozen is None:
+        changes, times = self.monitor.changes, self.state.reference_times
+        if changes is None or times is None:
             return frozenset()
-        return changes.incomparable(datetime.fromisoformat(frozen["start"]))
+        return changes.incomparable(times[0])
 
     def _goes_on(self, change: Change, newest: Sample) -> bool:
         """Whether the newest window lies on the same side: pooled windows remember what is over."""
         at = change.candidate
         if change.n_windows == 1:
             return True
-        assert self._test is not None  # noqa: S101 - asked for with a test only
-        plan = self._test.plan
+        if np.isnan(at.interval_low):
+            return float(self._rates([newest], change)[0][0]) > at.before
+        plan = self.test.plan
         scores, terms = candidate_terms(newest, plan, at.utility, at.subgroup, at.node)
         inside = (scores >= at.interval_low) & (scores <= at.interval_high)
         moment, _ = newest.groups.mean(np.where(inside, terms, 0.0))
@@ -320,7 +315,6 @@ class Changing:
         samples: Sequence[Sample],
     ) -> tuple[CandidateChange, ...]:
         """Say since when, branch by branch: the most certain candidate of a branch dates it."""
-        assert self._test is not None  # noqa: S101 - asked for with a test only
         plain = _measured(examined, changes)
         leads, starts = find_leads(plain), [window.start for window in windows]
         onsets: dict[str, tuple[datetime, ...]] = {}
@@ -330,7 +324,10 @@ class Changing:
             track: tuple[tuple[datetime, float], ...] = ()
             if first_of_branch or (item.node in onsets and item.candidate in leads):
                 together = [self._load_reference(), *samples]
-                means, variances = window_means(together, self._test.plan, change.candidate)
+                if np.isnan(change.candidate.interval_low):
+                    means, variances = self._rates(together, change)
+                else:
+                    means, variances = window_means(together, self.test.plan, change.candidate)
                 track = tuple(zip(starts, means[1:].tolist(), strict=True))
             if first_of_branch:
                 found = onset_set(means, variances)
@@ -343,6 +340,18 @@ class Changing:
                 )
             )
         return tuple(dated)
+
+    def _rates(self, samples: Sequence[Sample], change: Change) -> tuple[Floats, Floats]:
+        """Share of a change's unforeseen labels in every sample, and the variance of each."""
+        assert change.unforeseen is not None  # noqa: S101 - it has no interval
+        plan = self.test.plan
+        node = [*plan.tree.leaves, *plan.tree.branches].index(change.unforeseen.name)
+        c = plan.subgroups.names.index(change.candidate.subgroup)
+        seen = np.array(
+            [one.unforeseen[2, c, node] if one.unforeseen.size else 0 for one in samples]
+        )
+        n = np.array([sample.n for sample in samples])
+        return seen / n, np.maximum(seen, 1.0) / n**2
 
 
 def _measured(examined: Examination, changes: Sequence[Change]) -> list[CandidateChange]:
@@ -362,6 +371,7 @@ def _measured(examined: Examination, changes: Sequence[Change]) -> list[Candidat
         found.append(
             dataclasses.replace(
                 _plain(at, change.n_windows),
+                unforeseen=change.unforeseen,
                 share=shares[at.subgroup],
                 better=better,
                 before_radius=radius[triple] if np.isfinite(radius[triple]) else None,
@@ -371,7 +381,9 @@ def _measured(examined: Examination, changes: Sequence[Change]) -> list[Candidat
 
 
 def _sample(found: Decomposed) -> Sample:
-    return Sample(tuple(found.rows), found.groups())
+    data, groups, tree = found.data, found.groups(), found.rows[0].tree
+    counts = count_unforeseen(tree, data.probabilities, data.labels, groups)
+    return Sample(tuple(found.rows), groups, counts)
 
 
 def _triple(at: Difference) -> Triple:

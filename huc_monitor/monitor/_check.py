@@ -7,7 +7,9 @@ All of it depends on the data, the state and `now` alone. What a check is judged
 from __future__ import annotations
 
 import dataclasses
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
+from datetime import datetime
 from functools import partial
 from time import perf_counter
 from typing import TYPE_CHECKING, Any
@@ -16,20 +18,26 @@ import numpy as np
 import pandas as pd
 
 from huc_monitor._common.stages import listening
-from huc_monitor.audit.decomposition import iter_decomposed
+from huc_monitor.audit.decomposition import UtilityRows, iter_decomposed
+from huc_monitor.audit.forecast import Forecast
 from huc_monitor.audit.inputs import Predictions
 from huc_monitor.audit.plan import AuditPlan
+from huc_monitor.detection import EDetectorStep
+from huc_monitor.errors import InvalidInputError
 from huc_monitor.monitor._ahead import ReadAhead
 from huc_monitor.monitor._changing import Changing
 from huc_monitor.monitor._detecting import Detecting
 from huc_monitor.monitor._examine import Examination, reconcile
 from huc_monitor.monitor._outbox import Outbox
+from huc_monitor.monitor._rows import Decomposed
+from huc_monitor.monitor._samples import SampleFiles
 from huc_monitor.monitor._standards import Standards
 from huc_monitor.monitor._state import MonitorState, Visited
+from huc_monitor.monitor.discovering import Discovering
 from huc_monitor.monitor.drift import compare
-from huc_monitor.monitor.findings import say_standing
+from huc_monitor.monitor.findings import Finding, say_standing
 from huc_monitor.monitor.forecasting import Forecasting
-from huc_monitor.monitor.messages import say_repeats, say_unknown, still_there
+from huc_monitor.monitor.messages import say_repeats, say_unknown, say_untimed, still_there
 from huc_monitor.monitor.muting import Quiet
 from huc_monitor.monitor.noticing import (
     Selection,
@@ -40,7 +48,7 @@ from huc_monitor.monitor.noticing import (
     say_dependence,
     say_selection,
 )
-from huc_monitor.monitor.records import DriftFinding, WindowRecord
+from huc_monitor.monitor.records import AlertTransition, DriftFinding, WindowRecord
 from huc_monitor.monitor.tolerance import ignored
 from huc_monitor.monitor.windows import (
     Window,
@@ -49,26 +57,17 @@ from huc_monitor.monitor.windows import (
     pending_windows,
     readiness,
 )
-from huc_monitor.sources import RowCounts, TooManyBadRowsError
+from huc_monitor.sources import PredictionData, RowCounts, TooManyBadRowsError
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
-    from datetime import datetime
-
-    from huc_monitor.audit.decomposition import UtilityRows
-    from huc_monitor.audit.forecast import Forecast
-    from huc_monitor.detection import EDetectorStep
     from huc_monitor.monitor._monitor import Monitor
-    from huc_monitor.monitor._rows import Decomposed
-    from huc_monitor.monitor._samples import SampleFiles
-    from huc_monitor.monitor.findings import Finding
-    from huc_monitor.monitor.records import AlertTransition
-    from huc_monitor.sources import PredictionData
 
 _NO_ROWS = RowCounts(0, 0)
 _DRIFTS = {"branch": "branch", "scores": "utility", "subgroup": "subgroup"}
 _REPEATS = "rows:repeated"
 _UNKNOWN = "unknown labels"
+_UNTIMED = "rows:untimed"
+_MANY_WINDOWS = 1_000
 # Failed windows that are read again at every check; older ones only when their counts change.
 _MOST_RETRIED = 16
 
@@ -88,11 +87,16 @@ class Check:
     _detecting: Detecting = field(init=False)
     _changing: Changing = field(init=False)
     _forecasting: Forecasting = field(init=False)
+    _discovering: Discovering = field(init=False)
 
     def __post_init__(self) -> None:
         self.outbox = Outbox(self.monitor, self.state)
         given = self.monitor.policy.maintenance
         self._quiet = Quiet(self.state.mutes, given, self.monitor.windows.zone, self.now)
+        self._discovering = Discovering(self.monitor, self.state)
+        self._begin()
+
+    def _begin(self) -> None:
         self._standards = Standards(self.monitor, self.state)
         self._detecting = Detecting(self.monitor, self.state)
         self._changing = Changing(self.monitor, self.state, self.files)
@@ -105,15 +109,16 @@ class Check:
         self.outbox.open()
         common: dict[str, Any] = {"now": self.now, "identity": monitor.identity, "last": state.last}
         due = due_windows(monitor.windows, monitor.source, since=since, until=until, **common)
+        self._refuse_stray_times(due)
         pending = [] if until is not None else self._pending(common)
         total = len(due) + len(pending)
         if total or self._late_possible():
             self._prepare(due)
+        rest = due
         if due:
-            with ReadAhead(self._standards.cache, due, aside=monitor.read_ahead) as ahead:
-                for done, window in enumerate(due):
-                    self._tell(done, total, window)
-                    self._visit(window, ahead)
+            self._tell_untimed()
+        while rest:
+            rest = self._visit_all(rest, len(due) - len(rest), total)
         self._revisit()
         for done, window in enumerate(pending, start=len(due)):
             self._tell(done, total, window)
@@ -125,11 +130,48 @@ class Check:
         with listening(None if tell is None else lambda stage: tell(total, total, stage)):
             self.outbox.finish()
 
+    def _visit_all(self, windows: list[Window], done: int, total: int) -> list[Window]:
+        """Visit windows until the subgroups change; return those that are left, to be read anew."""
+        with ReadAhead(self._standards.cache, windows, aside=self.monitor.read_ahead) as ahead:
+            for place, window in enumerate(windows):
+                self._tell(done + place, total, window)
+                if self._visit(window, ahead):
+                    break
+            else:
+                return []
+        left = windows[place + 1 :]
+        self._begin()
+        self._prepare(left)
+        return left
+
     def _tell(self, done: int, total: int, window: Window) -> None:
         if self.progress is not None:
             self.progress(done, total, f"{window.start:%Y-%m-%d %H:%M}")
 
     # Before the windows: what must be known first.
+
+    def _refuse_stray_times(self, due: list[Window]) -> None:
+        """Refuse to begin with thousands of empty windows for a few rows with an odd time."""
+        early = len(due) // 2
+        if self.state.last is not None or len(due) < _MANY_WINDOWS:
+            return
+        start, middle = due[0].start, due[early].start
+        n = self.monitor.source.counts(start, middle).n_predictions
+        if 10 * n < early:
+            msg = (
+                f"`windows.begin` must be set for this log: it has {n:,} rows in the {early:,} "
+                f"windows from {start:%Y-%m-%d} to {middle:%Y-%m-%d}. Repair the times of these "
+                "rows, or name the day of the first window as `begin` or --since."
+            )
+            raise InvalidInputError(msg)
+
+    def _tell_untimed(self) -> None:
+        """Say that rows are in no window for want of a time, and again when there are more."""
+        extent, told = self.monitor.source.time_range(), self.state.drift_told
+        n = 0 if extent is None else extent.n_untimed
+        if n > int(told.get(_UNTIMED, 0)):
+            told[_UNTIMED] = str(n)
+            self.state.notes.append(f"{say_untimed(n)}: repair their time (`columns.time`).")
 
     def _pending(self, common: dict[str, Any]) -> list[Window]:
         policy = self.monitor.policy
@@ -157,7 +199,8 @@ class Check:
 
     # Each window.
 
-    def _visit(self, window: Window, ahead: ReadAhead) -> None:
+    def _visit(self, window: Window, ahead: ReadAhead) -> bool:
+        """Audit a window for the first time; True where later ones have other subgroups."""
         last = self.state.last
         fed_from = window.start if last is None else max(window.start, last.end)
         visited = Visited(window, 0, window.due_at, _NO_ROWS, fed_from, None)
@@ -165,7 +208,9 @@ class Check:
         record = self._record(visited, window.due_at, partial(ahead.take, window))
         kept = [*self.state.visited, visited]
         self.state.visited = [item for item in kept if self._may_change(item)]
+        grown = record.status == "audited" and self._discovering.look(window, window.due_at)
         self.outbox.commit(record)
+        return grown
 
     def _revisit(self) -> None:
         """Audit windows again whose rows or labels have changed since; each is a revision.

@@ -9,27 +9,25 @@ newest versions are kept; what is forgotten only lowers the evidence.
 from __future__ import annotations
 
 from dataclasses import dataclass, field
+from datetime import datetime
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import pandas as pd
+from numpy.typing import NDArray
 
 from huc_monitor._common.times import to_column
 from huc_monitor.detection import EDetector, EDetectorStep
+from huc_monitor.monitor._rows import Decomposed
 from huc_monitor.monitor.tolerance import accepted
+from huc_monitor.sources import WindowData
+from huc_monitor.subgroups import Subgroups
+from huc_monitor.utilities.program import Ints
 
 if TYPE_CHECKING:
-    from datetime import datetime
-
-    from numpy.typing import NDArray
-
     from huc_monitor.monitor._examine import Reference
     from huc_monitor.monitor._monitor import Monitor
-    from huc_monitor.monitor._rows import Decomposed
     from huc_monitor.monitor._state import MonitorState, Visited
-    from huc_monitor.sources import WindowData
-    from huc_monitor.subgroups import Subgroups
-    from huc_monitor.utilities.program import Ints
 
 
 _MOST_VERSIONS = 8

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Mapping
+from collections import Counter
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime
 from time import perf_counter
@@ -12,13 +13,19 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from huc_monitor._common.forms import Form
+from huc_monitor._common.safe_text import chat
 from huc_monitor.audit import audit_rows
 from huc_monitor.audit.curves import reliability_curve
 from huc_monitor.audit.familiar import MOST_CELLS, FamiliarNumbers, measure
 from huc_monitor.audit.inputs import Predictions
-from huc_monitor.audit.result import Candidate
+from huc_monitor.audit.result import AuditResult, Candidate
+from huc_monitor.audit.sparse_rows import as_dense
 from huc_monitor.audit.truncation import Truncation, say_unlogged
-from huc_monitor.monitor.alerts import advance, judge
+from huc_monitor.audit.unforeseen import LEAST_MASS
+from huc_monitor.detection import EDetectorStep
+from huc_monitor.monitor._rows import Decomposed
+from huc_monitor.monitor.alerts import AlertStep, Judgement, advance, judge
+from huc_monitor.monitor.change import CandidateChange, WindowChange
 from huc_monitor.monitor.confusion import (
     count_pairs,
     find_confusion,
@@ -27,7 +34,7 @@ from huc_monitor.monitor.confusion import (
     n_pairs,
 )
 from huc_monitor.monitor.drift import DriftReference, children, compare, summarise
-from huc_monitor.monitor.findings import branches_above, find_changed, find_standing
+from huc_monitor.monitor.findings import Finding, branches_above, find_changed, find_standing
 from huc_monitor.monitor.hints import (
     Cancellation,
     branch_frequencies,
@@ -38,29 +45,21 @@ from huc_monitor.monitor.hints import (
     shift_hints,
 )
 from huc_monitor.monitor.people import say_history
-from huc_monitor.monitor.records import AlertTransition
+from huc_monitor.monitor.records import AlertState, AlertTransition, DriftFinding
 from huc_monitor.monitor.tolerance import accepted
+from huc_monitor.monitor.windows import Window
+from huc_monitor.subgroups import Subgroups
 from huc_monitor.utilities.program import Floats, Ints
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
-
     import pandas as pd
 
-    from huc_monitor.audit.result import AuditResult
-    from huc_monitor.detection import EDetectorStep
     from huc_monitor.monitor._monitor import Monitor
-    from huc_monitor.monitor._rows import Decomposed
-    from huc_monitor.monitor.alerts import AlertStep, Judgement
-    from huc_monitor.monitor.change import CandidateChange, WindowChange
-    from huc_monitor.monitor.findings import Finding
     from huc_monitor.monitor.muting import Quiet
-    from huc_monitor.monitor.records import AlertState, DriftFinding
-    from huc_monitor.monitor.windows import Window
-    from huc_monitor.subgroups import Subgroups
 
 Triple = tuple[str, str, str]
 _MOST_HINTED = 20
+_MOST_TAKEN = 3
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -250,6 +249,7 @@ class Examination:
             ),
         )
         steps = [self._once_per_branch(step, alerts) for step in steps]
+        after |= {step.judgement.candidate: step.state for step in steps if step.kind != "resolved"}
         excess = sorted(
             (step for step in steps if step.announced and step.kind != "resolved"),
             key=lambda step: step.judgement.tolerance - abs(step.judgement.moment),
@@ -264,12 +264,20 @@ class Examination:
             return step
         if step.before is not None and step.before.muted is not None:
             return step  # a mute is over, which is news
-        told = any(
-            alert.announced_at is not None and self.window.end - alert.announced_at < pause
+        told = [
+            alert.announced_at
             for alert in before.values()
-            if alert.node == node and alert.level == "critical" and "changed" in alert.reasons
-        )
-        return dataclasses.replace(step, announced=False) if told else step
+            if alert.node == node
+            and alert.level == "critical"
+            and "changed" in alert.reasons
+            and alert.announced_at is not None
+            and self.window.end - alert.announced_at < pause
+        ]
+        if not told:
+            return step
+        # It is due again with the others of its branch.
+        state = dataclasses.replace(step.state, announced_at=max(told))
+        return dataclasses.replace(step, announced=False, state=state)
 
     def _change_of(self, candidate: Triple) -> CandidateChange | None:
         found = () if self.change is None else self.change.changes
@@ -337,6 +345,8 @@ class Examination:
         self, row: pd.Series[Any], change: CandidateChange | None = None
     ) -> tuple[Cancellation, list[str]]:
         low, high = row["interval_low"], row["interval_high"]
+        if change is not None and change.counted:
+            return Cancellation(), self._taken_for(change)
         if change is not None:
             low, high = change.interval_low, change.interval_high
         if low is None or not np.isfinite(low):
@@ -372,6 +382,21 @@ class Examination:
             when="" if known is None else known.when,
         )
         return hidden, hints
+
+    def _taken_for(self, change: CandidateChange) -> list[str]:
+        """Say what the model predicted in the window's rows with unforeseen labels."""
+        assert change.unforeseen is not None  # noqa: S101 - they were counted
+        tree, data, name = self.monitor.tree, self.found.data, change.unforeseen.name
+        start, stop = tree.label_slices(tree.label_encoder().encode([name]))
+        first, last = tree.label_slices(data.labels)
+        mine = self.found.weights[self.subgroups.names.index(change.subgroup)] != 0
+        p = as_dense(data.probabilities[mine & (start <= first) & (last <= stop)])
+        p = p[p[:, start[0] : stop[0]].sum(axis=1) < LEAST_MASS]
+        found = Counter(p.argmax(axis=1).tolist()).most_common(_MOST_TAKEN)
+        told = [f"*{chat(tree.leaves[leaf])}* in {n:,}" for leaf, n in found]
+        if not told:
+            return []
+        return [f"Of the {len(p):,} in this window the likeliest was {', '.join(told)}."]
 
     def _confusion(self, branch: int, subgroup: str, *, changed: bool = False) -> list[str]:
         """Say which children of a branch are mistaken for each other in a subgroup."""

@@ -7,8 +7,9 @@ import hashlib
 import os
 import re
 import time
+from collections.abc import Iterator
+from io import FileIO
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 from filelock import lock_descriptor
 
@@ -20,10 +21,6 @@ from huc_monitor._common.private_files import (
 )
 from huc_monitor._common.safe_text import file_name
 from huc_monitor.errors import HUCError
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator
-    from io import FileIO
 
 _PAUSE = 0.1
 _BRIEF = 2.0  # seconds: what a person does to an alert takes less

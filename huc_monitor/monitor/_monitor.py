@@ -5,8 +5,10 @@ from __future__ import annotations
 import dataclasses
 import hashlib
 import json
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
+from pathlib import Path
 from typing import TYPE_CHECKING, overload
 
 from huc_monitor._common.safe_text import file_name
@@ -21,26 +23,22 @@ from huc_monitor.monitor._preview import preview
 from huc_monitor.monitor._samples import SampleFiles
 from huc_monitor.monitor._state import MonitorState, open_state
 from huc_monitor.monitor.acting import AlertActions
+from huc_monitor.monitor.forecasting import ForecastScore
 from huc_monitor.monitor.hosts import Hosts
 from huc_monitor.monitor.policy import Policy
-from huc_monitor.monitor.ports.tracker import MemoryTracker
+from huc_monitor.monitor.ports.notifier import Message
+from huc_monitor.monitor.ports.tracker import MemoryTracker, Tracker
+from huc_monitor.monitor.windows import Window, WindowSpec
+from huc_monitor.sources import PredictionSource
 from huc_monitor.subgroups import Subgroups
+from huc_monitor.tree import LabelTree
+from huc_monitor.tree.changes import TreeChanges
+from huc_monitor.utilities import Utility
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Mapping, Sequence
-    from pathlib import Path
-
     import pandas as pd
 
-    from huc_monitor.monitor.forecasting import ForecastScore
-    from huc_monitor.monitor.ports.notifier import Message
-    from huc_monitor.monitor.ports.tracker import Tracker
     from huc_monitor.monitor.records import AlertState, WindowRecord
-    from huc_monitor.monitor.windows import Window, WindowSpec
-    from huc_monitor.sources import PredictionSource
-    from huc_monitor.tree import LabelTree
-    from huc_monitor.tree.changes import TreeChanges
-    from huc_monitor.utilities import Utility
 
 
 @dataclass(frozen=True, slots=True, repr=False)
@@ -108,8 +106,9 @@ class Monitor(Plotted):
     windows : TimeWindows or CountWindows
     tree : LabelTree
     utilities : list of Utility, with distinct names
-    subgroups : Subgroups or callable, optional
+    subgroups : Subgroups, GrowingSubgroups or callable, optional
         A callable gets the features of the reference and returns subgroups, which are frozen then.
+        `GrowingSubgroups` looks for more in past windows, and watches them in later ones.
     reference : (datetime, datetime), optional
         The frozen past that tolerance and drift refer to; the first audited window when left out.
     policy : Policy, optional

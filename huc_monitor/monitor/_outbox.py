@@ -12,7 +12,6 @@ from __future__ import annotations
 import dataclasses
 import logging
 from dataclasses import dataclass, field
-from datetime import datetime
 from typing import TYPE_CHECKING, Any
 
 from huc_monitor.monitor.messages import compose
@@ -76,10 +75,7 @@ class Outbox:
         """Files that go with a record."""
         artifacts = self.monitor.hosts.artifacts
         made = None if artifacts is None else artifacts(record)
-        frozen = self.state.reference
-        span = None
-        if frozen is not None and "start" in frozen:  # older states do not say when it was
-            span = datetime.fromisoformat(frozen["start"]), datetime.fromisoformat(frozen["end"])
+        span = self.state.reference_times
         files = attach(self.monitor.hosts.attachments, record, span)
         return {**(made or {}), **files} if made is not None or files else None
 

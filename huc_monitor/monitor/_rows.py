@@ -10,9 +10,11 @@ others it was read with: a run that is interrupted and repeated gets the same nu
 from __future__ import annotations
 
 import dataclasses
+from collections.abc import Sequence
 from dataclasses import dataclass
+from datetime import datetime
 from itertools import pairwise
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 import pandas as pd
@@ -20,20 +22,13 @@ import pandas as pd
 from huc_monitor.audit.decomposition import UtilityRows, iter_decomposed
 from huc_monitor.audit.inputs import Predictions
 from huc_monitor.audit.scan import Groups
-from huc_monitor.audit.sparse_rows import same_rows
-from huc_monitor.sources import concatenate
-
-if TYPE_CHECKING:
-    from collections.abc import Sequence
-    from datetime import datetime
-
-    from huc_monitor.audit.sparse_rows import Rows
-    from huc_monitor.monitor.windows import Window
-    from huc_monitor.sources import PredictionSource, WindowData
-    from huc_monitor.subgroups import Subgroups
-    from huc_monitor.tree import LabelTree
-    from huc_monitor.utilities import Utility
-    from huc_monitor.utilities.program import Ints
+from huc_monitor.audit.sparse_rows import Rows, same_rows
+from huc_monitor.monitor.windows import Window
+from huc_monitor.sources import PredictionSource, WindowData, concatenate
+from huc_monitor.subgroups import Subgroups
+from huc_monitor.tree import LabelTree
+from huc_monitor.utilities import Utility
+from huc_monitor.utilities.program import Ints
 
 
 @dataclass(frozen=True, slots=True, eq=False)

@@ -9,12 +9,9 @@ from __future__ import annotations
 import hashlib
 import logging
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from pathlib import Path
 
 from huc_monitor._common.private_files import write_atomically
-
-if TYPE_CHECKING:
-    from pathlib import Path
 
 log = logging.getLogger("huc_monitor")
 

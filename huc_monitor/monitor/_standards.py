@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 from huc_monitor.errors import InvalidInputError
 from huc_monitor.monitor._examine import Examination, Reference
-from huc_monitor.monitor._rows import RowCache
+from huc_monitor.monitor._rows import Decomposed, RowCache
 from huc_monitor.monitor.windows import Window, readiness
 from huc_monitor.sources import TooManyBadRowsError
 from huc_monitor.subgroups import Subgroups
@@ -17,7 +17,6 @@ if TYPE_CHECKING:
     import pandas as pd
 
     from huc_monitor.monitor._monitor import Monitor
-    from huc_monitor.monitor._rows import Decomposed
     from huc_monitor.monitor._state import MonitorState
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import json
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime
 from typing import TYPE_CHECKING, Any, ClassVar
@@ -23,14 +24,13 @@ from huc_monitor.monitor.records import (
 )
 from huc_monitor.monitor.windows import Window
 from huc_monitor.sources import RowCounts
+from huc_monitor.subgroups import Subgroups
+from huc_monitor.tree import LabelTree
+from huc_monitor.tree.changes import TreeVersion
+from huc_monitor.utilities import Utility
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
-
     from huc_monitor.monitor.ports.tracker import Tracker
-    from huc_monitor.tree import LabelTree
-    from huc_monitor.tree.changes import TreeVersion
-    from huc_monitor.utilities import Utility
 
 SCHEMA_VERSION = 1
 TREND_LENGTH = 30
@@ -163,9 +163,20 @@ class MonitorState(Form):
     forecast_scores: dict[str, ForecastScore] = field(default_factory=dict)
     mutes: list[Mute] = field(default_factory=list)
     trend: list[TrendPoint] = field(default_factory=list)
+    discovered: list[str] = field(default_factory=list)
+    searched_until: datetime | None = None
+    unsearched: int = 0
 
     schema: ClassVar[int | None] = SCHEMA_VERSION
-    sparse: ClassVar[tuple[str, ...]] = ("mutes",)
+    sparse: ClassVar[tuple[str, ...]] = ("mutes", "discovered", "searched_until", "unsearched")
+
+    @property
+    def reference_times(self) -> tuple[datetime, datetime] | None:
+        """Start and end of the reference; None without one, and in older states, which say none."""
+        if self.reference is None or "start" not in self.reference:
+            return None
+        start, end = (datetime.fromisoformat(self.reference[name]) for name in ("start", "end"))
+        return start, end
 
     @property
     def open_alerts(self) -> tuple[AlertState, ...]:
@@ -270,9 +281,7 @@ class MonitorState(Form):
             for one in self.mutes
         ]
         self.standing = [version.names[name] for name in self.standing if name in version.names]
-        if self.reference is not None and "start" in self.reference:
-            self.reference_span = (self.reference["start"], self.reference["end"])
-        self.reference, self.reference_rows, self.detectors = None, None, {}
+        self._read_reference_again()
         self.compared = [dataclasses.replace(item, digest="") for item in self.compared]
         self.tree, self.tree_change = tree.fingerprint, version.to_dict()
         changed = self.tree_change["not_comparable"]
@@ -282,6 +291,16 @@ class MonitorState(Form):
             f"The tree changed: history and {len(self.open_alerts)} of {n_open} open alerts go on "
             f"under the names of the new tree; the e-detector begins anew.{gone}{said}"
         )
+
+    def begin_again(self, subgroups: Subgroups) -> None:
+        """Watch other subgroups from the next window on; rows that chose them are not pooled."""
+        self._read_reference_again()
+        self.subgroups, self.compared = subgroups.to_dict(), []
+
+    def _read_reference_again(self) -> None:
+        if self.reference is not None and "start" in self.reference:
+            self.reference_span = (self.reference["start"], self.reference["end"])
+        self.reference, self.reference_rows, self.detectors = None, None, {}
 
     def to_json(self) -> str:
         """One text, equal for equal states."""

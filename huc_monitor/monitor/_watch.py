@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import logging
 import random
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from datetime import timedelta
 from threading import Event
@@ -12,8 +13,6 @@ from typing import TYPE_CHECKING
 from huc_monitor.monitor._lock import CheckInProgressError
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
-
     from huc_monitor.monitor._monitor import CheckResult
 
 log = logging.getLogger("huc_monitor")

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import dataclasses
 import getpass
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any, Final, TypeVar
@@ -18,15 +19,13 @@ from huc_monitor.errors import InvalidInputError, UnknownNameError, did_you_mean
 from huc_monitor.monitor._lock import default_path, hold
 from huc_monitor.monitor._state import MonitorState, open_state
 from huc_monitor.monitor.people import Action, Mute, covers, parse_until, say_scope
+from huc_monitor.monitor.windows import Window
+from huc_monitor.tree import LabelTree
+from huc_monitor.utilities import Utility
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
-
     from huc_monitor.monitor.ports.tracker import Tracker
     from huc_monitor.monitor.records import AlertState
-    from huc_monitor.monitor.windows import Window
-    from huc_monitor.tree import LabelTree
-    from huc_monitor.utilities import Utility
 
 WAIT: Final = 10.0
 _MOST_ACTIONS = 50

@@ -28,26 +28,21 @@ it; when the mute is over and it is still there, they are told.
 from __future__ import annotations
 
 import dataclasses
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Annotated, Final
+from datetime import datetime, timedelta
+from typing import Annotated, Final
 
 import numpy as np
 from pydantic import Field
 
 from huc_monitor._common.settings import Section, SpanText, Whole
 from huc_monitor._common.times import Span
-from huc_monitor.monitor.records import AlertState
+from huc_monitor.detection.step import EDetectorStep
+from huc_monitor.monitor.records import AlertState, Level, TransitionKind
+from huc_monitor.utilities.program import Floats
 
-if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping, Sequence
-    from datetime import datetime, timedelta
-
-    from huc_monitor.detection.step import EDetectorStep
-    from huc_monitor.monitor.records import Level, TransitionKind
-    from huc_monitor.utilities.program import Floats
-
-
-_RANK: Final[dict[str | None, int]] = {None: 0, "warning": 1, "critical": 2}
+_RANK: Final = {"warning": 1, "critical": 2}
 _DETECTOR: Final = frozenset({"detector", "suspected"})
 _PATIENT: Final = _DETECTOR | {"changed"}  # these speak of many windows
 Triple = tuple[str, str, str]

@@ -9,15 +9,14 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from datetime import datetime
-from typing import Annotated, Literal
+from typing import Annotated, ClassVar, Literal
 
 from pydantic import Field
 
 from huc_monitor._common.forms import Form
 from huc_monitor._common.settings import Number, Section, Whole
 from huc_monitor._common.views import Shown
-
-__all__ = ["CandidateChange", "ChangePolicy", "WindowChange"]
+from huc_monitor.audit.unforeseen import Unforeseen
 
 
 class ChangePolicy(Section):
@@ -89,7 +88,12 @@ class CandidateChange(Form, Shown):
     track : tuple of (datetime, float)
         Start of every window that was kept, oldest first, and its moment on the same interval: of
         the most certain candidate of every branch and of those that explain it best.
+    unforeseen : Unforeseen or None
+        Labels under the branch that the model gave less than 1 %, more than in the reference. Where
+        no moment changed for sure, ``before`` to ``upper`` are their share of all rows.
     """
+
+    sparse: ClassVar[tuple[str, ...]] = ("unforeseen",)
 
     utility: str
     subgroup: str
@@ -109,11 +113,17 @@ class CandidateChange(Form, Shown):
     onset: datetime | None = None
     before_radius: float | None = None
     track: tuple[tuple[datetime, float], ...] = ()
+    unforeseen: Unforeseen | None = None
 
     @property
     def candidate(self) -> tuple[str, str, str]:
         """(utility, subgroup, node)."""
         return self.utility, self.subgroup, self.node
+
+    @property
+    def counted(self) -> bool:
+        """Whether its numbers are those of unforeseen labels, not of moments."""
+        return self.unforeseen is not None and self.interval_low is None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -11,23 +11,17 @@ by Fisher's exact test, one-sided, for all pairs of children of all branches and
 
 from __future__ import annotations
 
+import math
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
 
 import numpy as np
 
 from huc_monitor._common.safe_text import chat
-from huc_monitor.audit.sparse_rows import column_sums
+from huc_monitor.audit.sparse_rows import Rows, column_sums
 from huc_monitor.monitor.drift import children
-
-if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
-
-    from huc_monitor.audit.sparse_rows import Rows
-    from huc_monitor.tree import LabelTree
-    from huc_monitor.utilities.program import Floats, Ints
-
-__all__ = ["Confusion", "Pairs", "count_pairs", "find_confusion", "keep_pairs", "kept_pairs"]
+from huc_monitor.tree import LabelTree
+from huc_monitor.utilities.program import Floats, Ints
 
 LEAST_SHARE = 0.01
 _ENOUGH = 10  # rows of the reference that make a share
@@ -188,9 +182,18 @@ def find_confusion(
 
 def _p_value(now: float, n_now: float, before: float, n_before: float) -> float:
     """Probability of so many of them now, given how many there are in both (Fisher)."""
-    from scipy.stats import hypergeom
+    # By hand: importing `scipy.stats` takes longer than all the rest of a small check.
+    these = now + before
+    first = _choose(these, now) + _choose(n_now + n_before - these, n_now - now)
+    first -= _choose(n_now + n_before, n_now)
+    k = np.arange(now, min(n_now, these))
+    grows = np.log((these - k) * (n_now - k)) - np.log((k + 1) * (n_before - these + k + 1))
+    return min(1.0, float(np.exp(first + np.cumsum([0.0, *grows])).sum()))
 
-    return float(hypergeom.sf(now - 1, n_now + n_before, now + before, n_now))
+
+def _choose(n: float, k: float) -> float:
+    """Logarithm of the number of ways to choose k of n."""
+    return math.lgamma(n + 1) - math.lgamma(k + 1) - math.lgamma(n - k + 1)
 
 
 def n_pairs(tree: LabelTree, n_subgroups: int) -> int:

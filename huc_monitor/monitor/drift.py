@@ -36,28 +36,22 @@ The bounds
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Annotated, Any, ClassVar
+from typing import Annotated, Any, ClassVar
 
 import numpy as np
 from pydantic import Field
 
 from huc_monitor._common.forms import Form
 from huc_monitor._common.settings import Number, Section
+from huc_monitor.audit.decomposition import UtilityRows
 from huc_monitor.audit.options import ConfidenceLevel
+from huc_monitor.audit.sparse_rows import Rows
 from huc_monitor.monitor.records import DriftFinding
-from huc_monitor.utilities.program import Floats
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
-
-    from huc_monitor.audit.decomposition import UtilityRows
-    from huc_monitor.audit.sparse_rows import Rows
-    from huc_monitor.subgroups import Subgroups
-    from huc_monitor.tree import LabelTree
-    from huc_monitor.utilities.program import Ints
-
+from huc_monitor.subgroups import Subgroups
+from huc_monitor.tree import LabelTree
+from huc_monitor.utilities.program import Floats, Ints
 
 SCHEMA_VERSION = 1
 _N_QUANTILES = 200
@@ -293,16 +287,18 @@ def leaf_shares(labels: Ints, n_leaves: int) -> Floats:
 
 def label_shift(reference: DriftReference, labels: Ints, policy: DriftPolicy) -> Ints:
     """Return the leaves whose share of the labels moved most, if by more than chance."""
-    before = reference.label_share
-    labels = labels[labels < (0 if before is None else before.size)]
-    if before is None or not labels.size:
-        return np.empty(0, dtype=np.int64)
+    before, none = reference.label_share, np.empty(0, dtype=np.int64)
+    if before is None:
+        return none
+    labels = labels[labels < before.size]
+    if not labels.size:
+        return none
     moved = leaf_shares(labels, before.size) - before
     x = math.log(4.0 / (1.0 - policy.confidence_level))
     per_root = 0.5 * math.sqrt(before.size) + math.sqrt(x / 2.0)
     radius = per_root / math.sqrt(labels.size) + per_root / math.sqrt(reference.n)
     if 0.5 * np.abs(moved).sum() - radius <= policy.min_distance:
-        return np.empty(0, dtype=np.int64)
+        return none
     return np.argsort(-np.abs(moved), kind="stable")[:2].astype(np.int64)
 
 

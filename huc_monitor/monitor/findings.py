@@ -12,27 +12,18 @@ change at the same time; a fault of its own, larger or of a smaller subgroup, st
 
 from __future__ import annotations
 
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Literal
 
 from huc_monitor._common.forms import Form
 from huc_monitor._common.views import Shown
 from huc_monitor.monitor.change import CandidateChange
+from huc_monitor.tree import LabelTree
 
 if TYPE_CHECKING:
-    from collections.abc import Collection, Mapping, Sequence
-
     from huc_monitor.monitor.alerts import Judgement
-    from huc_monitor.tree import LabelTree
 
-__all__ = [
-    "Finding",
-    "branches_above",
-    "find_changed",
-    "find_leads",
-    "find_standing",
-    "say_standing",
-]
 
 Triple = tuple[str, str, str]
 _PART = 0.5
@@ -110,9 +101,10 @@ def _fold(
 ) -> tuple[dict[str, list[str]], dict[str, list[str]]]:
     """Say which branches are part of another's finding: those above it, and those below it."""
     size = {node: max(map(_size, found)) for node, found in by_node.items()}
+    reach = {node: max(map(_reach, found)) for node, found in by_node.items()}
     up: dict[str, list[str]] = {}
     for node, mine in size.items():
-        larger = [one for one in size if node in above.get(one, ()) and size[one] >= mine]
+        larger = [one for one in size if node in above.get(one, ()) and reach[one] >= mine]
         if larger:
             up.setdefault(larger[0], []).append(node)
     parts = {node for nodes in up.values() for node in nodes}
@@ -130,7 +122,10 @@ def _fold(
 
 def _is_part(below: CandidateChange, top: CandidateChange) -> bool:
     """Whether a change below is the same event as the larger one above it."""
-    if below.subgroup not in {top.subgroup, "all"} or below.difference * top.difference <= 0:
+    if below.subgroup not in {top.subgroup, "all"}:
+        return False
+    # Labels can only come unforeseen more often, whichever way a moment moves by it.
+    if not below.counted and below.difference * top.difference <= 0:
         return False
     if abs(below.difference) >= _PART * abs(top.difference):
         return False
@@ -169,12 +164,15 @@ def certainty(change: CandidateChange | None) -> float:
 
 
 def _most_specific_first(changes: list[CandidateChange]) -> list[CandidateChange]:
+    # Sizes are comparable within a pool, and counts with counts: as the most certain change is.
+    alike = changes[0].n_windows, changes[0].counted
+    together = [change for change in changes if (change.n_windows, change.counted) == alike]
     largest: dict[str, float] = {}
-    for change in changes:
+    for change in together:
         largest[change.utility] = max(largest.get(change.utility, 0.0), _size(change))
     held = [
         change
-        for change in changes
+        for change in together
         if _size(change) >= (0.5 + 0.5 * change.share) * largest[change.utility]
     ]
     lead = min(held, key=lambda change: (change.share, -certainty(change)))
@@ -185,19 +183,16 @@ def _size(change: CandidateChange) -> float:
     return abs(change.difference)
 
 
+def _reach(change: CandidateChange) -> float:
+    """How much of a change above a branch its own explains: an unforeseen row, one at most."""
+    return (change.upper or 0.0) if change.counted else _size(change)
+
+
 def branches_above(tree: LabelTree | None) -> dict[str, frozenset[str]]:
     """Return the branches above every branch."""
     if tree is None:
         return {}
-    parents = {child: node for node in tree.nodes for child in tree.children(node)}
-    found: dict[str, frozenset[str]] = {}
-    for node in tree.branches:
-        above, at = set(), parents.get(node)
-        while at is not None:
-            above.add(at)
-            at = parents.get(at)
-        found[node] = frozenset(above)
-    return found
+    return {node: frozenset(tree.ancestors(node)) for node in tree.branches}
 
 
 def find_standing(judgements: Sequence[Judgement]) -> list[Finding]:

@@ -7,6 +7,7 @@ assumed and when it fails.
 
 from __future__ import annotations
 
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
@@ -16,27 +17,17 @@ from pydantic import Field
 from huc_monitor._common.forms import Form
 from huc_monitor._common.safe_text import chat
 from huc_monitor._common.settings import Section
-from huc_monitor.audit.forecast import Forecast, ScoreGaps, residuals
+from huc_monitor.audit.decomposition import UtilityRows
+from huc_monitor.audit.forecast import Forecast, ScoreGaps, is_told, whole_residuals
 from huc_monitor.audit.options import ConfidenceLevel
 from huc_monitor.audit.two_samples import Sample
+from huc_monitor.monitor._rows import Decomposed
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
-
-    from huc_monitor.audit.decomposition import UtilityRows
     from huc_monitor.monitor._changing import Changing
-    from huc_monitor.monitor._rows import Decomposed
     from huc_monitor.monitor._state import MonitorState
     from huc_monitor.monitor.records import WindowRecord
 
-__all__ = [
-    "ForecastPolicy",
-    "ForecastScore",
-    "say_forecast",
-    "say_score",
-    "score_forecasts",
-    "waiting",
-]
 
 _LEAST_AUDITED = 50
 # Windows that wait for labels; of older ones, no forecast is judged.
@@ -116,6 +107,7 @@ class Forecasting:
                 coming.scores, confidence_level=self.policy.confidence_level
             )
             for before, coming in zip(past.rows, rows, strict=True)
+            if is_told(before)
         )
         kept = {**self.state.forecasts, window_id: list(found)}
         self.state.forecasts = dict(list(kept.items())[-_MOST_KEPT:])
@@ -128,8 +120,8 @@ class Forecasting:
         times = found.groups().repeats
         judged = []
         for item in made:
-            if item.utility in rows:
-                gaps = residuals(rows[item.utility])
+            if item.utility in rows and is_told(rows[item.utility]):
+                gaps = whole_residuals(rows[item.utility], times)
                 gap = float(np.average(gaps, weights=times if times.size else None))
                 n = found.data.n_usable if not times.size else times.sum() ** 2 / (times @ times)
                 judged.append(item.judged(gap, float(n)))

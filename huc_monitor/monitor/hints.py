@@ -2,22 +2,26 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from huc_monitor._common.safe_text import chat
-from huc_monitor.monitor.drift import children, label_shift, leaf_shares
+from huc_monitor.audit.decomposition import UtilityRows
+from huc_monitor.monitor.drift import (
+    DriftPolicy,
+    DriftReference,
+    children,
+    label_shift,
+    leaf_shares,
+)
+from huc_monitor.tree import LabelTree
+from huc_monitor.utilities.program import Floats, Ints
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
-
-    from huc_monitor.audit.decomposition import UtilityRows
-    from huc_monitor.monitor.drift import DriftPolicy, DriftReference
     from huc_monitor.monitor.records import DriftFinding
-    from huc_monitor.tree import LabelTree
-    from huc_monitor.utilities.program import Floats, Ints
 
 
 _HIDDEN = 0.5

@@ -2,19 +2,18 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 from huc_monitor.monitor.messages import NextSteps
+from huc_monitor.monitor.windows import Window
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping
-
     from huc_monitor.monitor.ports.attachment import Attachment
     from huc_monitor.monitor.ports.exporter import Exporter
     from huc_monitor.monitor.ports.notifier import Notifier
     from huc_monitor.monitor.records import RecalibrationTrigger, WindowRecord
-    from huc_monitor.monitor.windows import Window
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)

@@ -15,8 +15,11 @@ import json
 import os
 import re
 import tarfile
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, Final
+from datetime import datetime
+from pathlib import Path
+from typing import Any, Final
 
 from huc_monitor import __version__
 from huc_monitor._common.private_files import private_opener, write_atomically
@@ -25,15 +28,8 @@ from huc_monitor.errors import InvalidInputError
 from huc_monitor.monitor._lock import default_path, hold
 from huc_monitor.monitor._state import MonitorState, read_state
 from huc_monitor.monitor.ports.stored import read_stored
-from huc_monitor.monitor.ports.tracker import FilesTracker
+from huc_monitor.monitor.ports.tracker import FilesTracker, Tracker
 from huc_monitor.monitor.records import WindowRecord
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping
-    from datetime import datetime
-    from pathlib import Path
-
-    from huc_monitor.monitor.ports.tracker import Tracker
 
 _HEAD: Final = "huc-backup.json"
 _FORMAT: Final = 1

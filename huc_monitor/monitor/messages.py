@@ -3,27 +3,19 @@
 from __future__ import annotations
 
 import shlex
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Any
+from datetime import datetime
+from typing import Any
 
 from huc_monitor._common.safe_text import chat, chat_line
-from huc_monitor.monitor.findings import branches_above, certainty, find_changed
+from huc_monitor.monitor.findings import Finding, branches_above, certainty, find_changed
 from huc_monitor.monitor.people import say_people
 from huc_monitor.monitor.ports.notifier import Message, message_key
-from huc_monitor.monitor.records import AlertTransition
-from huc_monitor.sources import REPEAT_REASONS
-
-if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
-    from datetime import datetime
-
-    from huc_monitor.monitor.findings import Finding
-    from huc_monitor.monitor.records import AlertState, DriftFinding
-    from huc_monitor.sources import WindowData
-    from huc_monitor.tree import LabelTree
-    from huc_monitor.utilities import Utility
-
-__all__ = ["compose", "describe", "say_repeats"]
+from huc_monitor.monitor.records import AlertState, AlertTransition, DriftFinding
+from huc_monitor.sources import REPEAT_REASONS, WindowData
+from huc_monitor.tree import LabelTree
+from huc_monitor.utilities import Utility
 
 MOST_LISTED = 5
 _DID = {"opened": "opened", "escalated": "escalated", "eased": "eased", "repeated": "was told"}
@@ -99,17 +91,25 @@ def describe_change(finding: Finding, step: AlertTransition) -> str:
     who = "everywhere" if step.subgroup == "all" else chat(step.subgroup)
     low, high = (_number((x or 0.0) * step.scale) for x in (change.lower, change.upper))
     ends = replace(step, interval_low=change.interval_low, interval_high=change.interval_high)
-    text = (
-        f"*{chat(finding.node)}*, {who} ({_utilities(finding)}): changed since the "
-        f"reference by {_signed(change.difference, step)} [{low}, {high}] per prediction, at "
-        f"predicted utility {_interval(ends)}: {_signed(change.before, step)} then, "
-        f"{_signed(change.after, step)} now"
-    )
+    found = change.unforeseen
+    unforeseen = "" if found is None else found.say(f"*{chat(found.name)}*")
+    text = f"*{chat(finding.node)}*, {who}"
+    if change.counted:
+        text += f": {unforeseen}"
+    else:
+        text += (
+            f" ({_utilities(finding)}): changed since the "
+            f"reference by {_signed(change.difference, step)} [{low}, {high}] per prediction, at "
+            f"predicted utility {_interval(ends)}: {_signed(change.before, step)} then, "
+            f"{_signed(change.after, step)} now"
+        )
     text += f" ({_windows(change.n_windows)} pooled)." if change.n_windows > 1 else "."
     if change.onset_first is not None and change.onset_last is not None:
         first, last = _day(change.onset_first), _day(change.onset_last)
         when = f"with the window of {first}" if first == last else f"between {first} and {last}"
         text += f" It began {when} (90 % confidence)."
+    if unforeseen and not change.counted:
+        text += f" And {unforeseen}."
     if finding.kind == "both":
         text += " The reference was beyond the tolerance there already."
     # What everyone shows, every subgroup does; what one shows, everyone does a little.
@@ -240,7 +240,16 @@ def compose(
         groups["resolved" if step.kind == "resolved" else step.level].append(step)
     if not latest and not drift and not notes:
         return None
-    changed = [step.change for step in latest.values() if step.change is not None]
+    newest: dict[str, datetime] = {}
+    for step in latest.values():
+        if step.change is not None:
+            newest[step.node] = max(step.window_end, newest.get(step.node, step.window_end))
+    # What one window says of a branch is told, the newest's: changes of several are not comparable.
+    changed = [
+        step.change
+        for step in latest.values()
+        if step.change is not None and step.window_end == newest[step.node]
+    ]
     limits = {step.candidate: step.tolerance for step in latest.values()}
     findings = [
         replace(finding, causes=latest[finding.candidate].hints)
@@ -288,6 +297,11 @@ def say_repeats(data: WindowData) -> str | None:
     if data.n_changed_labels:
         parts.append(f"{data.n_changed_labels:,} labels replaced by later, different ones")
     return f"{'; '.join(parts)}, of {data.n_labelled:,} labelled rows." if parts else None
+
+
+def say_untimed(n: int) -> str:
+    """Say how many rows of a log are in no window for want of a time."""
+    return f"{n:,} rows of the log have no time that can be read and are in no window"
 
 
 def say_unknown(data: WindowData) -> str | None:
@@ -351,7 +365,10 @@ def _next_block(worst: AlertTransition, place: NextSteps) -> str:
     who = "all rows" if worst.subgroup == "all" else f"rows of {chat(worst.subgroup)}"
     rows = f"{who} in the window to {_day(worst.window_end)}"
     range_ = f"a predicted utility *{chat(worst.utility)}* of {_interval(ends)}"
-    lines = ["NEXT", f"Look at {rows} with {range_}."]
+    which = f"with {range_}"
+    if worst.change is not None and worst.change.counted and worst.change.unforeseen is not None:
+        which = f"that were *{chat(worst.change.unforeseen.name)}*"
+    lines = ["NEXT", f"Look at {rows} {which}."]
     if place.page is not None:
         lines.append(f"Page: {chat(place.page)}")
     if place.config is None:

@@ -9,19 +9,16 @@ would otherwise speak of them later.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from datetime import datetime
+from zoneinfo import ZoneInfo
 
 from pydantic import Field, model_validator
 
 from huc_monitor._common.settings import Name, Section, SpanText, TimeText
 from huc_monitor._common.times import Span, get_zone, to_utc
 from huc_monitor.monitor.people import Mute, covers, say_scope
-
-if TYPE_CHECKING:
-    from collections.abc import Sequence
-    from datetime import datetime
-    from zoneinfo import ZoneInfo
 
 
 class Maintenance(Section):

@@ -18,9 +18,10 @@ selection half of it is for mean scores, which labels that follow errors move fi
 from __future__ import annotations
 
 import math
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from statistics import NormalDist
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 import pandas as pd
@@ -28,36 +29,16 @@ from pydantic import Field
 
 from huc_monitor._common.safe_text import chat
 from huc_monitor._common.settings import Section
-from huc_monitor.audit.dependence import (
-    Dependence,
-    ShortBlocks,
-    measure_blocks,
-    measure_dependence,
-)
+from huc_monitor.audit.decomposition import UtilityRows
+from huc_monitor.audit.dependence import Dependence, ShortBlocks, measure_blocks, measure_dependence
 from huc_monitor.audit.forecast import ScoreGaps, residuals
 from huc_monitor.audit.inputs import Predictions
 from huc_monitor.monitor.drift import children
+from huc_monitor.sources import PredictionData
 from huc_monitor.sources._keys import LEAST_VALUES
-
-if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping, Sequence
-
-    from huc_monitor.audit.decomposition import UtilityRows
-    from huc_monitor.sources import PredictionData
-    from huc_monitor.subgroups import Subgroups
-    from huc_monitor.tree import LabelTree
-    from huc_monitor.utilities.program import Floats, Ints
-
-__all__ = [
-    "NoticePolicy",
-    "Selection",
-    "find_dependence",
-    "find_short_blocks",
-    "look_at_labels",
-    "say_blocks",
-    "say_dependence",
-    "say_selection",
-]
+from huc_monitor.subgroups import Subgroups
+from huc_monitor.tree import LabelTree
+from huc_monitor.utilities.program import Floats, Ints
 
 _LEVEL = 0.01
 _MOST_ROWS = 50_000
@@ -367,9 +348,7 @@ def _predicted_child(probabilities: Any, tree: LabelTree) -> Ints:
     place = np.empty(tree.n_leaves, dtype=np.int64)
     for c, leaves in enumerate(children(tree, 0)[1]):
         place[leaves] = c
-    rows = Predictions.of(probabilities)
-    likeliest = [rows.block(lo, hi).argmax(axis=1) for lo, hi in rows.spans()]
-    found: Ints = place[np.concatenate([*likeliest, np.empty(0, dtype=np.int64)])]
+    found: Ints = place[Predictions.of(probabilities).likeliest()]
     return found
 
 

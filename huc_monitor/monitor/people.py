@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 from typing import TYPE_CHECKING, ClassVar, Final, Literal
+from zoneinfo import ZoneInfo
 
 from huc_monitor._common.forms import Form
 from huc_monitor._common.safe_text import line
@@ -12,8 +13,6 @@ from huc_monitor._common.times import Span, from_wall, to_utc
 from huc_monitor.errors import InvalidInputError
 
 if TYPE_CHECKING:
-    from zoneinfo import ZoneInfo
-
     from huc_monitor.monitor.records import AlertState
 
 _WEEKDAYS: Final = ("monday", "tuesday", "wednesday", "thursday", "friday", "saturday", "sunday")

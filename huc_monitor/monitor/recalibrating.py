@@ -3,17 +3,14 @@
 from __future__ import annotations
 
 import hashlib
-from typing import TYPE_CHECKING, Annotated, Literal
+from typing import Annotated, Literal
 
 from pydantic import Field
 
 from huc_monitor._common.settings import Section, SpanText, Whole, renamed
 from huc_monitor._common.times import Span
-from huc_monitor.monitor.records import RecalibrationTrigger
+from huc_monitor.monitor.records import AlertState, RecalibrationTrigger, WindowRecord
 from huc_monitor.recalibration.gate import Gate
-
-if TYPE_CHECKING:
-    from huc_monitor.monitor.records import AlertState, WindowRecord
 
 
 class RecalibrationPolicy(Section):

@@ -12,7 +12,9 @@ import json
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from datetime import datetime
-from typing import TYPE_CHECKING, Any, ClassVar, Literal, TypeAlias
+from typing import Any, ClassVar, Literal, TypeAlias
+
+import pandas as pd
 
 from huc_monitor._common.forms import STORED_AS, Form
 from huc_monitor._common.views import Plotted
@@ -22,10 +24,6 @@ from huc_monitor.audit.result import AuditResult
 from huc_monitor.monitor.change import CandidateChange, WindowChange
 from huc_monitor.monitor.findings import Finding
 from huc_monitor.monitor.people import Action
-
-if TYPE_CHECKING:
-    import pandas as pd
-
 
 SCHEMA_VERSION = 1
 
@@ -185,6 +183,12 @@ class AlertState(Form):
     def candidate(self) -> tuple[str, str, str]:
         """(utility, subgroup, node)."""
         return self.utility, self.subgroup, self.node
+
+    @property
+    def excess(self) -> float:
+        """How many times the tolerance its moment is; the moment itself where that is zero."""
+        size = abs(self.moment)
+        return size / self.tolerance if self.tolerance else size
 
     def heard(self, at: datetime) -> AlertState:
         """Return it as told, at the level it has."""
@@ -400,8 +404,6 @@ class WindowRecord(Form, Plotted):
 
     def to_frame(self, *, all_columns: bool = False) -> pd.DataFrame:
         """Return a row per candidate: the audit's columns, with ``tolerance`` and ``level``."""
-        import pandas as pd
-
         result = self.result
         if result is None or not result.candidates.n:
             return pd.DataFrame()

@@ -22,9 +22,11 @@ from __future__ import annotations
 import hashlib
 import json
 import math
+from collections.abc import Iterator
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
-from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Literal, Protocol, TypeAlias
+from typing import Annotated, Any, ClassVar, Literal, Protocol, TypeAlias
+from zoneinfo import ZoneInfo
 
 from pydantic import BeforeValidator, Field, ValidationInfo, model_validator
 
@@ -32,24 +34,7 @@ from huc_monitor._common.forms import Form
 from huc_monitor._common.settings import Section, Share, SpanText, Whole, Zone, renamed
 from huc_monitor._common.times import EPOCH, MONDAY, Span, from_wall, get_zone, to_utc
 from huc_monitor.errors import InvalidInputError
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator
-    from zoneinfo import ZoneInfo
-
-    from huc_monitor.sources import RowCounts, TimeRange
-
-__all__ = [
-    "CountWindows",
-    "Readiness",
-    "TimeWindows",
-    "Window",
-    "WindowSpec",
-    "due_windows",
-    "next_revision",
-    "pending_windows",
-    "readiness",
-]
+from huc_monitor.sources import RowCounts, TimeRange
 
 Readiness: TypeAlias = Literal["ready", "empty", "few labels", "low coverage"]
 
@@ -80,7 +65,7 @@ class Window(Form):
     schema: ClassVar[int | None] = 1
 
 
-class RowTimes(Protocol):
+class _RowTimes(Protocol):
     """The part of a prediction source that cutting windows needs."""
 
     def time_range(self) -> TimeRange | None: ...
@@ -249,7 +234,9 @@ class TimeWindows(_Requirements):
             place += 1
         return place
 
-    def ranges(self, rows: RowTimes, after: datetime | None) -> Iterator[tuple[datetime, datetime]]:
+    def ranges(
+        self, rows: _RowTimes, after: datetime | None
+    ) -> Iterator[tuple[datetime, datetime]]:
         """Yield the windows that begin after `after`, up to the one of the last prediction."""
         extent = rows.time_range()
         if extent is None:
@@ -312,7 +299,9 @@ class CountWindows(_Requirements):
         """The stride; the number of rows where none is set."""
         return self.n_rows if self.stride is None else self.stride
 
-    def ranges(self, rows: RowTimes, after: datetime | None) -> Iterator[tuple[datetime, datetime]]:
+    def ranges(
+        self, rows: _RowTimes, after: datetime | None
+    ) -> Iterator[tuple[datetime, datetime]]:
         """Yield the complete windows that begin after `after`."""
         start: datetime | None
         if after is None:
@@ -335,7 +324,7 @@ WindowSpec: TypeAlias = TimeWindows | CountWindows
 
 def due_windows(
     spec: WindowSpec,
-    rows: RowTimes,
+    rows: _RowTimes,
     *,
     now: datetime,
     identity: str,
@@ -382,7 +371,7 @@ def due_windows(
 
 def pending_windows(
     spec: WindowSpec,
-    rows: RowTimes,
+    rows: _RowTimes,
     *,
     now: datetime,
     identity: str,
@@ -441,7 +430,7 @@ def next_revision(revision: int, audited: RowCounts, found: RowCounts) -> int | 
 
 
 def _windows(
-    spec: WindowSpec, rows: RowTimes, identity: str, last: Window | None, now: datetime
+    spec: WindowSpec, rows: _RowTimes, identity: str, last: Window | None, now: datetime
 ) -> Iterator[Window]:
     """Yield every window that has ended by now, numbered and named."""
     ordinal = 0 if last is None else last.ordinal

@@ -3,27 +3,24 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 import pandas as pd
 
 from huc_monitor._common.frames import to_frame
 from huc_monitor.audit.decomposition import decompose_utility, relevant_paths
-from huc_monitor.audit.inputs import check_predictions, check_utilities
+from huc_monitor.audit.inputs import check_predictions, check_subgroups, check_utilities
 from huc_monitor.detection import EDetector
 from huc_monitor.detection.options import DEFAULTS
 from huc_monitor.errors import InvalidInputError, UnknownNameError
 from huc_monitor.subgroups import Subgroups
+from huc_monitor.tree import LabelTree
 from huc_monitor.tree.labels import LeafCodes
-
-if TYPE_CHECKING:
-    from collections.abc import Sequence
-
-    from huc_monitor.tree import LabelTree
-    from huc_monitor.utilities import Utility
-    from huc_monitor.utilities.program import Floats, Ints
+from huc_monitor.utilities import Utility
+from huc_monitor.utilities.program import Floats, Ints
 
 
 @dataclass(frozen=True, slots=True)
@@ -111,7 +108,7 @@ def simulate_alarm(
     AlarmDelay(moment +0.1: median 500 labels, 5 runs of batches of 250)
     """
     chosen = check_utilities(utilities)
-    groups = Subgroups.whole() if subgroups is None else subgroups
+    groups = check_subgroups(subgroups)
     predictions = check_predictions(probabilities, tree=tree)
     p = predictions.positive()
     frame = None if features is None else pd.DataFrame(to_frame(features, "features"))
@@ -245,7 +242,7 @@ def largest_moment(
     ... )
     0.3
     """
-    groups = Subgroups.whole() if subgroups is None else subgroups
+    groups = check_subgroups(subgroups)
     frame = None if features is None else pd.DataFrame(features)
     p = check_predictions(probabilities, tree=tree).positive()
     utility, weights = _find(candidate, check_utilities(utilities), groups, frame, p.shape[0])

@@ -25,29 +25,29 @@ of rows depends on it, so a poor opinion costs labels and never validity.
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, NamedTuple
+from pathlib import Path
+from typing import Any, NamedTuple
 
 import numpy as np
+import pandas as pd
 
 from huc_monitor._common.threads import run_tasks
 from huc_monitor.audit.decomposition import dense_block, tree_tables
-from huc_monitor.audit.inputs import check_labels, check_predictions, check_tree, check_utilities
+from huc_monitor.audit.inputs import (
+    check_labels,
+    check_predictions,
+    check_subgroups,
+    check_tree,
+    check_utilities,
+)
 from huc_monitor.audit.options import DEFAULTS
 from huc_monitor.errors import InvalidInputError
 from huc_monitor.subgroups import Subgroups
-
-if TYPE_CHECKING:
-    from collections.abc import Sequence
-    from pathlib import Path
-
-    import pandas as pd
-
-    from huc_monitor.tree import LabelTree
-    from huc_monitor.utilities import Utility
-    from huc_monitor.utilities.program import Floats, Ints
-
-__all__ = ["LabelPlan", "fit_proxy_odds", "plan_labels"]
+from huc_monitor.tree import LabelTree
+from huc_monitor.utilities import Utility
+from huc_monitor.utilities.program import Floats, Ints
 
 _PILOT_ROWS = 4_000
 _MOST_STEPS = 400
@@ -91,8 +91,6 @@ class LabelPlan:
 
     def to_frame(self, ids: Any = None) -> pd.DataFrame:
         """List the chosen rows: ``id`` (the row's number where there are none), probability."""
-        import pandas as pd
-
         names = np.arange(self.n) if ids is None else np.asarray(ids)
         return pd.DataFrame(
             {"id": names[self.chosen], "label_probability": self.probability[self.chosen]}
@@ -164,7 +162,7 @@ def plan_labels(
     if not 0 < uniform_share <= 1:
         msg = f"`uniform_share` must lie in (0, 1]; got {uniform_share!r}."
         raise InvalidInputError(msg)
-    groups = Subgroups.whole() if subgroups is None else subgroups
+    groups = check_subgroups(subgroups)
     members = np.stack([np.square(w, dtype=np.float64) for w in groups.weights(features, n)])
     variances = _Variances(tree, chosen, _likelihood(proxy, proxy_odds, n, tree))
     limits = _limits(tolerance, members.shape[0], variances)

@@ -10,37 +10,23 @@ labels in simulated streams.
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 from statistics import NormalDist
-from typing import TYPE_CHECKING, Any, get_args
+from typing import Any, get_args
 
 import numpy as np
+import pandas as pd
 
 from huc_monitor._common.checks import check_choice, check_number
 from huc_monitor.audit import audit
 from huc_monitor.audit.bounds.closed_forms import sharp_radius, theorem_radius
 from huc_monitor.audit.decomposition import decompose
-from huc_monitor.audit.inputs import check_utilities
+from huc_monitor.audit.inputs import check_subgroups, check_utilities
 from huc_monitor.audit.options import DEFAULTS, AuditOptions, BoundMethod
 from huc_monitor.errors import InvalidInputError
-from huc_monitor.planning._alarm_simulation import AlarmDelay, largest_moment, simulate_alarm
 from huc_monitor.subgroups import Subgroups
-
-if TYPE_CHECKING:
-    from collections.abc import Sequence
-
-    import pandas as pd
-
-    from huc_monitor.tree import LabelTree
-    from huc_monitor.utilities import Utility
-
-__all__ = [
-    "AlarmDelay",
-    "detectable_size",
-    "labels_needed",
-    "largest_moment",
-    "pilot_candidates",
-    "simulate_alarm",
-]
+from huc_monitor.tree import LabelTree
+from huc_monitor.utilities import Utility
 
 METHODS = get_args(BoundMethod)
 _MOST_LABELS = 1 << 50
@@ -214,7 +200,7 @@ def pilot_candidates(
     0    top1      all  root         0.25     1.0
     """
     chosen = check_utilities(utilities)
-    groups = Subgroups.whole() if subgroups is None else subgroups
+    groups = check_subgroups(subgroups)
     result = audit(
         probabilities,
         labels,

@@ -4,29 +4,34 @@ from __future__ import annotations
 
 import sys
 from abc import abstractmethod
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any, ClassVar, Self
+from typing import Any, ClassVar, Self
 
 import numpy as np
+import pandas as pd
 
 from huc_monitor._common.checks import check_choice, check_count, check_number
 from huc_monitor._common.row_order import check_row_order
 from huc_monitor._common.views import Plotted
+from huc_monitor.audit.discovery.discover import Discovery, discover
 from huc_monitor.audit.inputs import (
     INTERIOR_MIX,
+    Predictions,
     check_labels,
     check_predictions,
+    check_subgroups,
     check_utilities,
     check_weights,
 )
 from huc_monitor.audit.scan import Groups
 from huc_monitor.errors import InvalidInputError
 from huc_monitor.recalibration._estimator import Parametrised
-from huc_monitor.recalibration._history import Recorder, sample_of
+from huc_monitor.recalibration._history import Checks, Recorder, sample_of
 from huc_monitor.recalibration._pack import CompiledTree, CompiledUtility
 from huc_monitor.recalibration._replay import Replayer
+from huc_monitor.recalibration._rules import Pick
 from huc_monitor.recalibration._scalings import Scaling, fit_scaling, scaling_from_dict
 from huc_monitor.recalibration._updates import Update
 from huc_monitor.recalibration._window import BoostWindow
@@ -35,16 +40,7 @@ from huc_monitor.subgroups import Subgroups
 from huc_monitor.tree import LabelTree
 from huc_monitor.tree.labels import LeafCodes
 from huc_monitor.utilities import Utility
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
-
-    import pandas as pd
-
-    from huc_monitor.audit.inputs import Predictions
-    from huc_monitor.recalibration._history import Checks
-    from huc_monitor.recalibration._rules import Pick
-    from huc_monitor.utilities.program import Floats
+from huc_monitor.utilities.program import Floats
 
 SCHEMA_VERSION = 1
 # Settings of the paper's runs that older files hold; `updates` and `initial` show their effect.
@@ -57,7 +53,7 @@ class Boost(Parametrised, Plotted):
 
     tree: LabelTree
     utilities: Sequence[Utility]
-    subgroups: Subgroups | None = None
+    subgroups: Subgroups | str | None = None
     initial: str | Scaling | None = None
     step: str | float = "adaptive"
     tolerance: float = 1e-3
@@ -69,10 +65,12 @@ class Boost(Parametrised, Plotted):
     progress: bool = False
 
     updates_: list[Update] = field(init=False)
+    discovery_: Discovery | None = field(init=False)
     initial_: Scaling | None = field(init=False)
     history_: pd.DataFrame = field(init=False)
     checks_: Checks = field(init=False)
     _ready: Replayer = field(init=False)
+    _found: Subgroups = field(init=False)
 
     _weighs_evidence: ClassVar[bool] = False
     _auto: ClassVar[str] = "uc"
@@ -87,6 +85,8 @@ class Boost(Parametrised, Plotted):
             msg = f"`tree` must be a LabelTree with at least two leaves; got {self.tree!r}."
             raise InvalidInputError(msg)
         check_utilities(self.utilities)
+        if isinstance(self.subgroups, str):
+            check_choice("subgroups", self.subgroups, ("discover",))
         check_number("interior", self.interior, least=0, below=1)
         check_number("tolerance", self.tolerance, least=0)
         if self.step != "adaptive":
@@ -111,10 +111,11 @@ class Boost(Parametrised, Plotted):
         probabilities : (n, K) array in the order of ``tree.leaves``, or DataFrame with leaf columns
         labels : (n,) labels as in `audit`, at any depth
         features : DataFrame of n rows, optional
-            Columns that the subgroups read.
+            Columns that the subgroups read, or that they are discovered in.
         weights : (n,) non-negative numbers, optional
-            How often each row counts.
-        validation : tuple (probabilities, labels) or (probabilities, labels, features), optional
+            How often each row counts; 1 / pi where labels were chosen with probability pi. Not
+            together with discovery.
+        validation : tuple (probabilities, labels[, features[, weights]]), optional
             Rows that decide how many updates are kept, by ``selection``.
         """
         self._check()
@@ -126,6 +127,7 @@ class Boost(Parametrised, Plotted):
         repeats = check_weights(weights, predictions.n)
         held_out = self._held_out(validation)
         self.initial_ = self._fit_initial(predictions, codes, repeats, held_out)
+        self._discover(predictions, codes, features, weights)
         compiled = CompiledTree.of(self.tree)
         chosen = [CompiledUtility.of(u, self.tree) for u in check_utilities(self.utilities)]
         start = self._replayer([])
@@ -138,9 +140,31 @@ class Boost(Parametrised, Plotted):
             )
 
         train = window(predictions, codes, features, repeats, squares=self._weighs_evidence)
-        held = None if held_out is None else window(*held_out, None, squares=False)
+        held = None if held_out is None else window(*held_out, squares=False)
         self._boost(train, held)
         return self
+
+    def _discover(self, predictions: Predictions, codes: Any, features: Any, weights: Any) -> None:
+        """Find subgroups nobody named in what the scaling leaves, where they are asked for."""
+        self.discovery_, self._found = None, Subgroups.whole()
+        if not isinstance(self.subgroups, str):
+            return
+        if features is None or weights is not None:
+            msg = (
+                "`subgroups='discover'` must come with `features` and without `weights`. Or pass "
+                "the family of `huc_monitor.discover(...).make_subgroups(features)`."
+            )
+            raise InvalidInputError(msg)
+        matrix, _ = self._replayer([]).start(predictions)
+        self.discovery_ = discover(
+            matrix,
+            LeafCodes(codes),
+            tree=self.tree,
+            utilities=self.utilities,
+            features=features,
+            rng=self.rng,
+        )
+        self._found = self.discovery_.make_subgroups(features)
 
     def _boost(self, train: BoostWindow, held: BoostWindow | None) -> None:
         fixed = None if self.step == "adaptive" else float(self.step)
@@ -221,7 +245,7 @@ class Boost(Parametrised, Plotted):
 
     @property
     def _groups(self) -> Subgroups:
-        return Subgroups.whole() if self.subgroups is None else self.subgroups
+        return self._found if isinstance(self.subgroups, str) else check_subgroups(self.subgroups)
 
     def _predictions(self, probabilities: Any, argument: str) -> Predictions:
         predictions = check_predictions(probabilities, tree=self.tree, argument=argument)
@@ -233,18 +257,19 @@ class Boost(Parametrised, Plotted):
             raise InvalidInputError(msg)
         return predictions
 
-    def _held_out(self, validation: tuple[Any, ...] | None) -> tuple[Any, Any, Any] | None:
+    def _held_out(self, validation: tuple[Any, ...] | None) -> tuple[Any, ...] | None:
         if validation is None:
             return None
-        if not isinstance(validation, tuple | list) or len(validation) not in {2, 3}:
+        if not isinstance(validation, tuple | list) or len(validation) not in {2, 3, 4}:
             msg = (
-                "`validation` must be (probabilities, labels) or (probabilities, labels, "
-                f"features); got {type(validation).__name__}."
+                "`validation` must be (probabilities, labels), and may end with features and "
+                f"weights; got {type(validation).__name__}."
             )
             raise InvalidInputError(msg)
-        rows = self._predictions(validation[0], "validation[0]")
-        codes = check_labels(validation[1], rows.n, tree=self.tree)
-        return rows, codes, validation[2] if len(validation) == 3 else None
+        given, labels, features, weights = (*validation, None, None)[:4]
+        rows = self._predictions(given, "validation[0]")
+        codes = check_labels(labels, rows.n, tree=self.tree)
+        return rows, codes, features, check_weights(weights, rows.n)
 
     def _fit_initial(
         self, predictions: Predictions, codes: Any, repeats: Any, held_out: Any
@@ -257,7 +282,10 @@ class Boost(Parametrised, Plotted):
             out: Floats = mix(np.asarray(rows.dense(), dtype=np.float64), self.interior)
             return out
 
-        validation = None if held_out is None else (mixed(held_out[0]), LeafCodes(held_out[1]))
+        validation = None
+        if held_out is not None:
+            rows, held_codes, _, weights = held_out
+            validation = (mixed(rows), LeafCodes(held_codes), None, weights)
         return fit_scaling(
             self.initial,
             mixed(predictions),
@@ -338,7 +366,7 @@ class Boost(Parametrised, Plotted):
             "initial": initial,
         }
         boost = cls(**settings)
-        boost.initial_ = initial
+        boost.initial_, boost.discovery_ = initial, None
         boost.updates_ = [Update.from_dict(item) for item in data["updates"]]
         boost._ready = boost._replayer(boost.updates_)
         return boost

@@ -2,20 +2,23 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from huc_monitor._common.checks import check_choice, check_count
 from huc_monitor.audit.options import AuditOptions
 from huc_monitor.recalibration._base import Boost
-from huc_monitor.recalibration._rules import PlainRule, by_passes, by_size, evidence_rule
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Mapping
-
-    from huc_monitor.recalibration._rules import Pick, Rule
-    from huc_monitor.recalibration._window import BoostWindow
-    from huc_monitor.utilities.program import Floats
+from huc_monitor.recalibration._rules import (
+    Pick,
+    PlainRule,
+    Rule,
+    by_passes,
+    by_size,
+    evidence_rule,
+)
+from huc_monitor.recalibration._window import BoostWindow
+from huc_monitor.utilities.program import Floats
 
 # Enough for the 95 % quantile of a supremum; the gate needs no third digit.
 _N_DRAWS = 400
@@ -33,8 +36,10 @@ class HUCBoost(Boost):
     ----------
     tree : LabelTree
     utilities : list of Utility
-    subgroups : Subgroups, optional
-        The whole population when left out.
+    subgroups : Subgroups or "discover", optional
+        The whole population when left out. With "discover", `fit` looks in its features for
+        subgroups that nobody named, in what the scaling leaves (`huc_monitor.discover`: half of the
+        rows searches, half certifies), and boosts over those that are certified.
     initial : {None, "auto", "temperature", "vector", "dirichlet"} or fitted scaling, default None
         Map of the whole distribution to start from; a name is fitted on the calibration rows, and
         "auto" is the one of least held-out log loss, or none where none is better beyond noise.
@@ -75,6 +80,7 @@ class HUCBoost(Boost):
     history_ : DataFrame, a row per step: what was corrected, and HUC, UC and log loss after it
     checks_ : Checks, whether the theorems' guarantees held
     initial_ : fitted scaling or None
+    discovery_ : Discovery or None, what `subgroups="discover"` found
 
     Examples
     --------

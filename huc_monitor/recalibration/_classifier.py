@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, Self
+from collections.abc import Mapping, Sequence
+from typing import Any, Self
 
 import numpy as np
 import pandas as pd
@@ -18,14 +19,8 @@ from huc_monitor.errors import InvalidInputError
 from huc_monitor.recalibration._scalings import Scaling, scaling_class
 from huc_monitor.subgroups import Subgroups
 from huc_monitor.tree import LabelTree
-from huc_monitor.utilities import LevelCorrectness
-
-if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
-
-    from huc_monitor.utilities import Utility
-    from huc_monitor.utilities.program import Floats, Ints
-
+from huc_monitor.utilities import LevelCorrectness, Utility
+from huc_monitor.utilities.program import Floats, Ints
 
 _SCALINGS = ("temperature", "vector", "dirichlet")
 _METHODS = ("noise_aware", "huc", "uc", *_SCALINGS)

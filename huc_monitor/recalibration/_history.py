@@ -4,16 +4,15 @@ from __future__ import annotations
 
 import math
 from dataclasses import asdict, dataclass, field
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 import pandas as pd
 
-if TYPE_CHECKING:
-    from huc_monitor.recalibration._rules import Pick
-    from huc_monitor.recalibration._updates import Update
-    from huc_monitor.recalibration._window import BoostWindow
-    from huc_monitor.utilities.program import Floats, Ints
+from huc_monitor.recalibration._rules import Pick
+from huc_monitor.recalibration._updates import Update
+from huc_monitor.recalibration._window import BoostWindow
+from huc_monitor.utilities.program import Floats, Ints
 
 # Rounding of a mean of logarithms and of sixteen-digit products.
 _ROUNDING = 1e-12

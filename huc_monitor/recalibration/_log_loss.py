@@ -2,22 +2,21 @@
 
 from __future__ import annotations
 
+import functools
 from abc import ABC, abstractmethod
+from collections.abc import Iterator
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import Any
 
 import numpy as np
 
-if TYPE_CHECKING:
-    from collections.abc import Iterator
-
-    from huc_monitor.utilities.program import Floats, Ints
+from huc_monitor.utilities.program import Floats, Ints
 
 STRENGTHS: Floats = np.logspace(-4, 1, 11)
 _N_FOLDS = 5
 _MOST_ITERATIONS = 1_000
 _EXACT, _ROUGH = 1e-11, 1e-10  # of the log loss: for what is kept, and for comparing strengths
-_WORSE_IN_A_ROW = 2
+_WORSE_IN_A_ROW = 3
 _BETA_BOUNDS = (1e-3, 1e3)
 
 
@@ -197,13 +196,12 @@ def fit_map(
 ) -> Floats:
     """Parameters of least penalised log loss: L-BFGS with the analytic gradient."""
     from scipy.optimize import minimize
-    from threadpoolctl import threadpool_limits
 
     first = logit_map.start() if start is None else start
     bounds = None if logit_map.bounds is None else [logit_map.bounds] * first.size
     # The products are small: threads of the linear algebra would wait for one another longer than
     # they compute, and would round differently from one machine to the next.
-    with threadpool_limits(limits=1, user_api="blas"):
+    with _libraries().limit(limits=1, user_api="blas"):
         found = minimize(
             objective,
             first,
@@ -214,6 +212,14 @@ def fit_map(
             options={"maxiter": _MOST_ITERATIONS, "maxcor": 20, "ftol": precision, "gtol": 1e-7},
         )
     return np.asarray(found.x, dtype=np.float64)
+
+
+@functools.cache
+def _libraries() -> Any:
+    """Look for the linear algebra once: that takes as long as a small fit."""
+    from threadpoolctl import ThreadpoolController
+
+    return ThreadpoolController()
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -233,47 +239,42 @@ class Choice:
 def choose_strength(logit_map: LogitMap, sample: LossRows, held_out: LossRows | None) -> Choice:
     """Strength of least log loss on held-out rows, or over folds; the strongest of equals.
 
-    A map without a penalty has only strength zero to try.
+    A map without a penalty has only strength zero to try. Fits start from the next stronger one.
+    Weak penalties are slow to fit: once the loss over all folds has three times in a row been above
+    the least so far, the weaker ones are given up.
     """
     strengths = STRENGTHS if logit_map.deviation(logit_map.start() + 1.0).any() else np.zeros(1)
     if held_out is not None:
-        share = held_out.share
-        rows = _losses(logit_map, sample, held_out, strengths)
+        share, parts = held_out.share, [(sample, held_out, np.arange(held_out.first.size))]
     else:
         sample = sample.take(sample.share > 0)
-        share = sample.share
-        rows = np.empty((strengths.size, share.size))
-        folds = _folds(sample)
-        for fold in range(_N_FOLDS):
-            inside = folds == fold
-            if not inside.any():
-                continue
-            rest = sample if inside.all() else sample.take(~inside)
-            rows[:, inside] = _losses(logit_map, rest, sample.take(inside), strengths)
+        share, parts = sample.share, list(_folded(sample))
+    rows = np.full((strengths.size, share.size), np.inf)
+    thetas: list[Floats | None] = [None] * len(parts)
+    least, worse = np.inf, 0
+    for place in range(strengths.size - 1, -1, -1):
+        strength = float(strengths[place])
+        for k, (fitted, judged, inside) in enumerate(parts):
+            theta = fit_map(logit_map, fitted, strength, start=thetas[k], precision=_ROUGH)
+            rows[place, inside], thetas[k] = row_losses(theta, logit_map, judged), theta
+        mean = float(share @ rows[place])
+        worse = 0 if mean < least else worse + 1
+        least = min(least, mean)
+        if worse == _WORSE_IN_A_ROW:
+            break
     losses = rows @ share
     best = strengths.size - 1 - int(np.argmin(losses[::-1]))
     return Choice(float(strengths[best]), rows[best], share)
 
 
-def _losses(logit_map: LogitMap, sample: LossRows, held_out: LossRows, strengths: Floats) -> Floats:
-    """Loss of every strength (rows) on every held-out row; fits start from the next stronger one.
-
-    Weak penalties are slow to fit: once the loss has twice in a row been above the least so far,
-    the weaker ones are given up, with infinite loss.
-    """
-    losses = np.full((strengths.size, held_out.first.size), np.inf)
-    least, worse = np.inf, 0
-    theta = None
-    for place in range(strengths.size - 1, -1, -1):
-        strength = float(strengths[place])
-        theta = fit_map(logit_map, sample, strength, start=theta, precision=_ROUGH)
-        losses[place] = row_losses(theta, logit_map, held_out)
-        mean = float(held_out.share @ losses[place])
-        worse = 0 if mean < least else worse + 1
-        least = min(least, mean)
-        if worse == _WORSE_IN_A_ROW:
-            break
-    return losses
+def _folded(sample: LossRows) -> Iterator[tuple[LossRows, LossRows, Ints]]:
+    """Yield the rows to fit and those to judge by, with their places, fold by fold."""
+    folds = _folds(sample)
+    for fold in range(_N_FOLDS):
+        inside = np.flatnonzero(folds == fold)
+        if inside.size:
+            rest = sample if inside.size == folds.size else sample.take(folds != fold)
+            yield rest, sample.take(inside), inside
 
 
 def _folds(sample: LossRows) -> Ints:

@@ -2,21 +2,27 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 import numpy.typing as npt
 
 from huc_monitor.audit.decomposition import relevant_paths, tree_tables
-from huc_monitor.utilities.program import DENSE, GREEDY, LEVEL, PAYOFF
-
-if TYPE_CHECKING:
-    from collections.abc import Sequence
-
-    from huc_monitor.tree import LabelTree
-    from huc_monitor.utilities import Utility
-    from huc_monitor.utilities.program import Floats, Ints, PathTables, Program, TreeTables
+from huc_monitor.tree import LabelTree
+from huc_monitor.utilities import Utility
+from huc_monitor.utilities.program import (
+    DENSE,
+    GREEDY,
+    LEVEL,
+    PAYOFF,
+    Floats,
+    Ints,
+    PathTables,
+    Program,
+    TreeTables,
+)
 
 
 class ProgramPack(NamedTuple):

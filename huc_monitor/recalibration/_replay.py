@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from functools import partial
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -11,19 +12,15 @@ from huc_monitor._common.threads import run_tasks
 from huc_monitor.audit.inputs import INTERIOR_MIX, Predictions, block_spans
 from huc_monitor.errors import UnknownNameError
 from huc_monitor.recalibration._pack import CompiledTree, CompiledUtility, pack_programs
+from huc_monitor.recalibration._scalings import Scaling
 from huc_monitor.recalibration._stage import tree_tables, utility_tables
+from huc_monitor.recalibration._updates import Update
 from huc_monitor.recalibration.runtime.replay import Replay, Tree
 from huc_monitor.recalibration.runtime.stage import mix
-
-if TYPE_CHECKING:
-    from collections.abc import Sequence
-
-    from huc_monitor.recalibration._scalings import Scaling
-    from huc_monitor.recalibration._updates import Update
-    from huc_monitor.subgroups import Subgroups
-    from huc_monitor.tree import LabelTree
-    from huc_monitor.utilities import Utility
-    from huc_monitor.utilities.program import Floats, Ints
+from huc_monitor.subgroups import Subgroups
+from huc_monitor.tree import LabelTree
+from huc_monitor.utilities import Utility
+from huc_monitor.utilities.program import Floats, Ints
 
 
 class Steps(NamedTuple):

@@ -10,20 +10,16 @@ from __future__ import annotations
 
 import math
 from abc import ABC, abstractmethod
+from collections.abc import Iterator
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
 
 import numpy as np
 
 from huc_monitor.audit.bounds.bootstrap import BootstrapBound
 from huc_monitor.audit.bounds.bound import log_share
 from huc_monitor.audit.scan import second_moments
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator
-
-    from huc_monitor.recalibration._window import BoostCandidate, BoostWindow
-    from huc_monitor.utilities.program import Floats
+from huc_monitor.recalibration._window import BoostCandidate, BoostWindow
+from huc_monitor.utilities.program import Floats
 
 # The bootstrap's quantile hardly depends on n, so a part of a large window is enough for it.
 _GATE_ROWS = 4_000

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import math
-from typing import TYPE_CHECKING, Any, ClassVar, Self
+from collections.abc import Mapping
+from typing import Any, ClassVar, Self
 
 import numpy as np
 
@@ -27,12 +28,7 @@ from huc_monitor.recalibration._log_loss import (
 )
 from huc_monitor.recalibration.runtime.scaling import scale
 from huc_monitor.tree import LabelTree
-
-if TYPE_CHECKING:
-    from collections.abc import Mapping
-
-    from huc_monitor.utilities.program import Floats
-
+from huc_monitor.utilities.program import Floats
 
 _SCHEMA_VERSION = 1
 _MOST_PARAMETERS_PER_ROW = 5
@@ -72,8 +68,8 @@ class Scaling(Parametrised, Shown):
         tree : LabelTree, optional
             Names the columns; without it they are the DataFrame's, or ``"0"``, ``"1"``, ...
         weights : (n,) non-negative numbers, optional
-            How often each row counts.
-        validation : tuple (probabilities, labels, ...), optional
+            How often each row counts; 1 / pi where labels were chosen with probability pi.
+        validation : tuple (probabilities, labels[, features[, weights]]), optional
             Chooses the regularisation by log loss; without it five folds do.
         """
         check_number("q_min", self.q_min, above=0, below=1)
@@ -81,7 +77,7 @@ class Scaling(Parametrised, Shown):
         sample = self.read_rows(probabilities, labels, tree, weights)
         held_out = None
         if validation is not None:
-            held_out = self.read_rows(validation[0], validation[1], tree, None)
+            held_out = self.read_validation(validation, tree)
         logit_map = self.make_map(tree.n_leaves)
         strength, choice = _check_strength(getattr(self, "regularization", "auto")), None
         if strength is None:
@@ -153,6 +149,11 @@ class Scaling(Parametrised, Shown):
         codes = check_labels(labels, matrix.shape[0], tree=tree)
         repeats = check_weights(weights, matrix.shape[0])
         return LossRows.of(logs, tree.label_slices(codes), repeats)
+
+    def read_validation(self, rows: tuple[Any, ...], tree: LabelTree) -> LossRows:
+        """Check rows of `validation`, whose features no scaling needs."""
+        probabilities, labels, _, weights = (*rows, None, None)[:4]
+        return self.read_rows(probabilities, labels, tree, weights)
 
     def _set(self, leaves: tuple[str, ...], theta: Floats, regularization: float) -> Self:
         self.classes_ = np.array(leaves, dtype=object)
@@ -354,7 +355,7 @@ def choose_scaling(
     size = rows.first.size if weights is None else float(np.sum(weights))
     held = rows.take(rows.share > 0)
     if validation is not None:
-        held = judge.read_rows(validation[0], validation[1], tree, None)
+        held = judge.read_validation(validation, tree)
         size = held.first.size
     plain = judge.make_map(tree.n_leaves)
     before = row_losses(plain.start(), plain, held)

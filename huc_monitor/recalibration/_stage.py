@@ -2,15 +2,12 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from huc_monitor.errors import InvalidInputError
 from huc_monitor.recalibration._scalings import Scaling
 from huc_monitor.tree import LabelTree
-from huc_monitor.utilities import ActionPayoff, BinaryAction, CustomUtility
-
-if TYPE_CHECKING:
-    from huc_monitor.utilities import Utility
+from huc_monitor.utilities import ActionPayoff, BinaryAction, CustomUtility, Utility
 
 
 def stage_of(recalibrator: Any, tree: LabelTree | None = None) -> dict[str, Any]:

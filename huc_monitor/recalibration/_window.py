@@ -2,21 +2,17 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 
 from huc_monitor._common.threads import run_tasks
 from huc_monitor.audit.decomposition import SortedRows
-from huc_monitor.utilities.program import GREEDY, LEVEL
-
-if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator, Sequence
-
-    from huc_monitor.audit.scan import Groups
-    from huc_monitor.recalibration._pack import CompiledTree, CompiledUtility
-    from huc_monitor.utilities.program import Floats, Ints
+from huc_monitor.audit.scan import Groups
+from huc_monitor.recalibration._pack import CompiledTree, CompiledUtility
+from huc_monitor.utilities.program import GREEDY, LEVEL, Floats, Ints
 
 _PARALLEL_ROWS = 20_000
 # A record packs the label's code below the subgroups' bits.

@@ -6,36 +6,37 @@ is looked at once, by the gate: so its figures are those of data that no choice 
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
+import pandas as pd
 
 from huc_monitor._common.forms import Form
 from huc_monitor._common.frames import to_frame
 from huc_monitor._common.stages import begin_stage
 from huc_monitor.audit import audit
 from huc_monitor.audit.clusters import ClusterKeys, check_clusters, check_label_probability
-from huc_monitor.audit.compare import Comparison, compare
-from huc_monitor.audit.inputs import check_labels, check_predictions, check_utilities
+from huc_monitor.audit.compare import compare
+from huc_monitor.audit.comparison import Comparison
+from huc_monitor.audit.inputs import (
+    check_labels,
+    check_predictions,
+    check_subgroups,
+    check_utilities,
+)
 from huc_monitor.audit.options import DEFAULTS
+from huc_monitor.audit.result import AuditResult
 from huc_monitor.errors import InvalidInputError, UnknownNameError
 from huc_monitor.recalibration._boost import HUCBoost
 from huc_monitor.recalibration._scalings import scaling_class
 from huc_monitor.recalibration.gate import Gate
 from huc_monitor.subgroups import Subgroups
+from huc_monitor.tree import LabelTree
 from huc_monitor.tree.labels import LeafCodes
-
-if TYPE_CHECKING:
-    from collections.abc import Sequence
-
-    import pandas as pd
-
-    from huc_monitor.audit.result import AuditResult
-    from huc_monitor.tree import LabelTree
-    from huc_monitor.utilities import Utility
-    from huc_monitor.utilities.program import Floats, Ints
-
+from huc_monitor.utilities import Utility
+from huc_monitor.utilities.program import Floats, Ints
 
 NOTHING = "nothing"
 SCALINGS = ("temperature", "vector", "dirichlet")
@@ -185,7 +186,7 @@ def find_recalibration(
         {
             "tree": tree,
             "utilities": check_utilities(utilities),
-            "subgroups": Subgroups.whole() if subgroups is None else subgroups,
+            "subgroups": check_subgroups(subgroups),
             "confidence_level": confidence_level,
             "rng": rng,
         },
@@ -292,16 +293,6 @@ class _Task:
         found: Floats = inverse / inverse.mean()
         return found
 
-    def validation(self, part: Ints) -> tuple[Floats, LeafCodes, Any]:
-        """Rows for a fit to look at; of chosen labels, drawn anew so that each counts alike."""
-        weights = self.weights(part)
-        if weights is not None:
-            drawn = np.random.default_rng(self.asked["rng"]).choice(
-                part, part.size, p=weights / part.size
-            )
-            part = np.sort(drawn)
-        return self.rows(part)
-
     def rows(self, part: Ints) -> tuple[Floats, LeafCodes, Any]:
         features = None if self.features is None else self.features.iloc[part]
         return self.probabilities[part], LeafCodes(self.codes[part]), features
@@ -311,7 +302,8 @@ class _Task:
         if name == NOTHING:
             return None
         p, codes, features = self.rows(fit)
-        how: Any = {"weights": self.weights(fit), "validation": self.validation(choose)}
+        held_out = (*self.rows(choose), self.weights(choose))
+        how: Any = {"weights": self.weights(fit), "validation": held_out}
         if name in SCALINGS:
             return scaling_class(name)().fit(p, codes, tree=self.asked["tree"], **how)
         initial, plus, _ = name.partition("+huc_boost")

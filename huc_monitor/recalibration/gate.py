@@ -7,9 +7,9 @@ from typing import TYPE_CHECKING, Annotated
 from pydantic import Field
 
 from huc_monitor._common.settings import Number, Section, Share
+from huc_monitor.audit.comparison import Comparison
 
 if TYPE_CHECKING:
-    from huc_monitor.audit.compare import Comparison
     from huc_monitor.recalibration.choosing import Figures
 
 
@@ -38,7 +38,7 @@ class Gate(Section):
     >>> Gate(min_improvement=0.7).reasons(
     ...     before, Figures(400, 0.04, None, None, 0.02, 1.0, 0.62)
     ... )
-    ('HUC on held-out rows is 0.0400 after 0.1000; it must fall by at least 70%',)
+    ('HUC on 400 held-out rows is 0.0400 after 0.1000; it must fall by at least 70%',)
     """
 
     min_improvement: Share = Field(
@@ -58,7 +58,7 @@ class Gate(Section):
         after: Figures,
         *,
         comparison: Comparison | None = None,
-        rows: str = "held-out rows",
+        rows: str = "",
     ) -> tuple[str, ...]:
         """Say what stands against the recalibration; nothing when it may pass.
 
@@ -66,6 +66,7 @@ class Gate(Section):
         the improvement is sure, and only the figures are judged.
         """
         found = []
+        rows = rows or f"{after.n:,} held-out rows"
         if not after.huc <= (1.0 - self.min_improvement) * before.huc:
             found.append(
                 f"HUC on {rows} is {after.huc:.4f} after {before.huc:.4f}; "

@@ -9,15 +9,12 @@ from __future__ import annotations
 import dataclasses
 import json
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Literal, TypeAlias
+from typing import Literal, TypeAlias
 
 from huc_monitor._common.forms import Form
+from huc_monitor.audit.comparison import Comparison
 from huc_monitor.recalibration.choosing import Figures
-
-if TYPE_CHECKING:
-    from huc_monitor.audit.comparison import Comparison
-    from huc_monitor.recalibration.gate import Gate
-
+from huc_monitor.recalibration.gate import Gate
 
 TrialResult: TypeAlias = Literal["running", "passed", "refused", "ended"]
 

@@ -2,25 +2,22 @@
 
 from __future__ import annotations
 
+import os
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 from huc_monitor._common.private_files import private_opener
 from huc_monitor.audit.comparison import Comparison
+from huc_monitor.audit.curves import ReliabilityCurve
+from huc_monitor.audit.discovery.discover import Discovery
 from huc_monitor.errors import InvalidInputError
 from huc_monitor.reporting._charts import moment_bars, reliability, waterfall
-from huc_monitor.reporting._compared import difference_grid, differences
+from huc_monitor.reporting._compared import difference_grid, differences, segments
 from huc_monitor.reporting._drawing import Picture, Pictures, stack
 from huc_monitor.reporting._history import heat_map, timeline
 from huc_monitor.reporting._icicle import icicle
 from huc_monitor.reporting._reading import Source, read
 from huc_monitor.reporting._tracks import tracks
-
-if TYPE_CHECKING:
-    import os
-
-    from huc_monitor.audit.curves import ReliabilityCurve
-    from huc_monitor.tree import LabelTree
+from huc_monitor.tree import LabelTree
 
 __all__ = ["Picture", "draw_pictures", "render_report", "save_picture", "stack", "write_report"]
 
@@ -87,7 +84,7 @@ def write_report(
 
 
 def draw_pictures(
-    source: Source | Comparison,
+    source: Source | Comparison | Discovery,
     *,
     tree: LabelTree | None = None,
     tolerance: float | None = None,
@@ -99,8 +96,9 @@ def draw_pictures(
     Keys are ``moments``; ``icicle`` when the tree is known; ``waterfall`` when a moment is not
     zero; ``reliability`` when there is a curve; ``heat_map`` and ``timeline`` when there are
     several windows; ``changes`` when branches changed since the reference. Of a
-    :class:`~huc_monitor.Comparison`: ``differences`` and ``by_subgroup``. `tree_width` is the
-    least width of the icicle, in pixels; other parameters are those of :func:`write_report`.
+    :class:`~huc_monitor.Comparison`: ``differences`` and ``by_subgroup``; of a
+    :class:`~huc_monitor.Discovery`: ``segments``. `tree_width` is the least width of the icicle, in
+    pixels; other parameters are those of :func:`write_report`.
 
     Examples
     --------
@@ -117,6 +115,8 @@ def draw_pictures(
         if not len(source):
             return Pictures()
         return Pictures(differences=differences(source), by_subgroup=difference_grid(source))
+    if isinstance(source, Discovery):
+        return Pictures(segments=segments(source)) if source.segments else Pictures()
     _check_tolerance(tolerance)
     report = read(source, tree=tree, tolerance=tolerance, curve=curve)
     pictures = Pictures()

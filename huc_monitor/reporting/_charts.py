@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from itertools import pairwise
-from typing import TYPE_CHECKING
 
+from huc_monitor.audit.curves import ReliabilityCurve
 from huc_monitor.reporting import _words
 from huc_monitor.reporting._drawing import (
     Line,
@@ -14,18 +15,15 @@ from huc_monitor.reporting._drawing import (
     Rect,
     Scale,
     Text,
+    bar,
     fitted,
     points,
     scale,
     ticks,
+    whisker,
 )
-from huc_monitor.reporting._looks import shade
-
-if TYPE_CHECKING:
-    from collections.abc import Sequence
-
-    from huc_monitor.audit.curves import ReliabilityCurve
-    from huc_monitor.reporting._model import CandidateView, WindowView
+from huc_monitor.reporting._looks import bar_tone
+from huc_monitor.reporting._model import CandidateView, WindowView
 
 _WIDTH = 560.0
 _NAMES = 158.0
@@ -50,8 +48,11 @@ def moment_bars(window: WindowView, *, max_nodes: int = 20) -> Picture:
         marks.append(
             Text(_NAMES - 12, y + 16, fitted(item.node, _NAMES - 20, "label"), "label", "end")
         )
-        marks += _bar(x, 0.0, item.moment, y + 3, _ROW - 8, _tone(item.moment, item.scale))
-        marks += _whisker(x, item, y + _ROW / 2 - 1)
+        tone = bar_tone(item.moment, item.scale)
+        marks.append(bar(x, 0.0, item.moment, y + 3, _ROW - 8, tone))
+        if item.lower is not None and item.upper is not None:
+            sign = -1 if item.moment < 0 else 1
+            marks += whisker(x, sign * item.lower, sign * item.upper, y + _ROW / 2 - 1)
         number = f"{_words.glyph(item)}{_words.signed(item.moment)}"
         marks.append(Text(_WIDTH - 2, y + 16, number, "small", "end"))
     left = len(found) - len(shown)
@@ -64,30 +65,10 @@ def moment_bars(window: WindowView, *, max_nodes: int = 20) -> Picture:
     )
 
 
-def _whisker(x: Scale, item: CandidateView, y: float) -> list[Mark]:
-    if item.lower is None or item.upper is None:
-        return []
-    sign = -1 if item.moment < 0 else 1
-    low, high = x(sign * item.lower), x(sign * item.upper)
-    ends = [Line(at, y - 4, at, y + 4, "whisker") for at in (low, high)]
-    return [Line(low, y, high, y, "whisker"), *ends]
-
-
-def _bar(x: Scale, start: float, stop: float, y: float, height: float, tone: str) -> list[Mark]:
-    left, right = sorted((x(start), x(stop)))
-    return [Rect(left, y, max(right - left, 1.0), height, f"bar-{tone}", 1.5)]
-
-
-def _tone(moment: float, limit: float) -> str:
-    """Shade a bar: never neutral, so that its colour shows its sign too."""
-    tone = shade(moment, limit)
-    return tone if tone != "z" else ("o1" if moment < 0 else "u1")
-
-
-def _columns(x: Scale, top: float, bottom: float, reach: float, about: int = 4) -> list[Mark]:
+def _columns(x: Scale, top: float, bottom: float, reach: float) -> list[Mark]:
     """Draw vertical grid lines with signed labels below."""
     marks: list[Mark] = []
-    values = ticks(max(x.low, -reach), min(x.high, reach), about)
+    values = ticks(max(x.low, -reach), min(x.high, reach), 4)
     digits = _digits(values)
     for value in values:
         marks.append(Line(x(value), top, x(value), bottom, "zero" if value == 0 else "grid"))
@@ -105,12 +86,7 @@ def _digits(values: Sequence[float]) -> int:
 
 def waterfall(window: WindowView, found: CandidateView, *, max_nodes: int = 8) -> Picture:
     """Draw how the branches' moments on the finding's interval add up to what UC sees there."""
-    frame = window.candidates
-    frame = frame[(frame["subgroup"] == found.subgroup) & (frame["utility"] == found.utility)]
-    parts = [
-        (str(node), float(m))
-        for node, m in zip(frame["node"], frame["on_worst_interval"], strict=True)
-    ]
+    parts = window.beside(found)
     parts = [part for part in parts if part[1] != 0] or parts[:1]
     ranked = sorted(parts, key=lambda part: -abs(part[1]))
     kept = {name for name, _ in ranked[:max_nodes]}
@@ -144,7 +120,8 @@ def _steps(
     for i, (name, moment) in enumerate(steps):
         y = 4 + i * _ROW
         marks.append(Text(_NAMES - 12, y + 16, fitted(name, _NAMES - 20, "label"), "label", "end"))
-        marks += _bar(x, levels[i], levels[i + 1], y + 3, _ROW - 8, _tone(moment, found.scale))
+        tone = bar_tone(moment, found.scale)
+        marks.append(bar(x, levels[i], levels[i + 1], y + 3, _ROW - 8, tone))
         at = x(levels[i + 1])
         marks.append(Line(at, y + 3, at, y + _ROW + 3, "edge"))
         marks.append(Text(_WIDTH - 2, y + 16, _words.signed(moment), "small", "end"))

@@ -1,11 +1,13 @@
-"""Pictures of a comparison: what differs most, and where in branches and subgroups."""
+"""Pictures of a comparison, what differs most and where, and of segments that were discovered."""
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from dataclasses import dataclass
 
 import numpy as np
 
+from huc_monitor.audit.comparison import Comparison, Difference
+from huc_monitor.audit.discovery.discover import Discovery
 from huc_monitor.reporting import _words
 from huc_monitor.reporting._drawing import (
     Group,
@@ -14,28 +16,52 @@ from huc_monitor.reporting._drawing import (
     Picture,
     Rect,
     Text,
+    bar,
     fitted,
     scale,
     text_width,
     ticks,
+    whisker,
 )
-from huc_monitor.reporting._looks import shade
-
-if TYPE_CHECKING:
-    from huc_monitor.audit.comparison import Comparison, Difference
+from huc_monitor.reporting._looks import bar_tone, shade
 
 _WIDTH, _NAMES, _ROW = 720.0, 300.0, 26.0
 _CELL, _GRID_ROW = 72.0, 26.0
+
+
+@dataclass(frozen=True, slots=True)
+class _Bar:
+    name: str
+    value: float
+    lower: float
+    upper: float
+    sure: bool
 
 
 def differences(found: Comparison, *, max_rows: int = 20) -> Picture:
     """Draw the candidates that differ most, with their bounds; what is sure is filled."""
     order = np.argsort(-np.abs(found.difference), kind="stable")[:max_rows]
     shown = [found[int(row)] for row in order]
-    ends = [x for one in shown for x in (one.lower, one.upper, one.difference) if np.isfinite(x)]
+    bars = [_Bar(_name(one), one.difference, one.lower, one.upper, one.sure) for one in shown]
+    title = f"{_TITLES[found.kind]}, with bounds ({found.confidence_level:.4g} together)"
+    return _bars(bars, title, len(found) - len(shown), sign=_sign(found))
+
+
+def segments(found: Discovery, *, max_rows: int = 20) -> Picture:
+    """Draw the moments of segments nobody named, with their bounds; ◆ where certified."""
+    bars = [
+        _Bar(f"{one.whom}, {one.node}", one.moment, one.lower, one.upper, one.certified)
+        for one in found.segments[:max_rows]
+    ]
+    title = f"Moments of segments, with bounds ({found.confidence_level:.4g} together); ◆ certified"
+    return _bars(bars, title, len(found.segments) - len(bars))
+
+
+def _bars(shown: list[_Bar], title: str, left_out: int, *, sign: float = 1.0) -> Picture:
+    ends = [x for one in shown for x in (one.lower, one.upper, one.value) if np.isfinite(x)]
     reach = max([abs(x) for x in ends] + [1e-6])
     x = scale(-reach, reach, _NAMES, _WIDTH - 76)
-    height, sign = _ROW * len(shown) + 34, _sign(found)
+    height = _ROW * len(shown) + 34
     marks: list[Mark] = []
     for value in ticks(-reach, reach, 4):
         look = "zero" if value == 0 else "grid"
@@ -43,26 +69,17 @@ def differences(found: Comparison, *, max_rows: int = 20) -> Picture:
         marks.append(Text(x(value), height - 12, _words.signed(value, 2), "note", "middle"))
     for i, one in enumerate(shown):
         y = 6 + i * _ROW
-        name = fitted(_name(one), _NAMES - 16, "label")
-        look = f"bar-{_tone(sign * one.difference, reach)}"
-        left, right = sorted((x(0.0), x(one.difference)))
+        name = fitted(one.name, _NAMES - 16, "label")
+        tone = bar_tone(sign * one.value, reach / 4.5)
         marks.append(Text(_NAMES - 12, y + 16, name, "label", "end"))
-        marks.append(Rect(left, y + 3, max(right - left, 1.0), _ROW - 8, look, 1.5))
+        marks.append(bar(x, 0.0, one.value, y + 3, _ROW - 8, tone))
         if np.isfinite(one.lower):
-            low, high, at = x(one.lower), x(one.upper), y + _ROW / 2 - 1
-            marks.append(Line(low, at, high, at, "whisker"))
-            marks += [Line(end, at - 4, end, at + 4, "whisker") for end in (low, high)]
-        number = f"{'◆ ' if one.sure else ''}{_words.signed(one.difference)}"
+            marks += whisker(x, one.lower, one.upper, y + _ROW / 2 - 1)
+        number = f"{'◆ ' if one.sure else ''}{_words.signed(one.value)}"
         marks.append(Text(_WIDTH - 2, y + 16, number, "small", "end"))
-    left_out = len(found) - len(shown)
-    return Picture(
-        _WIDTH,
-        height,
-        tuple(marks),
-        f"{_TITLES[found.kind]}, with bounds ({found.confidence_level:.4g} together)",
-        "; ".join(f"{_name(one)} {_words.signed(one.difference)}" for one in shown[:8])
-        + (f"; {left_out} more" if left_out else "."),
-    )
+    said = "; ".join(f"{one.name} {_words.signed(one.value)}" for one in shown[:8])
+    more = f"; {left_out} more" if left_out else "."
+    return Picture(_WIDTH, height, tuple(marks), title, said + more)
 
 
 def difference_grid(
@@ -95,7 +112,7 @@ def difference_grid(
             x = 190 + j * cell
             parts: list[Mark] = [Rect(x, y, cell, _GRID_ROW, tone)]
             if one.sure:
-                parts.append(Rect(x + 2, y + 2, cell - 4, _GRID_ROW - 4, f"sure-{tone}", 2))
+                parts.append(Rect(x + 1.5, y + 1.5, cell - 3, _GRID_ROW - 3, "sure", 2))
             text = f"{'◆' if one.sure else ''}{_words.compact(one.difference)}"
             parts.append(Text(x + cell / 2, y + 17, text, f"on-{tone}", "middle"))
             marks.append(Group(tuple(parts), title=f"{_name(one)} {_words.signed(one.difference)}"))
@@ -122,8 +139,3 @@ def _sign(found: Comparison) -> float:
 
 def _name(one: Difference) -> str:
     return f"{one.node}, {_words.whom(one.subgroup)}, {one.utility}"
-
-
-def _tone(difference: float, reach: float) -> str:
-    tone = shade(difference, reach / 4.5)
-    return tone if tone != "z" else ("o1" if difference < 0 else "u1")

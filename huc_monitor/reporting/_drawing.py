@@ -8,16 +8,12 @@ from __future__ import annotations
 import html
 import math
 import unicodedata
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from typing import TYPE_CHECKING, Final, Literal
+from typing import Final, Literal
 
 from huc_monitor._common.safe_text import visible
 from huc_monitor.reporting._looks import DARK, FONT, LIGHT, LOOKS, MARK_CLASS, mark_rules
-
-if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
-
-__all__ = ["Group", "Line", "Mark", "Path", "Picture", "Pictures", "Rect", "Text"]
 
 Anchor = Literal["start", "middle", "end"]
 _WIDE: Final = set("mwMWGOQ%@—")
@@ -99,6 +95,12 @@ class Picture:
 
     def _repr_svg_(self) -> str:
         return self.to_svg()
+
+    def _repr_html_(self) -> str:
+        """Follow the theme of the notebook, where an SVG could only follow that of the system."""
+        from huc_monitor.reporting.notebook import show
+
+        return show(self)
 
     def to_svg(self) -> str:
         """Return a self-contained SVG document."""
@@ -266,6 +268,29 @@ def label_step(labels: Sequence[str], width: float) -> int:
     """
     longest = max(map(len, labels), default=1)
     return max(1, -(-int(longest * 7) // int(width)))
+
+
+def labels_along(labels: Sequence[str], at: Callable[[float], float], y: float) -> list[Mark]:
+    """Write axis labels, leaving out as many as would overlap their neighbours."""
+    step = label_step(labels, max(1.0, at(1) - at(0)))
+    return [Text(at(j), y, labels[j], "note", "middle") for j in range(0, len(labels), step)]
+
+
+def bar(x: Scale, start: float, stop: float, y: float, height: float, tone: str) -> Mark:
+    """Draw a bar from one value to another, in the tone of a moment."""
+    left, right = sorted((x(start), x(stop)))
+    return Rect(left, y, max(right - left, 1.0), height, f"bar-{tone}", 1.5)
+
+
+def whisker(x: Scale, low: float, high: float, y: float) -> list[Mark]:
+    """Draw the bounds of a bar."""
+    ends = [Line(at, y - 4, at, y + 4, "whisker") for at in (x(low), x(high))]
+    return [Line(x(low), y, x(high), y, "whisker"), *ends]
+
+
+def band(above: Sequence[tuple[float, float]], below: Sequence[tuple[float, float]]) -> Mark:
+    """Fill what lies between two lines, both from left to right."""
+    return Path((*above, *reversed(below)), "band", closed=True)
 
 
 def ticks(low: float, high: float, about: int = 5) -> list[float]:

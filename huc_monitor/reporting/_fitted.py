@@ -2,13 +2,9 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
+from huc_monitor.recalibration._base import Boost
 from huc_monitor.reporting import _words
 from huc_monitor.reporting._drawing import Line, Mark, Path, Picture, Text, points, scale, ticks
-
-if TYPE_CHECKING:
-    from huc_monitor.recalibration._base import Boost
 
 _LEFT, _RIGHT, _TOP, _BOTTOM = 52.0, 700.0, 28.0, 188.0
 _TRACKS = (("huc", "strong", "calibration rows"), ("validation_huc", "quiet", "validation rows"))

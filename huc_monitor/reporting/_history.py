@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from collections.abc import Sequence
 
+from huc_monitor.monitor import TrendPoint
 from huc_monitor.reporting import _words
 from huc_monitor.reporting._drawing import (
     Group,
@@ -14,19 +15,15 @@ from huc_monitor.reporting._drawing import (
     Rect,
     Scale,
     Text,
+    band,
     fitted,
-    label_step,
+    labels_along,
     points,
     scale,
     ticks,
 )
 from huc_monitor.reporting._looks import shade
-
-if TYPE_CHECKING:
-    from collections.abc import Sequence
-
-    from huc_monitor.monitor import TrendPoint
-    from huc_monitor.reporting._model import AlertView, CandidateView, Report, WindowView
+from huc_monitor.reporting._model import AlertView, CandidateView, Report, WindowView
 
 _NAMES = 190.0
 
@@ -36,8 +33,7 @@ def heat_map_rows(report: Report, max_nodes: int) -> list[tuple[str, list[Candid
     by_window = [window.worst_by("node") for window in report.windows]
     rank: dict[str, float] = {}
     for found in (f for cells in by_window for f in cells.values()):
-        size = abs(found.moment) / found.scale if found.scale > 0 else abs(found.moment)
-        rank[found.node] = max(rank.get(found.node, 0.0), size)
+        rank[found.node] = max(rank.get(found.node, 0.0), found.size)
     kept = set(sorted(rank, key=lambda name: -rank[name])[:max_nodes])
     return [(n, [cells.get(n) for cells in by_window]) for n in report.nodes if n in kept]
 
@@ -47,11 +43,8 @@ def heat_map(report: Report, *, max_nodes: int = 40) -> Picture:
     rows = heat_map_rows(report, max_nodes)
     windows = report.windows
     cell = min(64.0, max(22.0, 760.0 / max(1, len(windows))))
-    step, high = label_step([window.tick for window in windows], cell), 24.0
-    marks: list[Mark] = []
-    for j, window in enumerate(windows):
-        if j % step == 0:
-            marks.append(Text(_NAMES + (j + 0.5) * cell, 12, window.tick, "note", "middle"))
+    high = 24.0
+    marks = labels_along([w.tick for w in windows], lambda j: _NAMES + (j + 0.5) * cell, 12)
     for i, (name, cells) in enumerate(rows):
         y = 20 + i * high
         marks.append(Text(_NAMES - 10, y + 16, fitted(name, 174, "label"), "label", "end"))
@@ -78,7 +71,7 @@ def _cell(
     tone = shade(found.moment, found.scale)
     marks: list[Mark] = [Rect(x, y, width, height, tone)]
     if found.status != "within":
-        marks.append(Rect(x + 2, y + 2, width - 4, height - 4, f"{found.status}-{tone}", 2))
+        marks.append(Rect(x + 1.5, y + 1.5, width - 3, height - 3, found.status, 2))
     if width >= 44:
         number = _words.compact(found.moment)
         marks.append(Text(x + width / 2, y + 16, number, f"on-{tone}", "middle"))
@@ -88,27 +81,25 @@ def _cell(
 def timeline(report: Report, *, max_alerts: int = 12) -> Picture:
     """Draw HUC with its bounds and UC over windows, and below it the alerts that were open."""
     windows = report.windows
-    left, right, top, bottom = 58.0, 944.0, 24.0, 184.0
+    left, right, top, bottom = 16.0, 908.0, 24.0, 184.0
     x = scale(-0.5, len(windows) - 0.5, left, right)
     high = max([max(w.huc_upper or w.huc or 0.0, w.uc or 0.0) for w in windows] + [1e-6])
     y = scale(0.0, high * 1.05, bottom, top)
     marks = _levels(y, left, right)
-    limit = _common_tolerance(report)
+    limit = report.tolerance
     if limit is not None and limit <= y.high:
         marks.append(Line(left, y(limit), right, y(limit), "limit"))
         marks.append(Text(right, y(limit) - 5, f"tolerance {limit:g}", "note", "end"))
     marks += _tracks(windows, x, y)
-    step = label_step([window.tick for window in windows], max(1.0, x(1) - x(0)))
+    marks += labels_along([window.tick for window in windows], x, bottom + 18)
     for j, window in enumerate(windows):
-        if j % step == 0:
-            marks.append(Text(x(j), bottom + 18, window.tick, "note", "middle"))
         if window.new_tree:
             marks.append(_new_tree(x(j - 0.5), top, bottom, -6))
     marks += [
-        Line(left, 10, left + 22, 10, "strong"),
-        Text(left + 28, 14, "HUC with bounds", "note"),
-        Line(left + 146, 10, left + 168, 10, "quiet"),
-        Text(left + 174, 14, "UC, over the whole tree", "note"),
+        Line(right - 308, 10, right - 286, 10, "strong"),
+        Text(right - 280, 14, "HUC with bounds", "note"),
+        Line(right - 162, 10, right - 140, 10, "quiet"),
+        Text(right - 134, 14, "UC, over the whole tree", "note"),
     ]
     shown = report.alerts[:max_alerts]
     for i, alert in enumerate(shown):
@@ -136,16 +127,13 @@ def _describe(report: Report) -> str:
 
 
 def _levels(y: Scale, left: float, right: float) -> list[Mark]:
+    """Draw the grid; its numbers are by the newest window, which narrow screens show first."""
     marks: list[Mark] = []
     for value in ticks(y.low, y.high, 4):
         marks.append(Line(left, y(value), right, y(value), "zero" if value == 0 else "grid"))
-        marks.append(Text(left - 8, y(value) + 4, f"{value:g}", "note", "end"))
+        text = f"{value:g}".replace("-", _words.MINUS)
+        marks.append(Text(right + 8, y(value) + 4, text, "note"))
     return marks
-
-
-def _common_tolerance(report: Report) -> float | None:
-    found = {float(t) for w in report.windows for t in w.candidates["tolerance"].dropna()}
-    return found.pop() if len(found) == 1 else None
 
 
 def _tracks(windows: Sequence[WindowView], x: Scale, y: Scale) -> list[Mark]:
@@ -154,8 +142,7 @@ def _tracks(windows: Sequence[WindowView], x: Scale, y: Scale) -> list[Mark]:
     bounded = [(j, w.huc_lower, w.huc_upper) for j, w in known if w.huc_lower is not None]
     if len(bounded) > 1:
         above = [(x(j), y(up or 0.0)) for j, _, up in bounded]
-        below = [(x(j), y(max(0.0, low or 0.0))) for j, low, _ in reversed(bounded)]
-        marks.append(Path((*above, *below), "band", closed=True))
+        marks.append(band(above, [(x(j), y(max(0.0, low or 0.0))) for j, low, _ in bounded]))
     elif bounded:
         (j, low, up) = bounded[0]
         marks.append(Line(x(j), y(max(0.0, low or 0.0)), x(j), y(up or 0.0), "whisker"))
@@ -193,7 +180,7 @@ def _lane(alert: AlertView, x: Scale, y: float) -> list[Mark]:
 
 
 def sparkline(trend: Sequence[TrendPoint]) -> Picture:
-    """Draw HUC with its bounds over windows, small, against the tolerance; marked where alerted."""
+    """Draw HUC with its bounds over windows, small; critical windows are marked."""
     known = [(j, point) for j, point in enumerate(trend) if point.huc is not None]
     tops = [point.upper or point.huc or 0.0 for _, point in known]
     limits = {point.tolerance for _, point in known if point.tolerance is not None}
@@ -206,13 +193,12 @@ def sparkline(trend: Sequence[TrendPoint]) -> Picture:
     bounded = [(j, p) for j, p in known if p.lower is not None and p.upper is not None]
     if len(bounded) > 1:
         above = [(x(j), y(p.upper or 0.0)) for j, p in bounded]
-        below = [(x(j), y(max(0.0, p.lower or 0.0))) for j, p in reversed(bounded)]
-        marks.append(Path((*above, *below), "band", closed=True))
+        marks.append(band(above, [(x(j), y(max(0.0, p.lower or 0.0))) for j, p in bounded]))
     if len(known) > 1:
         xs, ys = [x(j) for j, _ in known], [y(p.huc or 0.0) for _, p in known]
         marks.append(Path(points(xs, ys), "strong"))
     for j, point in known:
-        if point.level is not None:
+        if point.level == "critical":
             marks.append(Rect(x(j) - 3, y(point.huc or 0.0) - 3, 6, 6, point.level, 1))
     last = known[-1][1].huc if known else None
     said = f"{len(known)} audited windows, the last {_words.plain(last)}."
@@ -223,7 +209,7 @@ def branch_moments(report: Report, node: str) -> Picture:
     """Draw the worst moment of one branch in each window, with its bounds and tolerance."""
     found = [window.worst_by("node").get(node) for window in report.windows]
     known = [(j, one) for j, one in enumerate(found) if one is not None]
-    left, right, top, bottom = 58.0, 944.0, 10.0, 190.0
+    left, right, top, bottom = 16.0, 908.0, 10.0, 190.0
     reach = max([max(one.upper or abs(one.moment), one.tolerance or 0.0) for _, one in known])
     x = scale(-0.5, len(found) - 0.5, left, right)
     y = scale(-max(reach, 1e-6) * 1.05, max(reach, 1e-6) * 1.05, bottom, top)
@@ -239,9 +225,6 @@ def branch_moments(report: Report, node: str) -> Picture:
         inner.append(Rect(x(j) - size, y(one.moment) - size, 2 * size, 2 * size, look, size / 2))
         title = f"{report.windows[j].name}: {_words.one_line(one)}"
         marks.append(Group(tuple(inner), title=title))
-    step = label_step([window.tick for window in report.windows], max(1.0, x(1) - x(0)))
-    for j, window in enumerate(report.windows):
-        if j % step == 0:
-            marks.append(Text(x(j), bottom + 18, window.tick, "note", "middle"))
+    marks += labels_along([window.tick for window in report.windows], x, bottom + 18)
     said = f"{len(known)} windows, the last {_words.signed(known[-1][1].moment)}."
     return Picture(960, bottom + 28, tuple(marks), "Worst moment in each window", said)

@@ -7,18 +7,14 @@ lies behind it.
 from __future__ import annotations
 
 import heapq
+from collections.abc import Callable
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING
 
 from huc_monitor.reporting import _words
 from huc_monitor.reporting._drawing import Group, Mark, Picture, Rect, Text, fitted, text_width
 from huc_monitor.reporting._looks import shade
-
-if TYPE_CHECKING:
-    from collections.abc import Callable
-
-    from huc_monitor.reporting._model import CandidateView, WindowView
-    from huc_monitor.tree import LabelTree
+from huc_monitor.reporting._model import CandidateView, WindowView
+from huc_monitor.tree import LabelTree
 
 _ROW = 30.0
 _MIN_COLUMN = 132.0
@@ -163,9 +159,10 @@ def _folded(tree: LabelTree, names: list[str], worst: dict[str, CandidateView]) 
     """Say how many branches are not drawn, and the largest moment among them."""
     tops = set(names)
     hidden = [worst[n] for n in tree.nodes if n in worst and _under(tree, n, tops)]
-    text = _count(len(hidden), "more branch", "es")
     largest = max(hidden, key=lambda found: abs(found.moment), default=None)
-    return text if largest is None else f"{text}, largest {_words.signed(largest.moment)}"
+    if largest is None:
+        return _count(len(hidden), "more branch", "es")
+    return f"{len(hidden):,} more, up to {_words.signed(largest.moment)}"
 
 
 def _under(tree: LabelTree, name: str, tops: set[str]) -> bool:
@@ -178,8 +175,7 @@ def _ranks(tree: LabelTree, worst: dict[str, CandidateView]) -> dict[str, float]
     for name in reversed(tree.nodes):
         found = worst.get(name)
         if found is not None:
-            size = abs(found.moment) / found.scale if found.scale > 0 else abs(found.moment)
-            rank[name] = max(rank[name], _MARKED * _STATUS_RANK[found.status] + size)
+            rank[name] = max(rank[name], _MARKED * _STATUS_RANK[found.status] + found.size)
         above = tree.parent(name)
         if above is not None:
             rank[above] = max(rank[above], rank[name])
@@ -237,7 +233,7 @@ def _node(
     number = f"{_words.glyph(found)}{_words.signed(found.moment)}"
     marks: list[Mark] = [Rect(x, y, width, height, tone)]
     if found.status != "within":
-        marks.append(Rect(x + 2.5, y + 2.5, width - 5, height - 5, f"{found.status}-{tone}", 2))
+        marks.append(Rect(x + 1.5, y + 1.5, width - 3, height - 3, found.status, 2))
     if height >= 2 * _ROW:
         marks += [
             Text(x + 10, middle - 4, fitted(name, width - 20, f"name-{tone}"), f"name-{tone}"),

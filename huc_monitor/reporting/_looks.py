@@ -117,8 +117,9 @@ LOOKS: Final[dict[str, Look]] = {
     "alarm": Look(fill="sure", size=12, bold=True),
     **{shade: Look(fill=shade, stroke="paper", width=1.5) for shade in SHADES},
     **{f"bar-{shade}": Look(fill=shade) for shade in SHADES},
-    **{f"sure-{shade}": Look(stroke=f"on-{shade}", width=2.2) for shade in SHADES},
-    **{f"possible-{shade}": Look(stroke=f"on-{shade}", width=1.5, dash=(4, 3)) for shade in SHADES},
+    # At the edge, so that they stand out from the page, whatever colour they enclose.
+    "sure": Look(stroke="ink", width=2.6),
+    "possible": Look(stroke="ink", width=1.6, dash=(4, 3)),
     **{f"on-{shade}": Look(fill=f"on-{shade}") for shade in SHADES},
     **{f"name-{shade}": Look(fill=f"on-{shade}", bold=True) for shade in SHADES},
 }
@@ -166,3 +167,9 @@ def shade(moment: float, tolerance: float) -> str:
     ratio = abs(moment) / tolerance if tolerance > 0 else (4.5 if moment else 0.0)
     step = sum(ratio > limit for limit in (0.5, 1.0, 2.0, 4.0))
     return f"{'o' if moment < 0 else 'u'}{step}" if step else "z"
+
+
+def bar_tone(moment: float, tolerance: float) -> str:
+    """Return the shade of a bar, which is never that of zero: its side is to be seen."""
+    tone = shade(moment, tolerance)
+    return tone if tone != "z" else ("o1" if moment < 0 else "u1")

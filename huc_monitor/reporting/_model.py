@@ -7,43 +7,32 @@ of a node, a subgroup or a window is looked up.
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any, Final, Literal
+from datetime import datetime
+from typing import Any, Final, Literal
 
 import numpy as np
-import pandas as pd
 
-if TYPE_CHECKING:
-    from collections.abc import Collection
-    from datetime import datetime
-
-    from huc_monitor.audit.curves import ReliabilityCurve
-    from huc_monitor.audit.familiar import FamiliarNumbers
-    from huc_monitor.audit.result import AuditResult
-    from huc_monitor.monitor.change import WindowChange
-    from huc_monitor.monitor.findings import Finding
-    from huc_monitor.tree import LabelTree
+from huc_monitor.audit.curves import ReliabilityCurve
+from huc_monitor.audit.familiar import FamiliarNumbers
+from huc_monitor.audit.result import AuditResult, CandidateTable
+from huc_monitor.monitor.change import WindowChange
+from huc_monitor.monitor.findings import Finding
+from huc_monitor.tree import LabelTree
 
 Status = Literal["sure", "possible", "within"]
 GLYPH: Final[dict[str, str]] = {"sure": "◆", "possible": "◇", "within": ""}
 CONFIDENCE: Final = "Confidence, all bounds together"
-_COLUMNS: Final = (
-    "node",
-    "subgroup",
-    "utility",
-    "moment",
-    "lower",
-    "upper",
-    "interval_low",
-    "interval_high",
-    "n_in_interval",
-    "on_uc_interval",
-    "on_worst_interval",
-    "moment_in_units",
-    "n_in_subgroup",
-    "units",
-)
+_COLUMNS: Final = {
+    **{name: name for name in ("node", "subgroup", "utility", "lower", "upper", "units")},
+    **{name: name for name in ("moment", "n_in_subgroup", "on_worst_interval")},
+    "low": "interval_low",
+    "high": "interval_high",
+    "n": "n_in_interval",
+    "in_units": "moment_in_units",
+}
+_COUNTS: Final = ("moment", "n", "n_in_subgroup")  # numbers on every row
 Tolerance = float | Sequence[float] | None
 _ENDLESS: Final = 1e6  # a moment against a tolerance of zero
 
@@ -72,6 +61,11 @@ class CandidateView:
     why: str = ""
 
     @property
+    def size(self) -> float:
+        """How many times the scale its moment is; the moment itself where that is zero."""
+        return abs(self.moment) / self.scale if self.scale > 0 else abs(self.moment)
+
+    @property
     def direction(self) -> str:
         """What predictions do to utility, as a verb."""
         return "understate" if self.moment > 0 else "overstate"
@@ -79,11 +73,14 @@ class CandidateView:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class WindowView:
-    """One audited window: a frame of candidates, with ``tolerance``, ``ratio`` and ``status``."""
+    """One audited window; ``columns`` has a list for each property of its candidates.
+
+    Lists, because a page reads few rows of many windows: frames took most of its time.
+    """
 
     name: str
     n: float
-    candidates: pd.DataFrame
+    columns: Mapping[str, list[Any]]
     huc: float | None
     huc_lower: float | None
     huc_upper: float | None
@@ -110,35 +107,48 @@ class WindowView:
     @property
     def worst(self) -> CandidateView | None:
         """The candidate that exceeds its tolerance most; None where there is no candidate."""
-        if self.candidates.empty:
-            return None
-        return finding(self.candidates.iloc[int(self.candidates["rank"].argmax())])
+        return next(self.ranked(), None)
+
+    @property
+    def tolerances(self) -> set[float]:
+        """All tolerances that were set."""
+        return {limit for limit in self.columns["tolerance"] if limit is not None}
+
+    def names(self, column: str) -> list[str]:
+        """Return the values of a column, each once."""
+        return list(dict.fromkeys(self.columns[column]))
+
+    def ranked(self, node: str | None = None) -> Iterator[CandidateView]:
+        """Go through the candidates, or those of one branch, the worst first."""
+        ranks, nodes = self.columns["rank"], self.columns["node"]
+        mine = [i for i, name in enumerate(nodes) if node is None or name == node]
+        yield from map(self._candidate, sorted(mine, key=lambda i: -ranks[i]))
 
     def find(self, node: str, subgroup: str, utility: str) -> CandidateView | None:
         """Return one candidate, None if it is not among them."""
-        frame = self.candidates
-        mine = (frame["node"] == node) & (frame["subgroup"] == subgroup)
-        rows = frame[mine & (frame["utility"] == utility)]
-        return None if rows.empty else finding(rows.iloc[0])
+        keys = zip(*(self.columns[key] for key in ("node", "subgroup", "utility")), strict=True)
+        wanted = (node, subgroup, utility)
+        return next((self._candidate(i) for i, key in enumerate(keys) if key == wanted), None)
 
-    def of_node(self, node: str) -> list[CandidateView]:
-        """Return all candidates of a branch, the worst first."""
-        mine = self.candidates[self.candidates["node"] == node]
-        ordered = mine.sort_values("rank", ascending=False, kind="stable")
-        return [finding(record) for record in ordered.to_dict(orient="records")]
+    def beside(self, found: CandidateView) -> list[tuple[str, float]]:
+        """Return all branches' moments on the worst interval of a candidate's subgroup."""
+        names = ("node", "on_worst_interval", "subgroup", "utility")
+        rows = zip(*(self.columns[name] for name in names), strict=True)
+        wanted = (found.subgroup, found.utility)
+        return [(node, moment or 0.0) for node, moment, *mine in rows if (*mine,) == wanted]
 
     def worst_by(self, column: str) -> dict[str, CandidateView]:
         """Return the worst candidate for each value of a column, in the column's order."""
         if column not in self._worst:
-            best: dict[Any, tuple[float, int]] = {}
-            names, ranks = self.candidates[column].tolist(), self.candidates["rank"].tolist()
-            for row, (name, rank) in enumerate(zip(names, ranks, strict=True)):
-                if name not in best or rank > best[name][0]:
-                    best[name] = rank, row
-            rows = self.candidates.iloc[[row for _, row in best.values()]]
-            records = rows.to_dict(orient="records")
-            self._worst[column] = {str(record[column]): finding(record) for record in records}
+            ranks, best = self.columns["rank"], dict[str, int]()
+            for row, name in enumerate(self.columns[column]):
+                if name not in best or ranks[row] > ranks[best[name]]:
+                    best[name] = row
+            self._worst[column] = {name: self._candidate(row) for name, row in best.items()}
         return self._worst[column]
+
+    def _candidate(self, row: int) -> CandidateView:
+        return CandidateView(**{name: self.columns[name][row] for name in CandidateView.__slots__})
 
 
 @dataclass(frozen=True, slots=True)
@@ -194,11 +204,17 @@ class Report:
         return next((window for window in reversed(self.windows) if window.audited), None)
 
     @property
+    def tolerance(self) -> float | None:
+        """The tolerance of all candidates; None where they have none or several."""
+        found = {limit for window in self.windows for limit in window.tolerances}
+        return found.pop() if len(found) == 1 else None
+
+    @property
     def nodes(self) -> list[str]:
         """The tree's internal nodes, then names that only the windows know."""
         known = dict.fromkeys(self.tree.nodes if self.tree is not None else ())
         for window in reversed(self.windows):
-            known.update(dict.fromkeys(map(str, window.candidates["node"].unique())))
+            known.update(dict.fromkeys(window.names("node")))
         return list(known)
 
 
@@ -218,27 +234,18 @@ def view(
     are any, are what a monitor said of each candidate; `changed` are the candidates that changed
     by more than chance, and `standing` the branches that stand beyond the tolerance.
     """
-    columns = {name: getattr(result.candidates, name) for name in _COLUMNS}
-    # Names as they are: pandas' own strings cannot hold all of them.
-    frame = pd.DataFrame(
-        {
-            name: pd.Series(values, dtype=object if isinstance(values, list) else np.float64)
-            for name, values in columns.items()
-        }
-    )
-    _compare(frame, tolerance, result.huc / 4.5, levels)
-    triples = zip(frame["utility"], frame["subgroup"], frame["node"], strict=True)
-    moved = np.array([triple in changed for triple in triples], dtype=bool)
-    stands = frame["node"].isin(list(standing)).to_numpy()
-    frame["why"] = np.select(
-        [moved & (frame["status"] == "sure"), stands & (frame["status"] == "possible")],
-        ["changed", "standing"],
-        "",
-    )
+    table = result.candidates
+    columns = {name: _plain(getattr(table, stored)) for name, stored in _COLUMNS.items()}
+    columns |= {name: getattr(table, _COLUMNS[name]).tolist() for name in _COUNTS}
+    worth = zip(columns["in_units"], table.units, strict=True)
+    columns["in_units"] = [value if units else None for value, units in worth]
+    columns |= _compared(table, tolerance, result.huc / 4.5, levels)
+    triples = zip(table.utility, table.subgroup, table.node, columns["status"], strict=True)
+    columns["why"] = [_why(triple, status, changed, standing) for *triple, status in triples]
     return WindowView(
         name=name,
         n=result.n,
-        candidates=frame,
+        columns=columns,
         huc=result.huc,
         huc_lower=_number(result.huc_lower),
         huc_upper=_number(result.huc_upper),
@@ -247,6 +254,11 @@ def view(
         familiar=result.familiar,
         **more,
     )
+
+
+def no_columns() -> dict[str, list[Any]]:
+    """Return the columns of a window without candidates."""
+    return {name: [] for name in (*CandidateView.__slots__, *_COLUMNS, "rank")}
 
 
 def method_facts(result: AuditResult) -> dict[str, str]:
@@ -262,51 +274,47 @@ def method_facts(result: AuditResult) -> dict[str, str]:
     return {key: value for key, value in found.items() if value}
 
 
-def _compare(
-    frame: pd.DataFrame, tolerance: Tolerance, scale: float, levels: Sequence[str | None]
-) -> None:
-    """Add ``tolerance``, ``scale``, ``ratio``, ``status`` and ``rank`` in place."""
-    size = frame["moment"].abs().to_numpy()
-    limit = np.full(len(frame), np.nan) if tolerance is None else np.asarray(tolerance, dtype=float)
-    limit = np.broadcast_to(limit, len(frame))
+def _compared(
+    table: CandidateTable, tolerance: Tolerance, scale: float, levels: Sequence[str | None]
+) -> dict[str, list[Any]]:
+    """Return ``tolerance``, ``scale``, ``status`` and ``rank`` of every candidate."""
+    size = np.abs(table.moment)
+    limit = np.full(len(size), np.nan) if tolerance is None else np.asarray(tolerance, dtype=float)
+    limit = np.broadcast_to(limit, len(size))
     unset = np.isnan(limit)
-    frame["tolerance"] = limit
-    frame["scale"] = np.where(unset, scale, limit)
+    scales = np.where(unset, scale, limit)
     with np.errstate(divide="ignore", invalid="ignore"):
-        ratio = size / frame["scale"].to_numpy()
-    frame["ratio"] = np.nan_to_num(ratio, nan=0.0, posinf=_ENDLESS)
-    if len(levels) == len(frame) and len(frame):
+        ratio = np.nan_to_num(size / scales, nan=0.0, posinf=_ENDLESS)
+    if len(levels) == len(size) and len(size):
         sure = np.array([level == "critical" for level in levels])
         possible = np.array([level == "warning" for level in levels])
     else:
-        sure = frame["lower"].to_numpy() > np.where(unset, 0.0, limit)
+        sure = table.lower > np.where(unset, 0.0, limit)
         possible = ~unset & (size > limit)
-    frame["status"] = np.select([sure, possible], ["sure", "possible"], "within")
     # What is sure comes before what is large.
-    frame["rank"] = frame["ratio"] + np.select([sure, possible], [4 * _ENDLESS, 2 * _ENDLESS], 0.0)
+    rank = ratio + np.select([sure, possible], [4 * _ENDLESS, 2 * _ENDLESS], 0.0)
+    return {
+        "tolerance": _plain(limit),
+        "scale": scales.tolist(),
+        "status": np.select([sure, possible], ["sure", "possible"], "within").tolist(),
+        "rank": rank.tolist(),
+    }
 
 
-def finding(row: Any) -> CandidateView:
-    """Read one row of a candidates frame."""
-    units = row["units"]
-    named = isinstance(units, str) and units != ""
-    return CandidateView(
-        node=str(row["node"]),
-        subgroup=str(row["subgroup"]),
-        utility=str(row["utility"]),
-        moment=float(row["moment"]),
-        lower=_number(row["lower"]),
-        upper=_number(row["upper"]),
-        low=_number(row["interval_low"]),
-        high=_number(row["interval_high"]),
-        n=float(row["n_in_interval"]),
-        tolerance=_number(row["tolerance"]),
-        scale=float(row["scale"]),
-        in_units=_number(row["moment_in_units"]) if named else None,
-        units=units if named else None,
-        status=row["status"],
-        why=row["why"],
-    )
+def _why(
+    candidate: list[str],
+    status: str,
+    changed: Collection[tuple[str, ...]],
+    standing: Collection[str],
+) -> str:
+    if status == "sure" and tuple(candidate) in changed:
+        return "changed"
+    return "standing" if status == "possible" and candidate[-1] in standing else ""
+
+
+def _plain(values: Any) -> list[Any]:
+    """Return names as they are, and numbers with None for those that are not finite."""
+    return values if isinstance(values, list) else list(map(_number, values.tolist()))
 
 
 def _number(value: Any) -> float | None:

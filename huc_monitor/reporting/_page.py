@@ -6,28 +6,25 @@ import base64
 import hashlib
 import math
 import re
+from collections.abc import Mapping
 from functools import cache
 from importlib.metadata import version
 from importlib.resources import files
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from jinja2 import Environment, FunctionLoader, StrictUndefined
 from markupsafe import Markup
 
+from huc_monitor.monitor.findings import Finding
 from huc_monitor.reporting import _charts, _history, _tracks, _words
-from huc_monitor.reporting._drawing import escape
+from huc_monitor.reporting._drawing import Picture, escape
 from huc_monitor.reporting._icicle import as_list, icicle
 from huc_monitor.reporting._looks import DARK, LIGHT, SHADES, mark_rules, shade, variables
+from huc_monitor.reporting._model import CandidateView, Report, WindowView
 from huc_monitor.reporting._payload import payload
 
-if TYPE_CHECKING:
-    from collections.abc import Mapping
-
-    from huc_monitor.monitor.findings import Finding
-    from huc_monitor.reporting._drawing import Picture
-    from huc_monitor.reporting._model import CandidateView, Report, WindowView
-
 NONE, SELF = "'none'", "'self'"
+_DATE = re.compile(r"\d{4}-\d\d-\d\d")
 _SEPARATOR = re.compile(r"([_/.:=-])(?=[^_/.:=-])")
 
 
@@ -60,7 +57,6 @@ def render_page(
         .get_template(template)
         .render(
             shown,
-            version=version("huc-monitor"),
             **{key: Markup(text) for key, text in trusted.items()},  # noqa: S704 - made here
         )
     )
@@ -79,6 +75,7 @@ def _templates() -> Environment:
         keep_trailing_newline=True,
     )
     environment.globals.update(
+        version=version("huc-monitor"),
         words=_words,
         charts=_charts,
         history=_history,
@@ -86,6 +83,7 @@ def _templates() -> Environment:
         icicle=icicle,
         as_list=as_list,
         parted=_parted,
+        dated=_dated,
         count=lambda n: "" if math.isnan(n) else f"{n:,.0f}",
         span=_span,
         svg=_svg,
@@ -98,6 +96,11 @@ def _templates() -> Environment:
 def _parted(text: object) -> Markup:
     """Escape a name, and let a line end after each of its separators."""
     return Markup(_SEPARATOR.sub(r"\1<wbr>", escape(text)))  # noqa: S704 - escaped
+
+
+def _dated(text: object) -> Markup:
+    """Escape a sentence, and let no line end inside of a date."""
+    return Markup(_DATE.sub(r'<span class="date">\g<0></span>', escape(text)))  # noqa: S704 - escaped
 
 
 def _escaped(value: Any) -> Markup:
@@ -130,17 +133,17 @@ def content(report: Report) -> dict[str, Any]:
     if report.by_change and report.changed:
         utility, subgroup, node = report.changed[0].candidate
         worst = window.find(node, subgroup, utility) or worst
-    curve, frame = window.curve, window.candidates
+    curve, columns = window.curve, window.columns
     if curve is not None and curve.predicted:
         shown = window.find(curve.node, curve.subgroup, curve.utility)
         found |= {"curve": curve, "shown": shown or worst}
     return found | {
         "worst": worst,
-        "limited": bool(frame["tolerance"].notna().any()),
+        "limited": bool(window.tolerances),
         "evidence": any(map(_words.by_evidence, window.worst_by("node").values())),
         "ranked": lambda column: sorted(window.worst_by(column).values(), key=_rank, reverse=True),
-        "sizes": dict(zip(frame["subgroup"], frame["n_in_subgroup"], strict=True)),
-        "beside_worst": lambda: _beside(window, worst),
+        "sizes": dict(zip(columns["subgroup"], columns["n_in_subgroup"], strict=True)),
+        "beside_worst": lambda: sorted(window.beside(worst), key=lambda one: -abs(one[1])),
     }
 
 
@@ -148,7 +151,13 @@ def _in_units(window: WindowView, found: Finding, times: float | None = None) ->
     """Return a change in the units of its utility, such as EUR; so many times, in whole ones."""
     utility, subgroup, node = found.candidate
     mine = window.find(node, subgroup, utility)
-    if mine is None or mine.in_units is None or not mine.moment or found.change is None:
+    if (
+        mine is None
+        or mine.in_units is None
+        or not mine.moment
+        or found.change is None
+        or found.change.counted
+    ):
         return None
     value = found.change.difference * mine.in_units / mine.moment
     text = _words.signed(value, 2) if times is None else _words.whole(value * times)
@@ -167,14 +176,7 @@ def _rank(found: CandidateView) -> float:
     return {"sure": 2e6, "possible": 1e6, "within": 0.0}[found.status] + size
 
 
-def _beside(window: WindowView, worst: CandidateView) -> list[tuple[str, float]]:
-    """All branches' moments on the worst interval, the largest first."""
-    frame = window.candidates
-    frame = frame[(frame["subgroup"] == worst.subgroup) & (frame["utility"] == worst.utility)]
-    frame = frame.loc[frame["on_worst_interval"].abs().sort_values(ascending=False).index]
-    return list(zip(frame["node"], frame["on_worst_interval"], strict=True))
-
-
+@cache
 def _style() -> str:
     shades = "".join(f".s-{s}{{background:var(--{s});color:var(--on-{s})}}" for s in SHADES)
     light, dark = variables(LIGHT), variables(DARK)
@@ -192,5 +194,6 @@ def _asset(name: str) -> str:
     return files("huc_monitor.reporting").joinpath("assets", name).read_text("utf-8")
 
 
+@cache
 def _hash(text: str) -> str:
     return f"'sha256-{base64.b64encode(hashlib.sha256(text.encode()).digest()).decode()}'"

@@ -7,14 +7,11 @@ goes on with ``interval_low, interval_high, rows``. Status is 0 within, 1 possib
 from __future__ import annotations
 
 import json
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from huc_monitor._common.safe_text import visible
 from huc_monitor.reporting import _words
-from huc_monitor.reporting._model import finding
-
-if TYPE_CHECKING:
-    from huc_monitor.reporting._model import CandidateView, Report
+from huc_monitor.reporting._model import CandidateView, Report
 
 _STATUS = {"within": 0, "possible": 1, "sure": 2}
 _MAX_HISTORY = 40_000
@@ -37,14 +34,13 @@ def _content(report: Report) -> dict[str, Any]:
     index = {name: i for i, name in enumerate(nodes)}
     utilities, subgroups = _names(report, "utility"), _names(report, "subgroup")
     place = {"utility": utilities, "subgroup": subgroups}
-    tolerances = {float(t) for w in report.windows for t in w.candidates["tolerance"].dropna()}
     known = frozenset(report.tree.nodes if report.tree is not None else ())
     latest = report.latest
     frequencies = {} if latest is None else latest.frequencies
     return {
         "windows": [{"name": w.name, "tick": w.tick} for w in report.windows],
         "latestName": "" if latest is None else latest.name[:1].upper() + latest.name[1:],
-        "tolerance": tolerances.pop() if len(tolerances) == 1 else None,
+        "tolerance": report.tolerance,
         "utilities": [visible(name) for name in utilities],
         "subgroups": [visible(name) for name in subgroups],
         "nodes": [_node(report, name, index, known) for name in nodes],
@@ -64,8 +60,8 @@ def _content(report: Report) -> dict[str, Any]:
 def _names(report: Report, column: str) -> dict[str, int]:
     found: dict[str, int] = {}
     for window in report.windows:
-        for name in window.candidates[column].unique():
-            found.setdefault(str(name), len(found))
+        for name in window.names(column):
+            found.setdefault(name, len(found))
     return found
 
 
@@ -106,15 +102,14 @@ def _latest(
     report: Report, index: dict[str, int], place: dict[str, dict[str, int]]
 ) -> dict[int, dict[str, Any]]:
     window = report.latest
-    if window is None or window.candidates.empty:
+    if window is None:
         return {}
-    most = max(3, _MAX_LATEST // window.candidates["node"].nunique())
+    most = max(3, _MAX_LATEST // max(1, len(window.names("node"))))
     content: dict[int, dict[str, Any]] = {}
-    ordered = window.candidates.sort_values("rank", ascending=False, kind="stable")
-    for record in ordered.to_dict(orient="records"):
-        mine = content.setdefault(index[str(record["node"])], {"rows": [], "more": 0})
+    for found in window.ranked():
+        mine = content.setdefault(index[found.node], {"rows": [], "more": 0})
         if len(mine["rows"]) < most:
-            mine["rows"].append(_long_entry(finding(record), place))
+            mine["rows"].append(_long_entry(found, place))
         else:
             mine["more"] += 1
     return dict(sorted(content.items()))

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import io
+from collections.abc import Iterable, Iterator
 from typing import TYPE_CHECKING, Any
 
 from huc_monitor._common.safe_text import visible
@@ -11,8 +12,6 @@ from huc_monitor.reporting._drawing import Group, Line, Mark, Path, Picture, Rec
 from huc_monitor.reporting._looks import LIGHT, LOOKS, Look
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator
-
     from matplotlib.axes import Axes
 
 _INCH = 96.0

@@ -3,10 +3,8 @@
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Iterable, Mapping
-from typing import TYPE_CHECKING, Any, TypeAlias
-
-import pandas as pd
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any, TypeAlias
 
 from huc_monitor.audit.curves import ReliabilityCurve
 from huc_monitor.audit.result import AuditResult
@@ -14,15 +12,10 @@ from huc_monitor.errors import InvalidInputError
 from huc_monitor.monitor.forecasting import ASSUMPTION, say_forecast, say_score, score_forecasts
 from huc_monitor.monitor.forecasting import waiting as open_forecasts
 from huc_monitor.monitor.people import say_people
-from huc_monitor.monitor.records import AlertState, WindowRecord
+from huc_monitor.monitor.records import AlertState, AlertTransition, WindowRecord
 from huc_monitor.reporting import _words
-from huc_monitor.reporting._model import AlertView, Report, Tolerance, WindowView, view
-
-if TYPE_CHECKING:
-    from collections.abc import Sequence
-
-    from huc_monitor.monitor.records import AlertTransition
-    from huc_monitor.tree import LabelTree
+from huc_monitor.reporting._model import AlertView, Report, Tolerance, WindowView, no_columns, view
+from huc_monitor.tree import LabelTree
 
 _MOST_FORECASTS = 3
 Triple: TypeAlias = tuple[str, str, str]
@@ -144,7 +137,7 @@ def _window(record: WindowRecord, tolerance: Tolerance, *, by_day: bool) -> Wind
     result = record.result
     if result is None:
         reason = record.reason or record.status
-        view_ = WindowView(name, 0.0, _no_rows(), None, None, None, None, tick, record.start)
+        view_ = WindowView(name, 0.0, no_columns(), None, None, None, None, tick, record.start)
         return dataclasses.replace(view_, reason=reason, ordinal=record.ordinal)
     limits = tolerance if tolerance is not None else (record.tolerances or None)
     curve = record.curve
@@ -174,21 +167,6 @@ def _span(record: WindowRecord, *, by_day: bool) -> str:
     if (record.end - record.start).days == 1:
         return f"{record.start:%Y-%m-%d}"
     return f"{record.start:%Y-%m-%d} to {record.end:%Y-%m-%d}"
-
-
-def _no_rows() -> pd.DataFrame:
-    columns = [
-        "node",
-        "subgroup",
-        "utility",
-        "moment",
-        "tolerance",
-        "status",
-        "why",
-        "ratio",
-        "rank",
-    ]
-    return pd.DataFrame(columns=columns)
 
 
 def _shares(record: WindowRecord) -> dict[str, Any]:
@@ -222,7 +200,7 @@ def _alerts(records: Sequence[WindowRecord], newest: WindowRecord | None) -> lis
     said: dict[Triple, AlertTransition] = {}
     last: dict[Triple, AlertState] = {}
     for record in reversed(records):  # the newest names the lead
-        for alert in sorted(record.alerts, key=_urgency):
+        for alert in sorted(record.alerts, key=lambda one: (one.level != "critical", -one.excess)):
             leads.setdefault(alert.node, alert.candidate)
             last.setdefault(alert.candidate, alert)
         for step in record.transitions:
@@ -246,11 +224,6 @@ def _alerts(records: Sequence[WindowRecord], newest: WindowRecord | None) -> lis
         return (not alert.is_open, "critical" not in alert.levels[-1:], -at)
 
     return sorted(views, key=urgency)
-
-
-def _urgency(alert: AlertState) -> tuple[bool, float]:
-    size = abs(alert.moment) / alert.tolerance if alert.tolerance else abs(alert.moment)
-    return alert.level != "critical", -size
 
 
 def _alert(

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from collections.abc import Sequence
 
+from huc_monitor.monitor.change import CandidateChange
+from huc_monitor.monitor.findings import Finding
 from huc_monitor.reporting import _words
 from huc_monitor.reporting._drawing import (
     Group,
@@ -15,18 +17,12 @@ from huc_monitor.reporting._drawing import (
     Scale,
     Text,
     fitted,
-    label_step,
+    labels_along,
     points,
     scale,
     ticks,
 )
-
-if TYPE_CHECKING:
-    from collections.abc import Sequence
-
-    from huc_monitor.monitor.change import CandidateChange
-    from huc_monitor.monitor.findings import Finding
-    from huc_monitor.reporting._model import Report, WindowView
+from huc_monitor.reporting._model import Report, WindowView
 
 _LEFT, _RIGHT, _HEAD, _PANEL, _GAP = 8.0, 900.0, 54.0, 176.0, 26.0
 _NARROW = 300.0  # what a telephone shows of it
@@ -51,10 +47,7 @@ def tracks(report: Report, *, max_findings: int = 6) -> Picture | None:
         marks += _panel(one, change, windows, x, y)
         y += _PANEL + _GAP
     y -= _GAP - 18
-    step = label_step([window.tick for window in windows], max(1.0, x(1) - x(0)))
-    for j, window in enumerate(windows):
-        if j % step == 0:
-            marks.append(Text(x(j), y, window.tick, "note", "middle"))
+    marks += labels_along([window.tick for window in windows], x, y)
     return Picture(
         960,
         y + 12,
@@ -70,13 +63,15 @@ def _panel(
     one: Finding, change: CandidateChange, windows: Sequence[WindowView], x: Scale, top: float
 ) -> list[Mark]:
     series = _series(change, windows)
-    bottom, radius = top + _PANEL, change.before_radius or 0.0
+    bottom, radius = top + _PANEL, (not change.counted and change.before_radius) or 0.0
     ends = [change.before - radius, change.before + radius, 0.0]
     ends += [value + sign * (r or 0.0) for _, value, r in series for sign in (-1, 1)]
     room = 0.06 * (max(ends) - min(ends)) or 0.01
     y = scale(min(ends) - room, max(ends) + room, bottom, top + _HEAD)
     band = f"; reference {_words.signed(change.before)} ± {_words.plain(radius)}" if radius else ""
     name, about = f"{one.node}, {_words.for_whom(one)}", f"utility {change.utility}{band}"
+    if change.counted and change.unforeseen is not None:
+        about = f"share of rows that were {change.unforeseen.name}, unforeseen"
     began = _words.onset(change)
     marks: list[Mark] = [
         # At the right end, which a narrow page shows first.
@@ -104,7 +99,8 @@ def _series(change: CandidateChange, windows: Sequence[WindowView]) -> list[Poin
         j = place.get(start)
         if j is None:
             continue
-        mine = windows[j].find(change.node, change.subgroup, change.utility)
+        # The share of unforeseen labels has no bounds of its own.
+        mine = None if change.counted else windows[j].find(*change.candidate[::-1])
         known = mine is not None and mine.lower is not None and mine.upper is not None
         found.append((j, value, 0.5 * (mine.upper - mine.lower) if known else None))  # type: ignore[union-attr,operator]
     return found

@@ -3,16 +3,11 @@
 from __future__ import annotations
 
 import re
-from typing import TYPE_CHECKING
+from collections.abc import Mapping, Sequence
 
-from huc_monitor.reporting._model import CONFIDENCE, GLYPH
-
-if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
-
-    from huc_monitor.monitor.change import CandidateChange
-    from huc_monitor.monitor.findings import Finding
-    from huc_monitor.reporting._model import CandidateView, Report, WindowView
+from huc_monitor.monitor.change import CandidateChange
+from huc_monitor.monitor.findings import Finding
+from huc_monitor.reporting._model import CONFIDENCE, GLYPH, CandidateView, Report, WindowView
 
 MINUS = "\u2212"
 NONE = "\u2013"
@@ -203,6 +198,10 @@ def change_line(change: CandidateChange) -> str:
         f"Changed by {signed(change.difference)} [{low}, {high}] per prediction since the "
         f"reference: {signed(change.before)} then, {signed(change.after)} now"
     )
+    found = change.unforeseen
+    if found is not None:
+        clause = found.say(f"“{found.name}”")
+        text = clause if change.counted else f"{text}; {clause}"
     text += f" ({change.n_windows} windows pooled)." if change.n_windows > 1 else "."
     began = onset(change)
     return f"{text} It began {began} (90 % confidence)." if began else text
@@ -215,6 +214,12 @@ def onset(change: CandidateChange) -> str:
     ends = [f"{time:%Y-%m-%d %H:%M}" for time in (change.onset_first, change.onset_last)]
     first, last = (text.removesuffix(" 00:00") for text in ends)
     return f"with the window of {first}" if first == last else f"between {first} and {last}"
+
+
+def onset_span(change: CandidateChange) -> str:
+    """Say how sure the day on which a change began is, where the day itself is told."""
+    span = onset(change)
+    return "90 % confidence" if span.startswith("with") else span
 
 
 def part_of_it(found: Finding) -> str:
@@ -293,19 +298,18 @@ def _how_sure(worst: CandidateView, facts: Mapping[str, str]) -> str:
 
 
 def _cancelled(window: WindowView, worst: CandidateView) -> str:
-    here = window.candidates
-    here = here[(here["subgroup"] == worst.subgroup) & (here["utility"] == worst.utility)]
-    left = abs(float(here["on_worst_interval"].sum()))
+    here = window.beside(worst)
+    left = abs(sum(moment for _, moment in here))
     if left >= 0.75 * abs(worst.moment):
         return (
             f"The branches' errors mostly add up: over the whole tree the largest gap (UC) is "
             f"{plain(window.uc)}, before summing over branches (HUC) {plain(window.huc)}."
         )
-    here = here[here["on_worst_interval"] * worst.moment < 0]
+    others = [(node, moment) for node, moment in here if moment * worst.moment < 0]
     against = ""
-    if not here.empty:
-        other = here.iloc[int(here["on_worst_interval"].abs().argmax())]
-        against = f", mostly at “{other['node']}” ({signed(other['on_worst_interval'])})"
+    if others:
+        node, moment = max(others, key=lambda one: abs(one[1]))
+        against = f", mostly at “{node}” ({signed(moment)})"
     return (
         f"Other branches err the other way{against}, so a check of the whole tree sees only "
         f"{plain(left)} of {plain(abs(worst.moment))} in this range."

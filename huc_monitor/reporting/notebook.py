@@ -6,10 +6,12 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Iterable, Sequence
 from functools import singledispatch
-from typing import TYPE_CHECKING, Any
+from itertools import islice
+from typing import Any
 
-from huc_monitor.audit.comparison import Comparison
+from huc_monitor.audit.comparison import Comparison, Difference
 from huc_monitor.audit.discovery.discover import Discovery
 from huc_monitor.audit.familiar import FamiliarNumbers
 from huc_monitor.audit.result import AuditResult
@@ -28,13 +30,8 @@ from huc_monitor.reporting._fitted import fit_history
 from huc_monitor.reporting._history import timeline
 from huc_monitor.reporting._icicle import icicle
 from huc_monitor.reporting._looks import DARK, FONT, LIGHT, mark_rules, variables
+from huc_monitor.reporting._model import Report, WindowView
 from huc_monitor.reporting._reading import read
-
-if TYPE_CHECKING:
-    from collections.abc import Iterable, Sequence
-
-    from huc_monitor.audit.comparison import Difference
-    from huc_monitor.reporting._model import Report, WindowView
 
 _WORST = 5
 _TREE_WIDTH = 720.0
@@ -47,12 +44,13 @@ font-variant-numeric:tabular-nums;border:1px solid var(--line);border-radius:6px
 h4{{font-size:17px;font-weight:600;line-height:1.3;margin:0 0 6px;color:inherit}}
 p,ul{{margin:0 0 8px;max-width:84ch;color:inherit;overflow-wrap:anywhere}}
 small,figcaption{{color:var(--muted);font-size:12px}}
-.wide{{overflow-x:auto;margin:8px 0}} figure{{margin:8px 0}} svg{{display:block;max-width:none}}
+.wide{{overflow-x:auto;margin:8px 0}} figure{{margin:8px 0}} svg{{display:block;height:auto;
+max-width:100%;min-width:400px}}
 table{{border-collapse:collapse;margin:0;border:0;color:inherit;font-size:13px;background:none}}
 th,td{{padding:3px 10px 3px 0;text-align:right;border:0;border-bottom:1px solid var(--grid);
 white-space:nowrap;color:inherit;background:none;vertical-align:top}}
 th{{color:var(--muted);font-weight:600}} tr{{background:none}}
-th.t,td.t{{text-align:left;white-space:normal;overflow-wrap:anywhere;min-width:7em;max-width:26em}}
+th.t,td.t{{text-align:left;white-space:normal;overflow-wrap:break-word;min-width:4em;max-width:26em}}
 svg text{{font-family:inherit}} {mark_rules()} }}
 """
 
@@ -121,6 +119,11 @@ def _parts(shown: Any) -> list[str]:
 @_parts.register
 def _(shown: AuditResult) -> list[str]:
     return [*_report(read(shown)), *_notes(shown.notes)]
+
+
+@_parts.register
+def _(shown: Picture) -> list[str]:
+    return [_figure(shown)]
 
 
 @_parts.register
@@ -209,7 +212,7 @@ def _(shown: Discovery) -> list[str]:
     found = f"{len(shown.certified)} of {_count(len(shown.segments), 'segment')} certified"
     rows = [
         (
-            "all rows" if one.rule is None else one.name,
+            one.whom,
             one.node,
             one.utility,
             _words.signed(one.moment),
@@ -224,7 +227,8 @@ def _(shown: Discovery) -> list[str]:
         f"Searched on {shown.n_searched:,} rows, certified on {shown.n_certifying:,} others; "
         f"{shown.confidence_level:.4g} confidence for all together."
     )
-    return [_heading(found), _paragraph(said), _table(heads, rows), *_notes(shown.notes)]
+    drawn = [_figure(picture) for picture in draw_pictures(shown).values()]
+    return [_heading(found), _paragraph(said), _table(heads, rows), *drawn, *_notes(shown.notes)]
 
 
 @_parts.register
@@ -310,19 +314,15 @@ def _over_time(report: Report) -> list[str]:
 
 def _worst(window: WindowView) -> str:
     """List the worst candidates: signed moments, and bounds on them where they are largest."""
-    frame = window.candidates.sort_values("rank", ascending=False, kind="stable").head(_WORST)
-    units = bool(frame["moment_in_units"].notna().any() and frame["units"].notna().any())
+    worst = list(islice(window.ranked(), _WORST))
+    units = any(one.in_units is not None for one in worst)
     rows = []
-    for one in frame.to_dict(orient="records"):
-        radius = one["upper"] - abs(one["moment"])
-        low, high = (_words.plain(one[f"interval_{end}"]) for end in ("low", "high"))
-        money = (
-            f"{_words.signed(one['moment_in_units'], 2)} {one['units'] or ''}" if units else None
-        )
-        limits = (one["moment"] - radius, one["moment"] + radius)
-        cells = (_words.signed(one["moment"]), _bounds(*limits), money, f"{low} to {high}")
-        names = (one["node"], one["subgroup"], one["utility"])
-        rows.append((*names, *(c for c in cells if c is not None), f"{one['n_in_interval']:,.0f}"))
+    for one in worst:
+        radius = math.nan if one.upper is None else one.upper - abs(one.moment)
+        money = (f"{_words.signed(one.in_units, 2)} {one.units or ''}",) if units else ()
+        bounds = _bounds(one.moment - radius, one.moment + radius)
+        cells = (_words.signed(one.moment), bounds, *money, _words.interval(one))
+        rows.append((one.node, one.subgroup, one.utility, *cells, f"{one.n:,.0f}"))
     money_head = ("in units",) if units else ()
     heads = ("branch", "subgroup", "utility", "moment", "bounds", *money_head)
     return _table((*heads, "predicted utility", "rows"), rows)

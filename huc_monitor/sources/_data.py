@@ -4,27 +4,22 @@ from __future__ import annotations
 
 import dataclasses
 from collections import Counter
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 from itertools import chain, pairwise
 from operator import itemgetter
-from typing import TYPE_CHECKING, Any, Final, Protocol, Self, TypeVar, runtime_checkable
+from typing import Any, Final, Protocol, Self, TypeVar, runtime_checkable
 
 import numpy as np
 import pandas as pd
+from numpy.typing import NDArray
 
 from huc_monitor._common.forms import Form
-from huc_monitor.audit.sparse_rows import SparseRows, join
+from huc_monitor.audit.comparison import Comparison
+from huc_monitor.audit.result import AuditResult
+from huc_monitor.audit.sparse_rows import Rows, SparseRows, join
 from huc_monitor.errors import InvalidInputError
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping, Sequence
-
-    from numpy.typing import NDArray
-
-    from huc_monitor.audit.comparison import Comparison
-    from huc_monitor.audit.result import AuditResult
-    from huc_monitor.audit.sparse_rows import Rows
 
 N_EXAMPLES = 5
 N_UNKNOWN = 20
@@ -40,10 +35,14 @@ Known = tuple[datetime, datetime, datetime | None]
 
 @dataclass(frozen=True, slots=True)
 class TimeRange:
-    """Times of the first and of the last prediction in a log, both inclusive and in UTC."""
+    """Times of the first and of the last prediction in a log, both inclusive and in UTC.
+
+    ``n_untimed`` rows have no time, or none that can be read: they are in no window.
+    """
 
     first: datetime
     last: datetime
+    n_untimed: int = 0
 
 
 @dataclass(frozen=True, slots=True)
@@ -235,28 +234,23 @@ class PredictionSource(Protocol):
 
     def time_range(self) -> TimeRange | None:
         """Return when the log begins and ends, or None if it has no rows."""
-        ...
 
     def counts(self, start: datetime, end: datetime, *, as_of: datetime | None = None) -> RowCounts:
         """Count predictions and labels without reading probabilities."""
-        ...
 
     def labelled(
         self, start: datetime, end: datetime, *, as_of: datetime | None = None
     ) -> WindowData:
         """Read the labelled rows; an empty range gives empty arrays, not an error."""
-        ...
 
     def predictions(self, start: datetime, end: datetime) -> PredictionData:
         """Read all rows, labelled or not: for drift while labels are missing."""
-        ...
 
     def advance(self, start: datetime, n_rows: int) -> datetime | None:
         """Find the smallest time of a row such that ``[start, time)`` holds at least `n_rows`.
 
         Rows of equal time stay together. None if no row follows yet.
         """
-        ...
 
     @property
     def auditor(self) -> Callable[..., AuditResult] | None:
@@ -265,7 +259,6 @@ class PredictionSource(Protocol):
         It is called as ``auditor(start, end, as_of=, utilities=, subgroups=, options=)`` with
         `AuditOptions`.
         """
-        ...
 
     @property
     def comparer(self) -> Callable[..., list[Comparison] | None] | None:
@@ -275,7 +268,6 @@ class PredictionSource(Protocol):
         end, as_of) of the reference, the newest window, the one before, and so on; it returns None
         where a range has no rows any more.
         """
-        ...
 
 
 Data = TypeVar("Data", bound=PredictionData)

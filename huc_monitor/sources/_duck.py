@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import re
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from datetime import UTC, date, datetime, timedelta
@@ -9,12 +11,10 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 from urllib.parse import unquote
 
-from huc_monitor._common.times import (
-    EPOCH,
-    epoch_bound,
-    from_column,
-    wall_bound,
-)
+import numpy as np
+from numpy.typing import NDArray
+
+from huc_monitor._common.times import EPOCH, epoch_bound, from_column, wall_bound
 from huc_monitor.errors import InvalidInputError
 from huc_monitor.sources._data import TimeRange
 from huc_monitor.sources._lake import is_delta, is_iceberg, lake_files
@@ -31,13 +31,9 @@ from huc_monitor.sources._table import (
 )
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Mapping
-
     import duckdb
-    import numpy as np
     import pandas as pd
     import pyarrow as pa
-    from numpy.typing import NDArray
 
 _PARQUET: Final = (".parquet", ".pq")
 _CSV: Final = (".csv", ".csv.gz", ".tsv")
@@ -167,14 +163,35 @@ class DuckTable:
             with _explained(self.name):
                 rows = self._sql(f"DESCRIBE SELECT * FROM {self._from()}").fetchall()
             self._types.update({name: kind for name, kind, *_ in rows})
+            self._refuse_repeated(set(self._types))
         return self._types
+
+    def _refuse_repeated(self, names: set[str]) -> None:
+        """Refuse two columns of one name: DuckDB numbers the second, and would read the first."""
+        numbered = map(_NUMBERED.fullmatch, names)
+        if not any(found is not None and found[1] in names for found in numbered):
+            return
+        written: list[str] = []
+        with _explained(self.name):
+            if self._csv:
+                header = self._relation.format(types=", header=false, all_varchar=true")
+                written = list(self._sql(f"SELECT * FROM {header} LIMIT 1").fetchall()[0])
+            elif self._relation == _READERS["parquet"].format(options=""):
+                schema = "SELECT name, num_children FROM parquet_schema(?)"
+                file = self._sql("SELECT file FROM glob(?) LIMIT 1").fetchall()[0]
+                written = _outermost(self._connection.sql(schema, params=file).fetchall())
+        twice = sorted(name for name in set(written) & names if written.count(name) > 1)
+        if twice:
+            msg = f"{self.name} must have distinct columns; got {twice[0]!r} more than once."
+            raise InvalidInputError(msg)
 
     def time_range(self, time: TimeColumn) -> TimeRange | None:
         """First and last time; rows without a time belong to no window."""
         column = self._time(time)
-        table = self._table(f"SELECT min({column}) AS f, max({column}) AS l FROM {self._from()}")
+        found = f"min({column}) AS f, max({column}) AS l, count(*) - count({column}) AS n"
+        table = self._table(f"SELECT {found} FROM {self._from()}")
         first, last = (_moment(table, name, time) for name in ("f", "l"))
-        return None if first is None or last is None else TimeRange(first, last)
+        return time.extent(self.name, first, last, table.column("n")[0].as_py())
 
     def count(
         self, time: TimeColumn, start: datetime, end: datetime, column: str | None = None
@@ -204,7 +221,7 @@ class DuckTable:
         """Read columns of the rows in a range, some rows at a time."""
         query, values = self._scan_query(columns, time, start, end)
         with _explained(self.name):
-            for batch in self._sql(query, values).to_arrow_reader(chunk_rows(columns)):
+            for batch in self._sql(query, values).arrow(chunk_rows(columns)):
                 yield _chunk(batch, columns)
 
     def rows(self, columns: Mapping[str, ColumnKind]) -> Iterator[Chunk]:
@@ -212,7 +229,7 @@ class DuckTable:
         selected = ", ".join(self._expression(name, kind, None) for name, kind in columns.items())
         with _explained(self.name):
             found = self._sql(f"SELECT {selected} FROM {self._from(columns)}")
-            for batch in found.to_arrow_reader(chunk_rows(columns)):
+            for batch in found.arrow(chunk_rows(columns)):
                 yield _chunk(batch, columns)
 
     def lookup(self, wanted: Lookup) -> pd.DataFrame:
@@ -224,7 +241,7 @@ class DuckTable:
         if time is not None and wanted.until is not None:
             # Up to and including `until` is before the next microsecond.
             known = [self._bound(time, wanted.until + timedelta(microseconds=1))]
-            when = f" AND {self._time(time)} < ?"
+            when = f" AND ({self._time(time)} < ? OR {self._time(time)} IS NULL)"
         selected = ", ".join(self._expression(name, kind, time) for name, kind in columns.items())
         query = (
             f"SELECT {selected} FROM {self._from(columns)} "
@@ -397,6 +414,7 @@ def _format(place: str) -> str:
     raise InvalidInputError(msg)
 
 
+_NUMBERED: Final = re.compile(r"(.+)_\d+")
 _SUFFIX: Final = {"parquet": ".parquet", "csv": ".csv", "jsonl": ".json*"}
 
 
@@ -408,6 +426,16 @@ def _format_of_folder(folder: Path) -> str:
         return "iceberg"
     is_json = next(folder.rglob("*.parquet"), None) is None
     return "jsonl" if is_json and next(folder.rglob("*.json*"), None) else "parquet"
+
+
+def _outermost(schema: list[tuple[str, int | None]]) -> list[str]:
+    """Return the names of a Parquet file's columns, without what is nested in them."""
+    names, depth = [], 0
+    for name, n_inside in schema[1:]:
+        if not depth:
+            names.append(name)
+        depth += (n_inside or 0) - (1 if depth else 0)
+    return names
 
 
 def _quote(name: str) -> str:

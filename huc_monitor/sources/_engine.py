@@ -8,9 +8,10 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any, Protocol
 
+from huc_monitor.sources._table import Table
+
 if TYPE_CHECKING:
     from huc_monitor.sources._source import TableSource
-    from huc_monitor.sources._table import Table
 
 
 class Engine(Protocol):
@@ -18,8 +19,6 @@ class Engine(Protocol):
 
     def table(self, *, path: str | None, table: str | None, format: str) -> Table:  # noqa: A002
         """Open files, or a table of the engine's catalogue."""
-        ...
 
     def source(self, log: Table, **settings: Any) -> TableSource:
         """Open a source; takes the arguments of `TableSource`."""
-        ...

@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any
+from datetime import datetime
+from typing import Any
 
 import numpy as np
 import pandas as pd
+from numpy.typing import NDArray
 from pandas.api.types import infer_dtype, is_numeric_dtype, is_object_dtype
 
 from huc_monitor._common.frames import to_frame
@@ -14,12 +17,6 @@ from huc_monitor._common.times import from_column, to_column
 from huc_monitor.errors import InvalidInputError
 from huc_monitor.sources._data import TimeRange
 from huc_monitor.sources._table import Chunk, ColumnKind, Lookup, TimeColumn, chunk_rows
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping
-    from datetime import datetime
-
-    from numpy.typing import NDArray
 
 
 @dataclass(frozen=True, slots=True, eq=False, repr=False)
@@ -57,10 +54,11 @@ class FrameTable:
     def time_range(self, time: TimeColumn) -> TimeRange | None:
         """First and last time; rows without a time belong to no window."""
         times = self._read(time)
-        times = times[~np.isnat(times)]
-        if not len(times):
-            return None
-        return TimeRange(from_column(times.min()), from_column(times.max()))
+        known = times[~np.isnat(times)]
+        n_untimed = len(times) - len(known)
+        if not len(known):
+            return time.extent(self.name, None, None, n_untimed)
+        return time.extent(self.name, from_column(known.min()), from_column(known.max()), n_untimed)
 
     def count(
         self, time: TimeColumn, start: datetime, end: datetime, column: str | None = None
@@ -92,7 +90,7 @@ class FrameTable:
         """Read columns of the rows that have one of some values."""
         rows = self.frame[wanted.key].isin(pd.Index(wanted.among)).to_numpy()
         if wanted.time is not None and wanted.until is not None:
-            rows = rows & (self._read(wanted.time) <= to_column(wanted.until))
+            rows = rows & ~(self._read(wanted.time) > to_column(wanted.until))
         return self.frame.loc[rows, list(wanted.columns)]
 
     def _between(self, time: TimeColumn, start: datetime, end: datetime) -> NDArray[np.intp]:

@@ -3,17 +3,14 @@
 from __future__ import annotations
 
 import re
-from typing import TYPE_CHECKING, Any, Final
+from collections.abc import Iterable
+from typing import Any, Final
 
 import numpy as np
+import pandas as pd
+from numpy.typing import NDArray
 
 from huc_monitor.audit.clusters import check_clusters
-
-if TYPE_CHECKING:
-    from collections.abc import Iterable
-
-    import pandas as pd
-    from numpy.typing import NDArray
 
 # Fewer values than this are groups to audit by, not keys.
 LEAST_VALUES: Final = 30

@@ -3,19 +3,17 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from datetime import datetime
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import pandas as pd
+from numpy.typing import NDArray
 
 from huc_monitor._common.times import from_column
 from huc_monitor.sources._table import ColumnKind, Lookup, Table, TimeColumn
 
 if TYPE_CHECKING:
-    from datetime import datetime
-
-    from numpy.typing import NDArray
-
     from huc_monitor.sources._spec import LabelTable
 
 

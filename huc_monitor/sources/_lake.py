@@ -7,17 +7,13 @@ tell (rows deleted by a mark, columns under other names) is refused with a reaso
 from __future__ import annotations
 
 import re
+from collections.abc import Callable
 from importlib import import_module
-from typing import TYPE_CHECKING, Any
+from pathlib import Path
+from typing import Any
 from urllib.parse import unquote, urlparse
 
 from huc_monitor.errors import InvalidInputError, MissingExtraError
-
-if TYPE_CHECKING:
-    from collections.abc import Callable
-    from pathlib import Path
-
-__all__ = ["is_delta", "is_iceberg", "lake_files"]
 
 _NUMBER = re.compile(r"v?(\d+)(?:-[^/]*)?\.metadata\.json")
 

@@ -23,7 +23,6 @@ from huc_monitor.errors import InvalidInputError
 if TYPE_CHECKING:
     import duckdb
 
-__all__ = ["PRESETS", "find_preset", "unpacked"]
 
 _MOST_TEXT: Final = 1 << 24
 _SAMPLE: Final = 2_000

@@ -3,17 +3,20 @@
 from __future__ import annotations
 
 from collections import Counter
+from collections.abc import Callable, Iterator
+from datetime import datetime
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import pandas as pd
+from numpy.typing import NDArray
 
 from huc_monitor._common.frames import as_numbers
 from huc_monitor._common.safe_text import distinct, quoted
 from huc_monitor._common.times import EPOCH
-from huc_monitor.audit.forms.reader import BAD_PROBABILITIES
+from huc_monitor.audit.forms.reader import BAD_PROBABILITIES, ReadRows
 from huc_monitor.audit.forms.spec import LEAF
-from huc_monitor.audit.sparse_rows import SparseRows, as_dense, join
+from huc_monitor.audit.sparse_rows import Rows, SparseRows, as_dense, join
 from huc_monitor.errors import InvalidInputError, other_spelling
 from huc_monitor.sources._data import (
     N_EXAMPLES,
@@ -39,18 +42,11 @@ from huc_monitor.sources._rows import (
     add_design,
     read_chunk,
 )
+from huc_monitor.sources._table import Chunk
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
-    from datetime import datetime
-
-    from numpy.typing import NDArray
-
-    from huc_monitor.audit.forms.reader import ReadRows
-    from huc_monitor.audit.sparse_rows import Rows
     from huc_monitor.sources._labels import LabelsById
     from huc_monitor.sources._source import TableSource
-    from huc_monitor.sources._table import Chunk
 
 
 _MOST_SHOWN = 80

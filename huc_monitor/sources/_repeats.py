@@ -11,22 +11,19 @@ Rows without an id are never the same. Labels in a table of their own are settle
 
 from __future__ import annotations
 
+from collections.abc import Callable, Iterator
+from datetime import datetime
 from typing import TYPE_CHECKING, Any, Final
 
 import numpy as np
 import pandas as pd
+from numpy.typing import NDArray
 
-from huc_monitor.audit.sparse_rows import distinct_rows
+from huc_monitor.audit.sparse_rows import Rows, distinct_rows
+from huc_monitor.sources._table import ColumnKind
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
-    from datetime import datetime
-
-    from numpy.typing import NDArray
-
-    from huc_monitor.audit.sparse_rows import Rows
     from huc_monitor.sources._source import TableSource
-    from huc_monitor.sources._table import ColumnKind
 
 KEPT: Final = 0
 REPEATED: Final = 1
@@ -53,7 +50,8 @@ def settle(
     if "id" not in frame:
         return verdict
     ids = frame["id"].infer_objects()
-    rows = np.flatnonzero((ids.duplicated(keep=False) & ids.notna()).to_numpy())
+    named = ids.notna() & (ids != "")
+    rows = np.flatnonzero((ids.duplicated(keep=False) & named).to_numpy())
     if not rows.size:
         return verdict
     group, _ = pd.factorize(ids.iloc[rows])

@@ -3,30 +3,29 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import timedelta
 from typing import TYPE_CHECKING, Any, Final
 
 import numpy as np
+from numpy.typing import NDArray
 
 from huc_monitor._common.frames import as_numbers
 from huc_monitor._common.times import Span, from_column
 from huc_monitor.audit.clusters import check_clusters
+from huc_monitor.audit.forms.reader import PredictionReader, ReadRows
 from huc_monitor.audit.forms.spec import LEAF
 from huc_monitor.audit.inputs import rounding_slack
 from huc_monitor.sources._data import N_EXAMPLES, BadRow
 from huc_monitor.sources._keys import hash_keys
+from huc_monitor.sources._table import Chunk, ColumnKind
+from huc_monitor.tree import LabelTree
 
 if TYPE_CHECKING:
-    from collections.abc import Collection, Mapping, Sequence
-
     import pandas as pd
-    from numpy.typing import NDArray
 
-    from huc_monitor.audit.forms.reader import PredictionReader, ReadRows
     from huc_monitor.sources._spec import Columns
-    from huc_monitor.sources._table import Chunk, ColumnKind
-    from huc_monitor.tree import LabelTree
 
 
 # Types of four bytes and two, in the words of DuckDB and pandas.

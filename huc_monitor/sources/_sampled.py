@@ -2,33 +2,21 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from datetime import datetime
+from typing import Any
 
 import numpy as np
 import pandas as pd
+from numpy.typing import NDArray
 
-from huc_monitor.audit.sparse_rows import join
+from huc_monitor.audit.sparse_rows import Rows, join
+from huc_monitor.sources._data import TimeRange
 from huc_monitor.sources._labels import latest_labels
 from huc_monitor.sources._reading import Reading
 from huc_monitor.sources._repeats import hash_ids
-from huc_monitor.sources._table import (
-    PREDICTIONS,
-    Chunk,
-    ColumnKind,
-    Lookup,
-    Table,
-    TimeColumn,
-)
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping
-    from datetime import datetime
-
-    from numpy.typing import NDArray
-
-    from huc_monitor.audit.sparse_rows import Rows
-    from huc_monitor.sources._data import TimeRange
+from huc_monitor.sources._table import PREDICTIONS, Chunk, ColumnKind, Lookup, Table, TimeColumn
 
 
 @dataclass(frozen=True, slots=True, eq=False, repr=False)

@@ -2,20 +2,27 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any
+from datetime import datetime
+from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pandas as pd
+from numpy.typing import NDArray
 
 from huc_monitor._common.times import to_utc
+from huc_monitor.audit.comparison import Comparison
 from huc_monitor.audit.forms.reader import PredictionReader
-from huc_monitor.audit.forms.spec import LEAF
+from huc_monitor.audit.forms.spec import LEAF, PredictionColumns
+from huc_monitor.audit.result import AuditResult
 from huc_monitor.audit.sparse_rows import SparseRows
 from huc_monitor.errors import InvalidInputError, UnknownNameError
 from huc_monitor.sources._data import PredictionData, RowCounts, TimeRange, WindowData
 from huc_monitor.sources._duck import DuckTable
-from huc_monitor.sources._labels import latest_labels
+from huc_monitor.sources._labels import LabelsById, latest_labels
+from huc_monitor.sources._partition import ScanProfile
 from huc_monitor.sources._reading import Reading
 from huc_monitor.sources._rows import (
     column_kinds,
@@ -24,24 +31,10 @@ from huc_monitor.sources._rows import (
     read_chunk,
     rounding_of,
 )
-from huc_monitor.sources._spec import ROW_CHECKS
+from huc_monitor.sources._spec import ROW_CHECKS, Columns, LabelTable
 from huc_monitor.sources._table import ColumnKind, Needed, Table, TimeColumn, require_columns
-from huc_monitor.tree.labels import read_mapping
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping
-    from datetime import datetime
-    from pathlib import Path
-
-    from numpy.typing import NDArray
-
-    from huc_monitor.audit.comparison import Comparison
-    from huc_monitor.audit.forms.spec import PredictionColumns
-    from huc_monitor.audit.result import AuditResult
-    from huc_monitor.sources._partition import ScanProfile
-    from huc_monitor.sources._spec import Columns, LabelTable
-    from huc_monitor.tree import LabelTree
-    from huc_monitor.tree.labels import LabelEncoder
+from huc_monitor.tree import LabelTree
+from huc_monitor.tree.labels import LabelEncoder, read_mapping
 
 
 @dataclass(frozen=True, slots=True, eq=False, repr=False)
@@ -186,11 +179,21 @@ class TableSource:
         labels = None
         if self.labels is not None:
             labels = latest_labels(self.labels, self._ids(start, end), as_of)
-        plan = None
-        if self.plan is not None:
-            found = latest_labels(self.plan, self._ids(start, end), None)
-            plan = found if len(found.by_id) else None
+        plan = self.planned(start, end)
         return Reading(self, start, end, as_of, labels, with_labels=True, plan=plan).window()
+
+    def planned(self, start: datetime, end: datetime) -> LabelsById | None:
+        """Find the rows of a range that the plan chose; None if it chose none of them."""
+        if self.plan is None:
+            return None
+        start, end, _ = _range(start, end, None)
+        chosen = []
+        for ids in self._some_ids(start, end):
+            place = latest_labels(self.plan, ids, None).find(ids)
+            chosen.append(ids[place >= 0])
+        if not sum(map(len, chosen)):
+            return None
+        return latest_labels(self.plan, pd.concat(chosen, ignore_index=True), None)
 
     def everything(self) -> WindowData:
         """Read all labelled rows of files, in their order, whatever their time."""
@@ -264,6 +267,7 @@ class TableSource:
         needed = {name: purpose for name, purpose in named if name is not None}
         needed |= dict.fromkeys(given.features, "a feature of the subgroups")
         needed |= dict.fromkeys(given.keys, "a key of dependent rows")
+        others = dict(needed)
         reader = self.probabilities
         if reader.is_wide:
             pairs = zip(reader.names, reader.entries.names, strict=True)
@@ -273,6 +277,14 @@ class TableSource:
             what = {"list": "the list of probabilities", "pairs": "the pairs", "map": "the map"}
             needed[reader.names[0]] = what[reader.given.form]
             needed |= dict.fromkeys(reader.names[1:], "the classes of the list")
+        for name in reader.names:
+            if name in others:
+                msg = (
+                    f"`columns` must name the column {name!r} once; it is {others[name]} and "
+                    f"{needed[name]}. Rename one of the two in the log, or name the predictions "
+                    "apart from it: probabilities: 'p_{leaf}'."
+                )
+                raise InvalidInputError(msg)
         require_columns(self.log, needed)
         if self.plan is not None:
             planned = {self.plan.id: "the id", self.plan.label: "the label probability"}
@@ -298,10 +310,15 @@ class TableSource:
         return Needed(needed | column_kinds(reader), width)
 
     def _ids(self, start: datetime, end: datetime) -> pd.Series[Any]:
+        parts = list(self._some_ids(start, end))
+        return pd.concat(parts, ignore_index=True) if parts else pd.Series([], dtype=object)
+
+    def _some_ids(self, start: datetime, end: datetime) -> Iterator[pd.Series[Any]]:
+        """Yield the ids of a range, some at a time."""
         name = str(self.columns.id)
         columns: dict[str, ColumnKind] = {name: "any"}
-        parts = [chunk.frame[name] for chunk in self.log.scan(columns, self.time, start, end)]
-        return pd.concat(parts, ignore_index=True) if parts else pd.Series([], dtype=object)
+        for chunk in self.log.scan(columns, self.time, start, end):
+            yield chunk.frame[name]
 
 
 def _range(

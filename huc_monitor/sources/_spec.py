@@ -23,20 +23,6 @@ from huc_monitor.audit.forms.spec import LEAF, PredictionColumns, as_columns
 from huc_monitor.errors import InvalidInputError
 from huc_monitor.sources._partition import Partition
 
-__all__ = [
-    "FILES",
-    "LARGE",
-    "ROW_CHECKS",
-    "ClusterOptions",
-    "Columns",
-    "FileOptions",
-    "LabelColumns",
-    "LabelTable",
-    "LargeWindows",
-    "LogColumns",
-    "RowChecks",
-]
-
 
 class LogColumns(Section):
     """Which columns of the log mean what."""
@@ -168,7 +154,8 @@ class LabelTable(LabelColumns):
     id, label : str
         Their columns.
     time : str, optional
-        When the label became known. Without it, `as_of` has no effect.
+        When the label became known. Without it, `as_of` has no effect. A row without a time counts
+        as known from the beginning, and any with a time replaces it.
     time_zone, time_unit
         As in `Columns`.
     """

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from datetime import datetime, timedelta
@@ -17,8 +18,6 @@ from huc_monitor.sources._data import TimeRange
 from huc_monitor.sources._table import Chunk, ColumnKind, Lookup, TimeColumn, chunk_rows
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping
-
     import sqlalchemy as sa
 
 # How many ids fit into one statement; others get what every database takes.
@@ -73,11 +72,22 @@ class SQLTable:
         """First and last time; rows without a time belong to no window."""
         import sqlalchemy as sa
 
-        column = self._column(time.name)
+        column, form = self._column(time.name), self._form(time)
+        timed = column.is_not(None)
+        if isinstance(form, str):
+            _text_bound(form, EPOCH, time, self.name)  # refused if it is no ISO time
+            timed = column.like("____-__-__%")
+        counting = sa.select(sa.func.count()).select_from(self._reflected())
         with self._connect() as connection:
-            row = connection.execute(sa.select(sa.func.min(column), sa.func.max(column))).one()
+            ends = sa.select(sa.func.min(column), sa.func.max(column)).where(timed)
+            row = connection.execute(ends).one()
+            untimed = sa.or_(column.is_(None), sa.not_(timed))
+            n_untimed = connection.execute(counting.where(untimed)).scalar_one()
+            if isinstance(form, str):
+                other = sa.select(column).where(timed, _other_offset(column, form)).limit(1)
+                self._refuse_other(time, form, connection.execute(other).scalar())
         first, last = (self._moment(value, time) for value in row)
-        return None if first is None or last is None else TimeRange(first, last)
+        return time.extent(self.name, first, last, n_untimed)
 
     def count(
         self, time: TimeColumn, start: datetime, end: datetime, column: str | None = None
@@ -133,7 +143,8 @@ class SQLTable:
         time = wanted.time
         if time is not None and wanted.until is not None:
             bound = self._bound(time, wanted.until + timedelta(microseconds=1))
-            query = query.where(self._column(time.name) < bound)
+            column = self._column(time.name)
+            query = query.where(sa.or_(column < bound, column.is_(None)))
         ids = [value.item() if isinstance(value, np.generic) else value for value in wanted.among]
         found: list[Any] = []
         with self._connect() as connection:
@@ -242,6 +253,16 @@ class SQLTable:
         )
         raise InvalidInputError(msg)
 
+    def _refuse_other(self, time: TimeColumn, form: str, other: str | None) -> None:
+        """Refuse texts that are not in the order of time."""
+        if other is not None:
+            msg = (
+                f"`time` must have one offset in all rows where it is text, or its order is not "
+                f"that of time; got {form!r} and {other!r} (column {time.name!r} of {self.name}). "
+                "Store all times in UTC."
+            )
+            raise InvalidInputError(msg)
+
     def _form(self, time: TimeColumn) -> Any:
         """Return one value of the time column: it shows how the database stores them."""
         import sqlalchemy as sa
@@ -255,6 +276,16 @@ class SQLTable:
                 value = datetime(value.year, value.month, value.day)  # noqa: DTZ001 - wall time
             self._forms[time.name] = value
         return self._forms[time.name]
+
+
+def _other_offset(column: Any, form: str) -> Any:
+    """Say which texts end in another offset than `form`."""
+    import sqlalchemy as sa
+
+    found = _ISO.fullmatch(form.strip())
+    if found is not None and found[5]:
+        return sa.not_(column.like(f"%{found[5]}"))
+    return sa.or_(*(column.like(end) for end in ("%Z", "%+__:__", "%+____", "%:__-__:__")))
 
 
 def _text_bound(form: str, moment: datetime, time: TimeColumn, name: str) -> str:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import tempfile
+from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -10,15 +11,12 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from huc_monitor._common.threads import n_threads
-from huc_monitor.audit.runs.packing import Packing
+from huc_monitor.audit.runs.packing import Packing, Records
+from huc_monitor.audit.runs.pieces import PiecePlan, ScoredRows
+from huc_monitor.errors import InvalidInputError
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator
-
     import duckdb
-
-    from huc_monitor.audit.runs.packing import Records
-    from huc_monitor.audit.runs.pieces import PiecePlan, ScoredRows
 
 # Of the limit: for DuckDB, and for a run of rows with what is made of it. The rest is slack.
 _DUCKDB_SHARE = 0.5
@@ -33,6 +31,7 @@ class RowStore:
     def __init__(self, audit: PiecePlan, folder: Path, limit: int, *, sampled: bool) -> None:
         self._audit, self._limit, self._sampled = audit, limit, sampled
         self._packings: list[Packing] = []
+        self._given = (False, False)  # whether rows have weights, and label probabilities
         self._database = _open(folder, max(_LEAST_DUCKDB, int(limit * _DUCKDB_SHARE)))
 
     @classmethod
@@ -53,16 +52,21 @@ class RowStore:
         import pyarrow as pa
 
         for u, rows in enumerate(scored):
+            given = (rows.repeats.size > 0, rows.times.size > 0)
             if len(self._packings) <= u:
                 packing = Packing.of(
                     self._audit,
                     u,
-                    weighted=rows.repeats.size > 0,
+                    weighted=given[0],
                     sampled=self._sampled,
-                    chosen=rows.times.size > 0,
+                    chosen=given[1],
                 )
                 self._packings.append(packing)
+                self._given = given
                 self._database.execute(f"CREATE TABLE rows_{u} (score DOUBLE, record BLOB)")
+            if given != self._given:
+                msg = "`weights` and `label_probability` must be given for all pieces, or for none."
+                raise InvalidInputError(msg)
             records = self._packings[u].pack(rows)
             width = pa.binary(records.dtype.itemsize)
             packed = pa.FixedSizeBinaryArray.from_buffers(
@@ -86,7 +90,7 @@ class RowStore:
     def _records(self, u: int, order: str) -> Iterator[Records]:
         query = f"SELECT record FROM rows_{u} {order}"  # noqa: S608 - numbers and constants
         dtype = self._packings[u].dtype
-        reader = self._database.sql(query).to_arrow_reader(min(100_000, self._rows_at_a_time(u)))
+        reader = self._database.sql(query).arrow(min(100_000, self._rows_at_a_time(u)))
         for batch in reader:
             column = batch.column(0)
             data = np.frombuffer(column.buffers()[2], dtype=np.uint8)

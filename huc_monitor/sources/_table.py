@@ -6,21 +6,18 @@ labels; what rows mean is decided once, in `TableSource`, for every kind of tabl
 
 from __future__ import annotations
 
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any, Final, Literal, Protocol, TypeAlias, get_args
+from datetime import datetime
+from typing import Any, Final, Literal, Protocol, TypeAlias, get_args
+from zoneinfo import ZoneInfo
+
+import pandas as pd
+from numpy.typing import NDArray
 
 from huc_monitor._common.times import TimeUnit, get_zone, utc_column
 from huc_monitor.errors import InvalidInputError, UnknownNameError, did_you_mean
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping
-    from datetime import datetime
-    from zoneinfo import ZoneInfo
-
-    import pandas as pd
-    from numpy.typing import NDArray
-
-    from huc_monitor.sources._data import TimeRange
+from huc_monitor.sources._data import TimeRange
 
 # What a column is read as. Predictions: "number", "numbers" (a list of them), or "nested", which
 # stays as it is: lists of classes, pairs, maps.
@@ -65,6 +62,21 @@ class TimeColumn:
         """Return values of the column as datetime64[us] in UTC."""
         return utc_column(values, self.zone, self.unit)
 
+    def extent(
+        self, where: str, first: datetime | None, last: datetime | None, n_untimed: int
+    ) -> TimeRange | None:
+        """Return the range of a table's times; None for one without rows."""
+        if first is not None and last is not None:
+            return TimeRange(first, last, n_untimed)
+        if not n_untimed:
+            return None
+        msg = (
+            f"`time` must be a column of times; none of the {n_untimed:,} rows of {where} has one "
+            f"that can be read in {self.name!r}. Write times such as 2024-03-31T06:00:00Z, or name "
+            "another column."
+        )
+        raise InvalidInputError(msg)
+
     def no_unit(self, where: str) -> InvalidInputError:
         """Return the error for a column of numbers whose unit was not told."""
         return InvalidInputError(
@@ -86,7 +98,10 @@ class Chunk:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Lookup:
-    """Asks for columns of the rows whose `key` is among some values, up to a time, inclusive."""
+    """Asks for columns of the rows whose `key` is among some values, up to a time, inclusive.
+
+    A row without a time is as old as can be.
+    """
 
     key: str
     among: NDArray[Any]
@@ -101,35 +116,28 @@ class Table(Protocol):
     @property
     def name(self) -> str:
         """What to call it in messages; holds no secret."""
-        ...
 
     def columns(self) -> Mapping[str, str]:
         """Names of the columns, with their types in the words of the backend."""
-        ...
 
     def time_range(self, time: TimeColumn) -> TimeRange | None:
-        """First and last time."""
-        ...
+        """First and last time, and how many rows have none (`TimeColumn.extent`)."""
 
     def count(
         self, time: TimeColumn, start: datetime, end: datetime, column: str | None = None
     ) -> tuple[int, int]:
         """Count the rows, and those with a value in `column`."""
-        ...
 
     def advance(self, time: TimeColumn, start: datetime, n_rows: int) -> datetime | None:
         """Return the smallest time such that at least `n_rows` lie between `start` and it."""
-        ...
 
     def scan(
         self, columns: Mapping[str, ColumnKind], time: TimeColumn, start: datetime, end: datetime
     ) -> Iterator[Chunk]:
         """Read columns of the rows in a range, some rows at a time."""
-        ...
 
     def lookup(self, wanted: Lookup) -> pd.DataFrame:
         """Read columns of the rows that have one of some values."""
-        ...
 
 
 def require_columns(table: Table, needed: Mapping[str, str]) -> Mapping[str, str]:

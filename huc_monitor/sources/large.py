@@ -11,40 +11,50 @@ import dataclasses
 import functools
 import operator
 import re
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field, fields
-from typing import TYPE_CHECKING, Any
+from datetime import datetime
+from pathlib import Path
+from typing import Any
 
 import numpy as np
 
 from huc_monitor._common.times import to_utc
 from huc_monitor.audit.clusters import ClusterKeys
+from huc_monitor.audit.comparison import Comparison
 from huc_monitor.audit.options import DEFAULTS, AuditOptions
+from huc_monitor.audit.plan import AuditPlan
+from huc_monitor.audit.result import AuditResult
 from huc_monitor.audit.runs.changes import PieceChange, compare_pools
-from huc_monitor.audit.runs.pieces import PieceAudit, merge_runs
+from huc_monitor.audit.runs.pieces import (
+    Facts,
+    Piece,
+    PieceAudit,
+    PiecePlan,
+    RunSummary,
+    merge_runs,
+)
+from huc_monitor.audit.two_samples import AfterSums
 from huc_monitor.errors import InvalidInputError
-from huc_monitor.sources import RowCounts, SampledTable, Streaming, Table, TableSource
+from huc_monitor.sources import (
+    PredictionData,
+    RowCounts,
+    SampledTable,
+    Streaming,
+    Table,
+    TableSource,
+    WindowData,
+)
+from huc_monitor.sources._data import Known
 from huc_monitor.sources._labels import latest_labels
 from huc_monitor.sources._repeats import repeated_ids
 from huc_monitor.sources._spec import LARGE
 from huc_monitor.sources._store import RowStore
+from huc_monitor.subgroups import Subgroups
+from huc_monitor.tree import LabelTree
 from huc_monitor.tree.labels import LeafCodes
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Iterator, Sequence
-    from datetime import datetime
-    from pathlib import Path
-
-    from huc_monitor.audit.comparison import Comparison
-    from huc_monitor.audit.plan import AuditPlan
-    from huc_monitor.audit.result import AuditResult
-    from huc_monitor.audit.runs.pieces import Facts, Piece, PiecePlan, RunSummary
-    from huc_monitor.audit.two_samples import AfterSums
-    from huc_monitor.sources import PredictionData, WindowData
-    from huc_monitor.sources._data import Known
-    from huc_monitor.subgroups import Subgroups
-    from huc_monitor.tree import LabelTree
-    from huc_monitor.utilities import Utility
-    from huc_monitor.utilities.program import Floats
+from huc_monitor.utilities import Utility
+from huc_monitor.utilities.program import Floats
 
 _UNITS = {"": 1, "K": 10**3, "M": 10**6, "G": 10**9, "T": 10**12}
 
@@ -308,9 +318,8 @@ class LargeSource(TableSource):
             return TableSource.counts(self, start, end, as_of=as_of)
         first, last = to_utc(start, argument="start"), to_utc(end, argument="end")
         known = None if as_of is None else to_utc(as_of, argument="as_of")
-        name, n, n_labelled, latest = str(self.columns.id), 0, 0, None
-        for chunk in self.log.scan({name: "any"}, self.time, first, last):
-            ids = chunk.frame[name]
+        n, n_labelled, latest = 0, 0, None
+        for ids in self._some_ids(first, last):
             found = latest_labels(self.labels, ids, known)
             n += len(ids)
             n_labelled += int((found.find(ids) >= 0).sum())
@@ -321,11 +330,12 @@ class LargeSource(TableSource):
         self, start: datetime, end: datetime, *, as_of: datetime | None = None
     ) -> WindowData:
         """Read the labelled rows, or a sample of them where they are too many."""
-        counts = self.counts(start, end, as_of=as_of)
+        counts, planned = self.counts(start, end, as_of=as_of), self.planned(start, end)
         n = counts.n_labelled
-        if n <= self.most_rows:
+        kept = n if planned is None else min(n, len(planned.by_id))
+        if kept <= self.most_rows:
             return TableSource.labelled(self, start, end, as_of=as_of)
-        data = self._sampled(self.most_rows / n).labelled(start, end, as_of=as_of)
+        data = self._sampled(self.most_rows / kept).labelled(start, end, as_of=as_of)
         return dataclasses.replace(
             data,
             n_predictions=counts.n_predictions,
@@ -363,12 +373,6 @@ class LargeSource(TableSource):
         options: AuditOptions,
     ) -> AuditResult:
         """Audit all usable labelled rows of a range, as a monitor does that can hold them."""
-        if self.plan is not None:
-            msg = (
-                "`plan` must not be given for windows with more than `large.most_rows` labelled "
-                "rows. Raise that limit."
-            )
-            raise InvalidInputError(msg)
         check = PieceAudit.of(
             tree=self.tree,
             utilities=utilities,
@@ -391,28 +395,31 @@ class LargeSource(TableSource):
         self, ranges: Sequence[Known], *, plan: AuditPlan, pools: Sequence[int]
     ) -> list[Comparison] | None:
         """Compare all usable labelled rows of the newest windows, pooled, with a reference."""
-        samples = [self._reader(*known) for known in ranges]
+        samples = [self._reader(*known, compared=True) for known in ranges]
         return compare_pieces(
             samples, plan=plan, pools=pools, screen=True, memory_limit=self.memory_limit
         )
 
     def _reader(
-        self, start: datetime, end: datetime, as_of: datetime | None
+        self, start: datetime, end: datetime, as_of: datetime | None, *, compared: bool = False
     ) -> Callable[[], Iterator[Rows]]:
-        repeated = repeated_ids(self, start, end)
+        repeated, plan = repeated_ids(self, start, end), self.planned(start, end)
 
         def read() -> Iterator[Rows]:
-            stream = Streaming(self, start, end, as_of, None, with_labels=True)
+            stream = Streaming(self, start, end, as_of, None, with_labels=True, plan=plan)
             for p, labels, features, clusters, chosen in stream.pieces(repeated):
                 keys = None if clusters is None else ClusterKeys(clusters)
-                yield Rows(p, LeafCodes(labels), features, None, keys, chosen)
+                # Windows without a plan are compared with others that have one.
+                planned = compared and self.plan is not None and chosen is None
+                chances = np.ones(len(labels)) if planned else chosen
+                yield Rows(p, LeafCodes(labels), features, None, keys, chances)
 
         return read
 
     def _sampled(self, share: float) -> TableSource:
         """Return the source of a share of all rows."""
         own = {item.name: getattr(self, item.name) for item in fields(TableSource) if item.init}
-        return TableSource(**{**own, "log": self._sampled_log(share), "plan": None})
+        return TableSource(**{**own, "log": self._sampled_log(share)})
 
     def _sampled_log(self, share: float) -> Table:
         return SampledTable(self.log, share, self.columns.id)

@@ -3,31 +3,22 @@
 from __future__ import annotations
 
 import dataclasses
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from datetime import datetime
+from typing import Any
 
 import numpy as np
 
 from huc_monitor._common.times import to_utc
+from huc_monitor.audit.comparison import Comparison
 from huc_monitor.audit.inputs import Predictions
-from huc_monitor.sources._data import (
-    PredictionData,
-    RowCounts,
-    TimeRange,
-    WindowData,
-    concatenate,
-)
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
-    from datetime import datetime
-
-    from huc_monitor.audit.comparison import Comparison
-    from huc_monitor.audit.result import AuditResult
-    from huc_monitor.sources._source import TableSource
-    from huc_monitor.sources._spec import Columns, LabelTable
-    from huc_monitor.sources._table import ColumnKind, Table
-    from huc_monitor.tree.changes import TreeVersion
+from huc_monitor.audit.result import AuditResult
+from huc_monitor.sources._data import PredictionData, RowCounts, TimeRange, WindowData, concatenate
+from huc_monitor.sources._source import TableSource
+from huc_monitor.sources._spec import Columns, LabelTable
+from huc_monitor.sources._table import ColumnKind, Table
+from huc_monitor.tree.changes import TreeVersion
 
 
 @dataclass(frozen=True, slots=True, eq=False)

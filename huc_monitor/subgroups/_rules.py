@@ -4,19 +4,15 @@ from __future__ import annotations
 
 import operator
 from collections.abc import Iterable, Mapping
-from typing import TYPE_CHECKING, Any, TypeAlias
+from typing import Any, TypeAlias
 
 import numpy as np
+from numpy.typing import NDArray
 
 from huc_monitor.errors import InvalidInputError
+from huc_monitor.recalibration.runtime.columns import Column
 from huc_monitor.recalibration.runtime.rules import columns_of, comparisons, holds, weights_of
 from huc_monitor.subgroups._predicates import Predicate, parse, words
-
-if TYPE_CHECKING:
-    from numpy.typing import NDArray
-
-    from huc_monitor.recalibration.runtime.columns import Column
-
 
 # A predicate, or {"weight": column}: a real-valued weight read from a column.
 Rule: TypeAlias = Predicate

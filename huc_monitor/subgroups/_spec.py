@@ -5,13 +5,14 @@ from __future__ import annotations
 import logging
 from collections.abc import Mapping, Sequence
 from itertools import pairwise
-from typing import TYPE_CHECKING, Any, Final, TypeAlias
+from typing import Any, Final, TypeAlias
 
 import numpy as np
 import pandas as pd
 
 from huc_monitor._common.safe_text import LONGEST, quoted
 from huc_monitor.errors import InvalidInputError
+from huc_monitor.recalibration.runtime.columns import Column
 from huc_monitor.subgroups._columns import count_values
 from huc_monitor.subgroups._predicates import (
     Predicate,
@@ -21,9 +22,6 @@ from huc_monitor.subgroups._predicates import (
     to_scalar,
     write_value,
 )
-
-if TYPE_CHECKING:
-    from huc_monitor.recalibration.runtime.columns import Column
 
 log = logging.getLogger("huc_monitor")
 

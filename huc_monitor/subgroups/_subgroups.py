@@ -10,10 +10,11 @@ import json
 from collections.abc import Iterable, Mapping
 from copy import deepcopy
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, Final
+from typing import Any, Final
 
 import numpy as np
 import pandas as pd
+from numpy.typing import NDArray
 
 from huc_monitor._common.frames import to_frame
 from huc_monitor.errors import InvalidInputError
@@ -35,10 +36,6 @@ from huc_monitor.subgroups._rules import (
     rule_in_words,
 )
 from huc_monitor.subgroups._spec import expand
-
-if TYPE_CHECKING:
-    from numpy.typing import NDArray
-
 
 _SCHEMA_VERSION: Final = 1
 MIN_SIZE: Final = 0  # reference rows that a subgroup must have, unless the user asks for more
@@ -276,6 +273,20 @@ class Subgroups:
             columns = self._read(frame, n_rows(frame, argument=argument), argument=argument)
             sizes.append(self._sizes(columns, argument=argument))
         return self._without_small(sizes, min_size)
+
+    def joined(self, other: Subgroups) -> Subgroups:
+        """Add the subgroups of another family, but for names that are known already.
+
+        Examples
+        --------
+        >>> one = Subgroups.from_reference({"sex": ["f", "m"]}, {"sex": "each"})
+        >>> one.joined(Subgroups.from_reference({"age": [40, 80]}, {"age": [65]})).names
+        ('all', 'sex=f', 'sex=m', 'age<65', 'age>=65')
+        """
+        known = set(self.names)
+        rules = (*self._rules, *(entry for entry in other._rules if entry[0] not in known))
+        kinds = dict(other._kinds) | dict(self._kinds)
+        return Subgroups(rules, tuple(kinds.items()), self._dropped)
 
     def to_dict(self) -> dict[str, Any]:
         """Write the family as JSON-safe data; the whole population is implied.

@@ -2,14 +2,10 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from collections.abc import Sequence
 
 from huc_monitor.errors import InvalidInputError
-
-if TYPE_CHECKING:
-    from collections.abc import Sequence
-
-    from huc_monitor.tree.shape import Shape
+from huc_monitor.tree.shape import Shape
 
 
 def render(names: Sequence[str], shape: Shape, max_depth: int | None) -> str:

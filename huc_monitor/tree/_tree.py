@@ -9,10 +9,11 @@ from __future__ import annotations
 
 import hashlib
 import json
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Self
+from typing import Any, Self
 
 import numpy as np
 
@@ -20,11 +21,6 @@ from huc_monitor.errors import InvalidInputError, UnknownNameError, did_you_mean
 from huc_monitor.tree import _building, _files, _text
 from huc_monitor.tree.labels import InnerNodes, LabelEncoder
 from huc_monitor.tree.shape import IntArray, Shape, TreeArrays
-
-if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping, Sequence
-
-__all__ = ["LabelTree", "TreeArrays"]
 
 
 @dataclass(frozen=True, repr=False)

@@ -29,7 +29,7 @@ from dataclasses import dataclass
 from datetime import datetime
 from functools import cached_property
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 
@@ -37,11 +37,7 @@ from huc_monitor._common.times import get_zone, to_utc
 from huc_monitor.errors import InvalidTreeError, did_you_mean
 from huc_monitor.tree._files import read_content
 from huc_monitor.tree._tree import LabelTree
-
-if TYPE_CHECKING:
-    from huc_monitor.tree.shape import IntArray
-
-__all__ = ["TreeChanges", "TreeVersion"]
+from huc_monitor.tree.shape import IntArray
 
 _WORDS = ("renamed", "split", "merged", "added", "retired")
 

@@ -28,7 +28,7 @@ import json
 import re
 from dataclasses import dataclass, field, replace
 from decimal import Decimal
-from typing import TYPE_CHECKING, Any, Final
+from typing import Any, Final
 
 import numpy as np
 import pandas as pd
@@ -39,11 +39,10 @@ from huc_monitor.tree._files import read_mapping
 
 __all__ = ["InnerNodes", "LabelEncoder", "Labels", "LeafCodes", "read_mapping"]
 
-if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Mapping, Sequence
-    from pathlib import Path
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from pathlib import Path
 
-    import numpy.typing as npt
+import numpy.typing as npt
 
 _WHOLE: Final = re.compile(r"(0|-?[1-9][0-9]{0,17})(?:\.0*)?")
 _READS_AS_NUMBER: Final = re.compile(r"-?[0-9]+(?:\.0*)?")

@@ -2,17 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property
-from typing import TYPE_CHECKING
 
 import numpy as np
 import numpy.typing as npt
 
 from huc_monitor.errors import InvalidTreeError
-
-if TYPE_CHECKING:
-    from collections.abc import Sequence
 
 MAX_PATH_ENTRIES = 2**26
 

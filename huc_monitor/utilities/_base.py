@@ -7,15 +7,13 @@ import math
 from abc import ABC, abstractmethod
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, ClassVar
+from typing import Any, ClassVar
 
 import numpy as np
 
 from huc_monitor.errors import InvalidInputError, UnknownNameError
-
-if TYPE_CHECKING:
-    from huc_monitor.tree import LabelTree
-    from huc_monitor.utilities.program import Floats, Ints, Program
+from huc_monitor.tree import LabelTree
+from huc_monitor.utilities.program import Floats, Ints, Program
 
 _FAMILIES: dict[str, type[Utility]] = {}
 

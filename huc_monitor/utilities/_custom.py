@@ -2,20 +2,16 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 
 from huc_monitor.errors import InvalidInputError, UnknownNameError
+from huc_monitor.tree import LabelTree
 from huc_monitor.utilities._base import Utility, frozen_names
-from huc_monitor.utilities.program import DENSE, program
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
-
-    from huc_monitor.tree import LabelTree
-    from huc_monitor.utilities.program import Floats, Program
+from huc_monitor.utilities.program import DENSE, Floats, Program, program
 
 _FUNCTIONS: dict[str, Callable[[Any], Any]] = {}
 

@@ -3,20 +3,16 @@
 from __future__ import annotations
 
 from abc import abstractmethod
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 
 from huc_monitor.errors import InvalidInputError
+from huc_monitor.tree import LabelTree
 from huc_monitor.utilities._base import Utility, frozen_names, leaf_mask, spread_of_rows
-from huc_monitor.utilities.program import PAYOFF, program
-
-if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
-
-    from huc_monitor.tree import LabelTree
-    from huc_monitor.utilities.program import Floats, Program
+from huc_monitor.utilities.program import PAYOFF, Floats, Program, program
 
 
 @dataclass(frozen=True, repr=False)

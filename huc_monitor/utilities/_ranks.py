@@ -3,20 +3,15 @@
 from __future__ import annotations
 
 from abc import abstractmethod
+from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
 
 import numpy as np
 
 from huc_monitor.errors import InvalidInputError
+from huc_monitor.tree import LabelTree
 from huc_monitor.utilities._base import Utility
-from huc_monitor.utilities.program import RANK, program
-
-if TYPE_CHECKING:
-    from collections.abc import Sequence
-
-    from huc_monitor.tree import LabelTree
-    from huc_monitor.utilities.program import Floats, Program
+from huc_monitor.utilities.program import RANK, Floats, Program, program
 
 
 @dataclass(frozen=True, repr=False)

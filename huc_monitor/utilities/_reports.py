@@ -3,17 +3,13 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
 
 import numpy as np
 
 from huc_monitor.errors import InvalidInputError
+from huc_monitor.tree import LabelTree
 from huc_monitor.utilities._base import Utility
-from huc_monitor.utilities.program import GREEDY, LEVEL, SELECTIVE, program
-
-if TYPE_CHECKING:
-    from huc_monitor.tree import LabelTree
-    from huc_monitor.utilities.program import Floats, Ints, Program
+from huc_monitor.utilities.program import GREEDY, LEVEL, SELECTIVE, Floats, Ints, Program, program
 
 
 def _level_codes(tree: LabelTree, level: int | str) -> Ints:

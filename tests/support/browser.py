@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 import shutil
 
 import pytest
@@ -62,3 +63,42 @@ def one(browser, selector: str):
 def every(browser, selector: str) -> list:
     """Find all elements."""
     return browser.find_elements("css selector", selector)
+
+
+def log_in(browser, site, token: str, name: str = "ann") -> None:
+    """Log in on the page of a server."""
+    browser.get(site.address("/login"))
+    one(browser, "input[name=name]").send_keys(name)
+    one(browser, "input[name=token]").send_keys(token)
+    one(browser, "form button").click()
+    wait(browser, lambda: browser.current_url.endswith("/alerts"))
+
+
+def critical(browser, site) -> dict[str, str]:
+    """Return what the page of alerts says of each branch that is critical."""
+    browser.get(site.address("/alerts"))
+    found = every(browser, "article.critical")
+    return {re.split(r"\s+", item.text)[1]: item.text for item in found}
+
+
+def press(browser, site, branch: str, verb: str, **fields: str) -> str:
+    """Fill in a form of a critical branch and send it; return what the page says of it then."""
+    browser.get(site.address("/alerts"))
+    article = next(a for a in every(browser, "article.critical") if f" {branch} " in a.text)
+    for summary in article.find_elements("css selector", "summary"):
+        if summary.text == "Act on this branch":
+            summary.click()
+    form = article.find_element("css selector", f"form[action$='/{verb}']")
+    wait(browser, form.is_displayed)
+    for name, text in fields.items():
+        form.find_element("css selector", f"[name={name}]").send_keys(text)
+    form.find_element("css selector", "button").click()
+    wait(browser, lambda: "#" in browser.current_url)
+    return critical(browser, site)[branch]
+
+
+def wait(browser, done, seconds: float = 30) -> None:
+    """Wait until something holds on a page."""
+    from selenium.webdriver.support.wait import WebDriverWait
+
+    WebDriverWait(browser, seconds).until(lambda _: done())

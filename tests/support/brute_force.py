@@ -17,7 +17,7 @@ class PlainTree:
         data = tree.to_dict()
         self.root = data["root"]
         self.children = data["children"]
-        self._below = {}
+        self._below, self._columns = {}, {}
         self.leaves = self.below(self.root)
         self.nodes = [name for name in self._preorder(self.root) if self.children.get(name)]
 
@@ -34,7 +34,9 @@ class PlainTree:
         return self._below[name]
 
     def columns(self, name):
-        return [self.leaves.index(leaf) for leaf in self.below(name)]
+        if name not in self._columns:
+            self._columns[name] = [self.leaves.index(leaf) for leaf in self.below(name)]
+        return self._columns[name]
 
     def level(self, depth):
         found = [self.root]

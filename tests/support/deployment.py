@@ -34,7 +34,9 @@ class World:
         enabled=True,
         name="triage",
         logs=("features", "version"),
+        first=DAY,
     ):
+        self.first = first
         self.story, self.folder, self.name, self.logs = story, folder, name, logs
         (folder / "log").mkdir()
         (folder / "tree.json").write_text(json.dumps(story.tree.to_dict()))
@@ -75,8 +77,8 @@ class World:
     def champion(self):
         return huc_mlflow.Registry(self.name).current()
 
-    def serve(self, *, drift):
-        """One day of traffic; the drift swaps coma and limited for men."""
+    def serve(self, *, drift, spread=False):
+        """One day of traffic; the drift swaps coma and limited for men, `spread` milder ends."""
         self.day += 1
         version = self.champion()
         frame, labels = make_rows(ROWS, 100 + self.day, self.story.tree, drift=drift)
@@ -87,7 +89,10 @@ class World:
             p = self.loaded[uri].predict(frame, {"predict_method": "predict_proba"})
         else:
             p = self.base(frame)
-        start = DAY + timedelta(days=self.day - 1)
+        if spread:
+            other = pd.Series(labels).replace({"none": "assisted", "assisted": "none"})
+            labels = other.to_numpy()
+        start = self.first + timedelta(days=self.day - 1)
         seconds = np.arange(ROWS) * (86_400 / ROWS)
         log = pd.concat([frame if "features" in self.logs else frame[["sex"]], p], axis=1)
         if "base" in self.logs:
@@ -103,7 +108,7 @@ class World:
 
     @property
     def now(self):
-        return DAY + timedelta(days=self.day, seconds=1)
+        return self.first + timedelta(days=self.day, seconds=1)
 
     def check(self):
         monitor = open_monitor(load_config(self.config))
@@ -160,8 +165,8 @@ def check_records(world, days):
     tracker = open_tracker(load_config(world.config))
     windows = list(range(1, days + 1))
     assert [record.ordinal for record in tracker.records()] == windows
-    assert len(list(tracker._search("window"))) == days
-    assert len(list(tracker._search("retraining"))) == 1
+    assert len(list(tracker.runs.search("window"))) == days
+    assert len(list(tracker.runs.search("retraining"))) == 1
     for key in (
         "audit/huc",
         "branches/major - sex-m - level3",

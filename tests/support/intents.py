@@ -38,7 +38,8 @@ def make_intents(
 
     Faults: "app" swaps refund and chargeback in half of the rows of channel=app; "everywhere" makes
     half of all labels random; "opposite" turns most login labels into password, and makes product's
-    labels follow the likeliest of the two; "root" moves a fifth of the labels to the next branch.
+    labels follow the likeliest of the two; "root" moves a fifth of the labels to the next branch;
+    "new" are labels of feature, which has no mass and never happened before.
     """
     rng = np.random.default_rng(seed)
     n = days * per_day
@@ -61,6 +62,10 @@ def make_intents(
         label = np.where(late & (label >= 4), likeliest, label)
     elif fault == "root":
         label = np.where(late & (hit < 0.2), (label + 2) % 6, label)
+    elif fault == "new":
+        label = np.where(label == 5, 4, label)
+        label = np.where(late & (hit < 0.02), 5, label)
+        told[:, 4], told[:, 5] = told[:, 4] + told[:, 5], 0.0
     frame = pd.DataFrame(told, columns=list(TREE.leaves))
     frame["at"] = FIRST + pd.to_timedelta(np.arange(n) * 86400.0 / per_day, unit="s")
     frame["channel"], frame["region"] = channel, region

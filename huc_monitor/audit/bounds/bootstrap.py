@@ -57,13 +57,13 @@ import numpy.typing as npt
 from huc_monitor._common.threads import run_tasks
 from huc_monitor.audit.bounds.bound import Bound, log_share
 from huc_monitor.audit.bounds.clustered import Drawn, clustered_radii, degrees, student
+from huc_monitor.audit.clusters import Sizes
 from huc_monitor.audit.scan import Groups, group_rows, second_moments
 from huc_monitor.errors import InvalidInputError
+from huc_monitor.utilities.program import Floats, Ints
 
 if TYPE_CHECKING:
-    from huc_monitor.audit.clusters import Sizes
     from huc_monitor.audit.decomposition import SortedRows
-    from huc_monitor.utilities.program import Floats, Ints
 
 Singles = npt.NDArray[np.float32]
 
@@ -192,8 +192,6 @@ class BootstrapBound(Bound):
         return log_share(self.n_candidates, self.confidence_level)
 
     def _times_scale(self, drawn: float) -> Floats:
-        if not self._scales:
-            return np.empty(0)
         q = student(max(drawn, math.sqrt(self._log)), degrees(self.sizes))
         return q / math.sqrt(self.sizes.n) * np.concatenate(self._scales)
 

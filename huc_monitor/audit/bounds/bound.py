@@ -6,11 +6,12 @@ import math
 from abc import ABC, abstractmethod
 from typing import TYPE_CHECKING
 
+from huc_monitor.audit.clusters import Sizes
+from huc_monitor.utilities.program import Floats, Ints
+
 if TYPE_CHECKING:
-    from huc_monitor.audit.clusters import Sizes
     from huc_monitor.audit.decomposition import SortedRows
     from huc_monitor.audit.scan import Groups
-    from huc_monitor.utilities.program import Floats, Ints
 
 
 class Bound(ABC):

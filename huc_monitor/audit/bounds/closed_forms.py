@@ -71,21 +71,19 @@ Theorem 3.4 holds with k likewise: by the same signs, and by bounded differences
 from __future__ import annotations
 
 import math
+from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from huc_monitor.audit.bounds.bootstrap import BootstrapBound
 from huc_monitor.audit.bounds.bound import Bound, log_share
-from huc_monitor.audit.scan import second_moments
+from huc_monitor.audit.clusters import Sizes
+from huc_monitor.audit.scan import Groups, second_moments
+from huc_monitor.utilities.program import Floats, Ints
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
-
-    from huc_monitor.audit.clusters import Sizes
     from huc_monitor.audit.decomposition import SortedRows
-    from huc_monitor.audit.scan import Groups
-    from huc_monitor.utilities.program import Floats, Ints
 
 
 class NoBound(Bound):

@@ -29,15 +29,13 @@ Few clusters
 from __future__ import annotations
 
 import math
-from typing import TYPE_CHECKING, NamedTuple
+from collections.abc import Callable, Sequence
+from typing import NamedTuple
 
 import numpy as np
 
-if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
-
-    from huc_monitor.audit.clusters import Sizes
-    from huc_monitor.utilities.program import Floats, Ints
+from huc_monitor.audit.clusters import Sizes
+from huc_monitor.utilities.program import Floats, Ints
 
 _RANGE_SQUARE = 4.0 * math.log(2.0)
 

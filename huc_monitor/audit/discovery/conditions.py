@@ -3,15 +3,13 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, Final
+from typing import Any, Final
 
 import numpy as np
 import pandas as pd
 
 from huc_monitor.subgroups._predicates import Predicate, compare, to_scalar, write_value
-
-if TYPE_CHECKING:
-    from huc_monitor.utilities.program import Floats, Ints
+from huc_monitor.utilities.program import Floats, Ints
 
 _MOST_VALUES: Final = 50
 _FEW_NUMBERS: Final = 10

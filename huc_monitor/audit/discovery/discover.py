@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property
-from typing import TYPE_CHECKING, Any, Final
+from pathlib import Path
+from typing import Any, Final
 
 import numpy as np
 import pandas as pd
@@ -13,34 +15,24 @@ import pandas as pd
 from huc_monitor._common.checks import check_number
 from huc_monitor._common.forms import Form
 from huc_monitor._common.frames import to_frame
-from huc_monitor._common.views import Shown
-from huc_monitor.audit.decomposition import iter_decomposed
+from huc_monitor._common.views import Plotted
+from huc_monitor.audit.decomposition import UtilityRows, iter_decomposed
 from huc_monitor.audit.discovery.conditions import read_conditions
+from huc_monitor.audit.discovery.options import SEARCH, DiscoveryOptions
 from huc_monitor.audit.discovery.search import Found, Search
-from huc_monitor.audit.inputs import (
-    check_labels,
-    check_predictions,
-    check_tree,
-    check_utilities,
-)
+from huc_monitor.audit.inputs import check_labels, check_predictions, check_tree, check_utilities
+from huc_monitor.audit.label_depth import coverage_among
 from huc_monitor.audit.options import DEFAULTS, AuditOptions
 from huc_monitor.errors import InvalidInputError
 from huc_monitor.subgroups import Subgroups
-
-if TYPE_CHECKING:
-    from collections.abc import Sequence
-    from pathlib import Path
-
-    from huc_monitor.audit.decomposition import UtilityRows
-    from huc_monitor.subgroups._predicates import Predicate
-    from huc_monitor.tree import LabelTree
-    from huc_monitor.utilities import Utility
-    from huc_monitor.utilities.program import Floats, Ints
+from huc_monitor.subgroups._predicates import Predicate
+from huc_monitor.tree import LabelTree
+from huc_monitor.utilities import Utility
+from huc_monitor.utilities.program import Floats, Ints
 
 _RANGES: Final = ("any", "low", "high")
 _MOST_SEARCHED: Final = 200_000
-_FEWEST_ROWS: Final = 200
-_MOST_CONDITIONS: Final = 3
+FEWEST_ROWS: Final = 400
 
 
 @dataclass(frozen=True, slots=True)
@@ -82,13 +74,17 @@ class Segment(Form):
     moment_in_segment: float
     certified: bool
 
+    @property
+    def whom(self) -> str:
+        """Which rows it is about, in short."""
+        who = "All rows" if self.rule is None else self.name
+        return who if self.score_range == "any" else f"{who}, {self.score_range} predicted utility"
+
     def __str__(self) -> str:
         """Say the finding in one sentence."""
-        who = "All rows" if self.rule is None else self.name
-        where = {"any": "", "low": ", low predicted utility", "high": ", high predicted utility"}
         way = "overstate" if self.moment < 0 else "understate"
         return (
-            f"{who}{where[self.score_range]} ({self.share:.1%} of rows): at {self.node!r} "
+            f"{self.whom} ({self.share:.1%} of rows): at {self.node!r} "
             f"predictions {way} {self.utility} by {abs(self.moment_in_segment):.3f} for each of "
             f"{self.n:,} rows; {self.moment:+.4f} per prediction "
             f"[{self.lower:+.4f}, {self.upper:+.4f}]"
@@ -97,7 +93,7 @@ class Segment(Form):
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class Discovery(Form, Shown):
+class Discovery(Form, Plotted):
     """What a search found, and what of it held on rows that did not choose it.
 
     Attributes
@@ -153,9 +149,9 @@ def discover(
     features: Any,
     utilities: Sequence[Utility] | Utility | None = None,
     tolerance: float | None = None,
-    max_conditions: int = 2,
-    max_segments: int = 8,
-    min_share: float = 0.01,
+    max_conditions: int = SEARCH.max_conditions,
+    max_segments: int = SEARCH.max_segments,
+    min_share: float = SEARCH.min_share,
     confidence_level: float = DEFAULTS.confidence_level,
     rng: int = DEFAULTS.rng,
 ) -> Discovery:
@@ -221,15 +217,18 @@ def discover(
     chosen = check_utilities(utilities, tree)
     options = AuditOptions(confidence_level=confidence_level, rng=rng)
     accepted = 0.0 if tolerance is None else tolerance
-    _check_settings(accepted, max_conditions, max_segments, min_share)
+    check_number("tolerance", accepted, least=0)
+    far = DiscoveryOptions(
+        max_conditions=max_conditions, max_segments=max_segments, min_share=min_share
+    )
     predictions = check_predictions(probabilities, tree=tree)
-    codes = check_labels(labels, predictions.n, tree=tree, any_depth=False)
+    codes = check_labels(labels, predictions.n, tree=tree)
     frame = to_frame(features, "features")
     if not isinstance(frame, pd.DataFrame) or len(frame) != predictions.n:
         msg = f"`features` must be a DataFrame with a row per prediction ({predictions.n})."
         raise InvalidInputError(msg)
-    if predictions.n < 2 * _FEWEST_ROWS:
-        msg = f"`labels` must have at least {2 * _FEWEST_ROWS} rows to search and to certify; got "
+    if predictions.n < FEWEST_ROWS:
+        msg = f"`labels` must have at least {FEWEST_ROWS} rows to search and to certify; got "
         raise InvalidInputError(msg + f"{predictions.n}. Wait for more labels.")
     order = np.random.default_rng(options.rng).permutation(predictions.n)
     halves = order[: order.size // 2][:_MOST_SEARCHED], order[order.size // 2 :]
@@ -242,22 +241,9 @@ def discover(
         )
         for half in halves
     )
-    found, notes = _search(search, max_conditions, max_segments, min_share)
+    found, notes = _search(search, far)
     segments = _certify(found, certify, accepted, confidence_level)
     return Discovery(segments, halves[0].size, halves[1].size, confidence_level, tuple(notes))
-
-
-def _check_settings(
-    tolerance: float, max_conditions: int, max_segments: int, min_share: float
-) -> None:
-    check_number("tolerance", tolerance, least=0)
-    check_number("min_share", min_share, above=0, below=0.5)
-    if max_conditions not in range(1, _MOST_CONDITIONS + 1):
-        msg = f"`max_conditions` must be 1 to {_MOST_CONDITIONS}; got {max_conditions!r}."
-        raise InvalidInputError(msg)
-    if not isinstance(max_segments, int) or not 1 <= max_segments <= 100:
-        msg = f"`max_segments` must be 1 to 100; got {max_segments!r}."
-        raise InvalidInputError(msg)
 
 
 @dataclass(frozen=True, eq=False)
@@ -297,17 +283,17 @@ class _Half:
 
 
 def _search(
-    half: _Half, max_conditions: int, max_segments: int, min_share: float
+    half: _Half, far: DiscoveryOptions
 ) -> tuple[list[tuple[Found, tuple[int, int, str]]], list[str]]:
     n = len(half.frame)
-    min_rows = max(20, math.ceil(min_share * n / 2))
+    min_rows = max(20, math.ceil(far.min_share * n / 2))
     columns = half.columns()
     nodes = np.array([half.node(u, slot) for u, slot, _ in columns])
     peers = [np.flatnonzero(nodes == node) for node in nodes]
-    conditions, ordered, notes = read_conditions(half.frame, math.ceil(min_share * n))
+    conditions, ordered, notes = read_conditions(half.frame, math.ceil(far.min_share * n))
     entries = [half.entries(*column) for column in columns]
-    search = Search(entries, n, peers, conditions, ordered, max_conditions, min_rows)
-    return [(item, columns[item.column]) for item in search.run(max_segments)], notes
+    search = Search(entries, n, peers, conditions, ordered, far.max_conditions, min_rows)
+    return [(item, columns[item.column]) for item in search.run(far.max_segments)], notes
 
 
 def _certify(
@@ -316,7 +302,7 @@ def _certify(
     tolerance: float,
     confidence_level: float,
 ) -> tuple[Segment, ...]:
-    from scipy.stats import t as student
+    from scipy.special import stdtrit
 
     n = len(half.frame)
     level = 1 - (1 - confidence_level) / (2 * max(1, len(found)))
@@ -327,9 +313,13 @@ def _certify(
         rows, values = half.entries(u, slot, part)
         kept = inside[rows]
         values = values[kept]
+        # Of the rows that reach the branch, labels may tell a part only: see `label_depth`.
+        seen = coverage_among(half.rows[u], inside.astype(np.float64))[slot] or 1.0
+        in_segment = float(values.mean()) if values.size else 0.0
+        values = values / seen
         moment = float(values.sum() / n)
         spread = math.sqrt(max(float((values**2).sum()) / n - moment**2, 0.0) / n)
-        radius = float(student.ppf(level, max(1, values.size - 1))) * spread
+        radius = float(stdtrit(max(1, values.size - 1), level)) * spread
         size = abs(moment) - radius
         segments.append(
             Segment(
@@ -343,7 +333,7 @@ def _certify(
                 moment=moment,
                 lower=moment - radius,
                 upper=moment + radius,
-                moment_in_segment=float(values.mean()) if values.size else 0.0,
+                moment_in_segment=in_segment,
                 certified=values.size > 1 and size > tolerance,
             )
         )

@@ -3,17 +3,15 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Sequence
 from dataclasses import dataclass
 from itertools import chain
-from typing import TYPE_CHECKING, Any, Final
+from typing import Any, Final
 
 import numpy as np
 import pandas as pd
 
-if TYPE_CHECKING:
-    from collections.abc import Sequence
-
-    from huc_monitor.utilities.program import Floats, Ints
+from huc_monitor.utilities.program import Floats, Ints
 
 MISSING: Final = -1
 _SCORE_WORDS: Final = ("score", "probability", "prob", "p", "value", "logprob", "log_prob", "logit")

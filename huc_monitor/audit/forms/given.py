@@ -2,30 +2,21 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, Final
+from pathlib import Path
+from typing import Any, Final
 
 import numpy as np
 import pandas as pd
 
 from huc_monitor._common.frames import as_numbers, to_frame
 from huc_monitor.audit.forms.reader import PredictionReader
-from huc_monitor.audit.forms.spec import LEAF, SCALE, PredictionColumns
-from huc_monitor.audit.inputs import (
-    Predictions,
-    check_predictions,
-    check_tree,
-    rounding_slack,
-)
+from huc_monitor.audit.forms.spec import LEAF, SCALE, PredictionColumns, Scale
+from huc_monitor.audit.inputs import Predictions, check_predictions, check_tree, rounding_slack
 from huc_monitor.audit.sparse_rows import SparseRows, join
 from huc_monitor.errors import InvalidInputError, UnknownNameError, did_you_mean
-
-if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
-    from pathlib import Path
-
-    from huc_monitor.audit.forms.spec import Scale
-    from huc_monitor.tree import LabelTree
+from huc_monitor.tree import LabelTree
 
 _ROWS_AT_A_TIME: Final = 1 << 17
 

@@ -6,7 +6,7 @@ read is marked, never mended: `ReadRows.why` says what is wrong with it.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import TYPE_CHECKING, Any, Final
@@ -19,17 +19,13 @@ from huc_monitor.audit.forms import flat as unpack
 from huc_monitor.audit.forms.flat import MISSING, Flat
 from huc_monitor.audit.forms.node_scores import Entries
 from huc_monitor.audit.forms.spec import LEAF, PredictionColumns, RestLeaf
-from huc_monitor.audit.sparse_rows import LOST, Rest, SparseRows, sums_by
+from huc_monitor.audit.sparse_rows import LOST, Rest, Rows, SparseRows, sums_by
 from huc_monitor.errors import InvalidInputError, did_you_mean
+from huc_monitor.tree import LabelTree
 from huc_monitor.tree.labels import LabelEncoder
+from huc_monitor.utilities.program import Floats, Ints
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
-
-    from huc_monitor.audit.sparse_rows import Rows
-    from huc_monitor.tree import LabelTree
-    from huc_monitor.utilities.program import Floats, Ints
-
     Mask = np.ndarray[Any, np.dtype[np.bool_]]
 
 BAD_PROBABILITIES: Final = "bad probabilities"

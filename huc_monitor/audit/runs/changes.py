@@ -13,44 +13,36 @@ from __future__ import annotations
 import dataclasses
 import functools
 import operator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, fields
-from typing import TYPE_CHECKING, Any, Protocol, Self
+from typing import Any, Protocol, Self
 
 import numpy as np
 
+from huc_monitor.audit.bounds.bootstrap import BootstrapBound
 from huc_monitor.audit.clusters import ClusterSizes, Sizes
+from huc_monitor.audit.comparison import Comparison
 from huc_monitor.audit.decomposition import SortedRows, iter_decomposed
 from huc_monitor.audit.plan import AuditPlan
 from huc_monitor.audit.row_weights import WeightUnit
 from huc_monitor.audit.runs.draws import add_multipliers
-from huc_monitor.audit.runs.pieces import PiecePlan, ScoredRows
-from huc_monitor.audit.scan import AFTER, BEFORE, Groups
-from huc_monitor.audit.two_samples import (
-    AfterSums,
-    change_bound,
-    make_comparison,
-    may_be_sure,
-)
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
-
-    from huc_monitor.audit.bounds.bootstrap import BootstrapBound
-    from huc_monitor.audit.comparison import Comparison
-    from huc_monitor.audit.runs.pieces import Piece, RunSummary
-    from huc_monitor.audit.scan import UtilityScan
-    from huc_monitor.utilities.program import Floats, Ints
+from huc_monitor.audit.runs.pieces import Piece, PiecePlan, RunSummary, ScoredRows
+from huc_monitor.audit.scan import AFTER, BEFORE, Groups, UtilityScan
+from huc_monitor.audit.two_samples import AfterSums, change_bound, make_comparison, may_be_sure
+from huc_monitor.utilities.program import Floats, Ints
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class SampleFacts:
     """What must be known of all rows before any is scanned, sample by sample; pieces add up.
 
-    ``partial`` says whether any label stops above the leaves.
+    ``totals`` is how often the rows count, ``copies`` how many rows they are: these differ where
+    labels were chosen. ``partial`` says whether any label stops above the leaves.
     """
 
     n_rows: Ints
     totals: Floats
+    copies: Floats
     unit: WeightUnit
     partial: bool
     apart: Floats
@@ -63,6 +55,7 @@ class SampleFacts:
         return SampleFacts(
             self.n_rows + other.n_rows,
             self.totals + other.totals,
+            self.copies + other.copies,
             self.unit.merge(other.unit),
             self.partial or other.partial,
             self.apart + other.apart,
@@ -108,21 +101,17 @@ class ChangeEngine(Protocol):
     @property
     def facts(self) -> SampleFacts:
         """Facts of all rows."""
-        ...
 
     def multipliers(self) -> Floats:
         """Sum of every draw's multipliers over each sample, (samples, draws)."""
-        ...
 
     def summaries(self, pools: Sequence[int], sums: Floats | None) -> list[list[RunSummary]]:
         """Return one merged summary per pool and utility, with draws if there are ``sums``."""
-        ...
 
     def after(
         self, pools: Sequence[int], intervals: Sequence[Sequence[Floats]]
     ) -> list[list[AfterSums]]:
         """Add up the rows of every pool on its intervals, (pool, utility)."""
-        ...
 
 
 @dataclass(frozen=True, eq=False)
@@ -141,9 +130,11 @@ class PieceChange(PiecePlan):
         """Count what the scan must know in advance."""
         weights = piece.repeats if piece.repeats.size else None
         sizes = {"minlength": self.n_samples}
+        times = piece.times if piece.times.size else weights
         return SampleFacts(
             np.bincount(piece.samples, **sizes),
             np.bincount(piece.samples, weights, **sizes).astype(np.float64),
+            np.bincount(piece.samples, times, **sizes).astype(np.float64),
             WeightUnit(1.0) if weights is None else WeightUnit.of(weights),
             bool((piece.labels >= self.tree.n_leaves).any()),
             np.bincount(piece.samples, piece.apart, **sizes).astype(np.float64),
@@ -157,6 +148,7 @@ class PieceChange(PiecePlan):
         none = np.zeros(self.n_samples)
         return SampleFacts(
             none.astype(np.int64),
+            none,
             none,
             WeightUnit(),
             partial=False,
@@ -255,7 +247,8 @@ def compare_pools(
             radii[i] = _visited(check, runs, groups[i]).radii()
     intervals = [[run.scan.intervals[:, :-1] for run in runs] for runs in found]
     after = engine.after(pools, intervals)
-    parts = zip(groups, scans, after, radii, strict=True)
+    rows = [(float(facts.copies[1 : pool + 1].sum()), float(facts.copies[0])) for pool in pools]
+    parts = zip(groups, scans, after, radii, rows, strict=True)
     return [make_comparison(check, *part) for part in parts]
 
 

@@ -11,18 +11,16 @@ the order of merging shows in a radius.
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 
 from huc_monitor._common.threads import run_tasks
 from huc_monitor.audit.bounds.bootstrap import _normal_quantiles, gather_terms
-
-if TYPE_CHECKING:
-    from huc_monitor.audit.decomposition import SortedRows
-    from huc_monitor.audit.scan import Groups
-    from huc_monitor.utilities.program import Floats, Ints
+from huc_monitor.audit.decomposition import SortedRows
+from huc_monitor.audit.scan import Groups
+from huc_monitor.utilities.program import Floats, Ints
 
 _BATCH = 1 << 16
 

@@ -3,15 +3,12 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 
 from huc_monitor.audit.decomposition import relevant_paths
-from huc_monitor.audit.runs.pieces import ScoredRows
-
-if TYPE_CHECKING:
-    from huc_monitor.audit.runs.pieces import PiecePlan
+from huc_monitor.audit.runs.pieces import PiecePlan, ScoredRows
 
 Records = np.ndarray[Any, Any]
 

@@ -11,9 +11,10 @@ from __future__ import annotations
 
 import functools
 import math
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field, fields, replace
 from functools import cached_property
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import Any, TypeVar
 
 import numpy as np
 import numpy.typing as npt
@@ -29,25 +30,16 @@ from huc_monitor.audit.clusters import (
     check_label_probability,
 )
 from huc_monitor.audit.decomposition import SortedRows, iter_decomposed, relevant_paths
-from huc_monitor.audit.inputs import (
-    Predictions,
-    check_labels,
-    check_predictions,
-    check_weights,
-)
+from huc_monitor.audit.inputs import Predictions, check_labels, check_predictions, check_weights
 from huc_monitor.audit.label_depth import check_method, count_labels, coverage_of, notes_on
 from huc_monitor.audit.plan import AuditPlan
+from huc_monitor.audit.result import AuditResult
 from huc_monitor.audit.row_weights import WeightUnit
 from huc_monitor.audit.runs.draws import DrawSummary, add_multipliers
 from huc_monitor.audit.runs.summaries import ScanSummary, merge_summaries, sums_within
 from huc_monitor.audit.scan import Groups
 from huc_monitor.audit.truncation import Truncation
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
-
-    from huc_monitor.audit.result import AuditResult
-    from huc_monitor.utilities.program import Floats, Ints
+from huc_monitor.utilities.program import Floats, Ints
 
 _Item = TypeVar("_Item", "Piece", "ScoredRows")
 

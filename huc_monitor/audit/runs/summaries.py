@@ -10,20 +10,16 @@ merging shows in a result. The summary of a run has the size of the candidates, 
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 
 from huc_monitor._common.threads import run_tasks
-from huc_monitor.audit.scan import UtilityScan, add_squares, group_rows
-
-if TYPE_CHECKING:
-    from collections.abc import Sequence
-
-    from huc_monitor.audit.decomposition import SortedRows
-    from huc_monitor.audit.scan import Groups
-    from huc_monitor.utilities.program import Floats, Ints
+from huc_monitor.audit.decomposition import SortedRows
+from huc_monitor.audit.scan import Groups, UtilityScan, add_squares, group_rows
+from huc_monitor.utilities.program import Floats, Ints
 
 _PARALLEL_ROWS = 50_000
 # Columns of `sums` and of `places`.

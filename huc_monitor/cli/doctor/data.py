@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 from huc_monitor._common.times import Span
 from huc_monitor.cli.doctor.findings import Diagnosis, guarded
-from huc_monitor.monitor.messages import say_repeats
+from huc_monitor.monitor.messages import say_repeats, say_untimed
 from huc_monitor.monitor.windows import TimeWindows
 
 if TYPE_CHECKING:
@@ -32,6 +32,9 @@ def look_at_log(config: Config) -> Iterator[Diagnosis]:
         yield Diagnosis("log", "note", text, fix)
     else:
         yield Diagnosis("log", "ok", text)
+    if span.n_untimed:
+        fix = "check columns.time, time_unit and time_zone, or repair these rows"
+        yield Diagnosis("times", "note", say_untimed(span.n_untimed), fix)
     yield _freshness(config, source, span)
     yield from guarded("rows", lambda: _dependence(config, span), "see the reason")
     if config.settings.columns.id is not None:

@@ -4,12 +4,11 @@ from __future__ import annotations
 
 import logging
 import re
+from collections.abc import Mapping
+from datetime import datetime
 from typing import TYPE_CHECKING, Protocol, runtime_checkable
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
-    from datetime import datetime
-
     from huc_monitor.monitor.records import WindowRecord
 
 
@@ -27,11 +26,9 @@ class Attachment(Protocol):
         self, record: WindowRecord, reference: tuple[datetime, datetime] | None
     ) -> Mapping[str, bytes]:
         """Return files by name. `reference`: start and end of what windows are compared with."""
-        ...
 
     def ping(self) -> str:
         """Say in a few words what it would do, or raise why it cannot; change nothing."""
-        ...
 
 
 def attach(

@@ -3,12 +3,11 @@
 from __future__ import annotations
 
 import logging
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Protocol, runtime_checkable
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping, Sequence
-
     from huc_monitor.monitor.records import AlertState, WindowRecord
 
 
@@ -50,19 +49,15 @@ class Exporter(Protocol):
 
     def export(self, standing: Standing) -> None:
         """Take what a check found, also when that is nothing new."""
-        ...
 
     def serve(self) -> None:
         """Answer requests from now on, if it can: the process will live. Only `watch` asks."""
-        ...
 
     def close(self) -> None:
         """Stop answering."""
-        ...
 
     def ping(self) -> str:
         """Say in a few words where it shows things, or raise why it cannot; change nothing."""
-        ...
 
 
 def serve(exporters: Mapping[str, Exporter]) -> None:

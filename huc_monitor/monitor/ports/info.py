@@ -2,15 +2,15 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-if TYPE_CHECKING:
-    from collections.abc import Mapping
+from huc_monitor.tree import LabelTree
 
+if TYPE_CHECKING:
     from huc_monitor.monitor.ports.tracker import Tracker
-    from huc_monitor.tree import LabelTree
 
 
 @dataclass(frozen=True, slots=True)

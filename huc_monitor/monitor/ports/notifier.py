@@ -4,18 +4,14 @@ from __future__ import annotations
 
 import hashlib
 import logging
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from threading import Event, Thread
 from time import monotonic
-from typing import TYPE_CHECKING, Any, Final, Protocol, runtime_checkable
+from typing import Any, Final, Protocol, runtime_checkable
 
 from huc_monitor._common.forms import Form
 from huc_monitor.errors import HUCError
-
-if TYPE_CHECKING:
-    from collections.abc import Sequence
-
 
 log = logging.getLogger("huc_monitor")
 
@@ -82,7 +78,6 @@ class Notifier(Protocol):
 
     def send(self, message: Message) -> None:
         """Deliver a message, or raise."""
-        ...
 
 
 def deliver(

@@ -2,18 +2,17 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Protocol, runtime_checkable
+from datetime import datetime
+from typing import TYPE_CHECKING, ClassVar, Protocol, runtime_checkable
 
 from huc_monitor._common.forms import Form
+from huc_monitor.monitor.windows import Window
+from huc_monitor.recalibration.shadow import ShadowTrial
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
-    from datetime import datetime
-
     from huc_monitor.monitor.records import RecalibrationTrigger
-    from huc_monitor.monitor.windows import Window
-    from huc_monitor.recalibration.shadow import ShadowTrial
 
 
 @dataclass(frozen=True, slots=True)
@@ -32,7 +31,11 @@ class RecalibrationOutcome(Form):
         Why it was refused.
     shadow_windows : int
         For how many windows it is audited beside the champion first; 0 without such a trial.
+    summary : str
+        How it compares with the version that serves.
     """
+
+    sparse: ClassVar[tuple[str, ...]] = ("summary",)
 
     id: str
     result: str
@@ -40,6 +43,7 @@ class RecalibrationOutcome(Form):
     promoted: bool = False
     reasons: tuple[str, ...] = ()
     shadow_windows: int = 0
+    summary: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -88,7 +92,6 @@ class RecalibrationHost(Protocol):
 
     def ping(self) -> str:
         """Say in a few words what it would recalibrate, or raise why it cannot; change nothing."""
-        ...
 
     def __call__(self, trigger: RecalibrationTrigger) -> None:
         """Recalibrate, or record why not.
@@ -96,7 +99,6 @@ class RecalibrationHost(Protocol):
         Raising means "not done": the trigger is kept, and handed over again at the next check. So
         a trigger may come again, and is known by its id.
         """
-        ...
 
     def follow(self, last: Window) -> str | None:
         """Go on with what takes several windows, such as a trial of a new version.
@@ -104,24 +106,18 @@ class RecalibrationHost(Protocol):
         Called at the end of every check with the last window. Returns a sentence for the next
         message, or None. After a crash the same window comes again.
         """
-        ...
 
     def trial(self) -> ShadowTrial | None:
         """Return how the challenger's trial stands, None where none is on trial."""
-        ...
 
     def versions(self) -> Sequence[VersionInfo]:
         """Return the versions of the model, the newest first; changes nothing."""
-        ...
 
     def recalibrate(self, reason: str) -> RecalibrationOutcome:
         """Recalibrate now, because a person asks for it."""
-        ...
 
     def promote(self, version: str | None) -> Move:
         """Make a version champion: the challenger, or the one named."""
-        ...
 
     def rollback(self) -> Move:
         """Make the version champion again that the present champion replaced."""
-        ...

@@ -4,15 +4,12 @@ from __future__ import annotations
 
 import json
 import logging
-from collections.abc import Mapping
-from typing import TYPE_CHECKING, Any, TypeVar
+from collections.abc import Callable, Iterable, Mapping
+from typing import Any, TypeVar
 
 from huc_monitor._common.safe_text import line, plain
 from huc_monitor.errors import InvalidInputError
 from huc_monitor.monitor.records import WindowRecord
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable
 
 log = logging.getLogger("huc_monitor")
 

@@ -4,11 +4,15 @@ from __future__ import annotations
 
 import contextlib
 import json
-from typing import TYPE_CHECKING, Any, Protocol, runtime_checkable
+import os
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any, Protocol, runtime_checkable
 
 from huc_monitor._common.private_files import is_writable, write_atomically
 from huc_monitor._common.safe_text import file_name
 from huc_monitor.errors import InvalidInputError
+from huc_monitor.monitor.ports.info import MonitorInfo
 from huc_monitor.monitor.ports.stored import (
     RESTORE_STATE,
     choose_keys,
@@ -16,15 +20,7 @@ from huc_monitor.monitor.ports.stored import (
     read_stored,
     readable_records,
 )
-from huc_monitor.monitor.records import WindowRecord
-
-if TYPE_CHECKING:
-    import os
-    from collections.abc import Mapping, Sequence
-    from pathlib import Path
-
-    from huc_monitor.monitor.ports.info import MonitorInfo
-    from huc_monitor.monitor.records import AlertState
+from huc_monitor.monitor.records import AlertState, WindowRecord
 
 
 @runtime_checkable
@@ -40,30 +36,24 @@ class Tracker(Protocol):
     @property
     def lock_path(self) -> Path | None:
         """File to hold while writing here; None where one of the user's own state folder serves."""
-        ...
 
     def load_state(self) -> dict[str, Any] | None:
         """Return what was saved last, None at the beginning."""
-        ...
 
     def save_state(self, state: Mapping[str, Any]) -> None:
         """Replace the state, all or nothing."""
-        ...
 
     def previous_state(self) -> dict[str, Any] | None:
         """Return the newest state of a monitor of the same name and another identity, if any."""
-        ...
 
     def record(self, record: WindowRecord, artifacts: Mapping[str, bytes] | None = None) -> None:
         """Store a record, and files that go with it by name. Idempotent by ``record.key``."""
-        ...
 
     def remark(self, record: WindowRecord) -> str | None:
         """Say what only the host knows about a record that is about to be saved; None if nothing.
 
         The same sentence is told once, in the record and the next message.
         """
-        ...
 
     def records(self, last: int | None = None, until: int | None = None) -> Sequence[WindowRecord]:
         """Return records in order of ordinal and revision, pending ones first.
@@ -71,19 +61,15 @@ class Tracker(Protocol):
         All of them, or those of the `last` windows up to the ordinal `until`, without reading the
         others.
         """
-        ...
 
     def set_alert_status(self, status: str, alerts: Sequence[AlertState]) -> None:
         """Publish "ok", "warning", "failed" or "critical"; may repeat the last value."""
-        ...
 
     def close(self) -> None:
         """Let go of connections."""
-        ...
 
     def ping(self) -> str:
         """Say in a few words where it keeps things, or raise why it cannot; change nothing."""
-        ...
 
 
 class FilesTracker:

@@ -7,17 +7,14 @@ numbers are numbers whether they came as ``int8``, nullable ``Int64`` or ``Decim
 from __future__ import annotations
 
 import operator
+from collections.abc import Callable
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, Final, Literal, TypeAlias, get_args
+from typing import Any, Final, Literal, TypeAlias, get_args
 
 import numpy as np
 import pandas as pd
+from numpy.typing import NDArray
 from pandas.api import types
-
-if TYPE_CHECKING:
-    from collections.abc import Callable
-
-    from numpy.typing import NDArray
 
 Kind: TypeAlias = Literal["number", "text", "boolean", "time", "zoned time"]
 KINDS: Final[tuple[Kind, ...]] = get_args(Kind)

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Callable
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 import pandas as pd
@@ -14,9 +15,6 @@ from .lanes import Many
 from .replay import PAYOFF, RANK, SELECTIVE, assess
 from .serving import open_log
 from .stage import Stage, choose_engine
-
-if TYPE_CHECKING:
-    from collections.abc import Callable
 
 PAYLOAD = "recalibration.json"
 SCHEMA_VERSION = 2

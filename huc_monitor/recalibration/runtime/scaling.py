@@ -2,12 +2,10 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
-
-if TYPE_CHECKING:
-    from numpy.typing import NDArray
+from numpy.typing import NDArray
 
 _LOWEST_LOGIT = -700.0  # exp() of it is positive, even after division by the number of leaves
 _CHUNK_CELLS = 1 << 16

@@ -5,17 +5,15 @@ from __future__ import annotations
 import logging
 import os
 import time
+from collections.abc import Sequence
 from importlib import import_module
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 
 from .replay import Replay, Tree
 from .rules import Rules
 from .scaling import scale
-
-if TYPE_CHECKING:
-    from collections.abc import Sequence
 
 log = logging.getLogger("huc_monitor")
 

@@ -5,12 +5,9 @@ from __future__ import annotations
 import hmac
 import secrets
 import stat
-from typing import TYPE_CHECKING
+from pathlib import Path
 
 from huc_monitor.errors import InvalidInputError
-
-if TYPE_CHECKING:
-    from pathlib import Path
 
 COOKIE = "huc_session"
 _LEAST = 20

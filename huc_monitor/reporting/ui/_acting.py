@@ -2,17 +2,14 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from collections.abc import Callable, Iterable, Mapping
+from typing import Any
 
 from huc_monitor.errors import UnknownNameError
+from huc_monitor.monitor import MonitorState
+from huc_monitor.monitor.ports import RecalibrationHost
+from huc_monitor.reporting.ui._fleet import Seat
 from huc_monitor.reporting.ui._pages import name_key
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Mapping
-
-    from huc_monitor.monitor import MonitorState
-    from huc_monitor.monitor.ports import RecalibrationHost
-    from huc_monitor.reporting.ui._fleet import Seat
 
 
 def act(seat: Seat, verb: str, form: Mapping[str, str], by: str) -> None:

@@ -3,18 +3,14 @@
 from __future__ import annotations
 
 from dataclasses import replace
-from typing import TYPE_CHECKING
+from pathlib import Path
 
 from huc_monitor._common.private_files import private_opener
 from huc_monitor.errors import HUCError, InvalidInputError
 from huc_monitor.reporting._history import heat_map_rows
+from huc_monitor.reporting.ui._fleet import Fleet, Seat
 from huc_monitor.reporting.ui._links import DiskLinks
 from huc_monitor.reporting.ui._pages import Pages
-
-if TYPE_CHECKING:
-    from pathlib import Path
-
-    from huc_monitor.reporting.ui._fleet import Fleet, Seat
 
 _MOST_BRANCHES = 200
 _FIRST = "index.html"

@@ -3,24 +3,19 @@
 from __future__ import annotations
 
 import threading
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING
+from pathlib import Path
 
 from huc_monitor._common.safe_text import file_name
 from huc_monitor.errors import HUCError
-from huc_monitor.monitor import TrendPoint, open_state
+from huc_monitor.monitor import Monitor, MonitorState, TrendPoint, open_state
+from huc_monitor.monitor.acting import AlertActions
+from huc_monitor.monitor.ports import RecalibrationHost, Tracker
+from huc_monitor.monitor.records import WindowRecord
+from huc_monitor.reporting._model import Report
 from huc_monitor.reporting._reading import read
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Sequence
-    from pathlib import Path
-
-    from huc_monitor.monitor import Monitor, MonitorState
-    from huc_monitor.monitor.acting import AlertActions
-    from huc_monitor.monitor.ports import RecalibrationHost, Tracker
-    from huc_monitor.monitor.records import WindowRecord
-    from huc_monitor.reporting._model import Report
-    from huc_monitor.tree import LabelTree
+from huc_monitor.tree import LabelTree
 
 WINDOWS = 20  # on one page; older ones are reached by its links
 _KEPT_REPORTS = 4
@@ -163,7 +158,7 @@ class Fleet:
                     trend = list({r.ordinal: TrendPoint.of(r) for r in audited}.values())
             return Overview(seat.slug, name, where, state, trend)
         except (HUCError, OSError) as error:
-            return Overview(seat.slug, seat.slug, where, error=str(error))
+            return Overview(seat.slug, seat.slug, where, error=" ".join(str(error).split()))
 
     def close(self) -> None:
         """Let go of all trackers."""

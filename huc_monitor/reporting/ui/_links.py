@@ -2,11 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, ClassVar
-
-if TYPE_CHECKING:
-    from collections.abc import Collection, Mapping
+from typing import ClassVar
 
 
 @dataclass(frozen=True, slots=True)

@@ -3,26 +3,23 @@
 from __future__ import annotations
 
 import hashlib
+from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import partial
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from huc_monitor._common.safe_text import quoted
 from huc_monitor.errors import HUCError, UnknownNameError
+from huc_monitor.monitor import MonitorState
 from huc_monitor.monitor.forecasting import say_forecast
 from huc_monitor.monitor.people import say_people
+from huc_monitor.monitor.records import AlertState
 from huc_monitor.reporting import _words
 from huc_monitor.reporting._history import branch_moments, sparkline
+from huc_monitor.reporting._model import Report
 from huc_monitor.reporting._page import content, render_page
+from huc_monitor.reporting.ui._fleet import Fleet, Overview, Seat
 from huc_monitor.reporting.ui._links import Links
-
-if TYPE_CHECKING:
-    from collections.abc import Sequence
-
-    from huc_monitor.monitor import MonitorState
-    from huc_monitor.monitor.records import AlertState
-    from huc_monitor.reporting._model import Report
-    from huc_monitor.reporting.ui._fleet import Fleet, Overview, Seat
 
 _MOST_FOUND = 50
 _MOST_CHILDREN = 60
@@ -81,7 +78,7 @@ class Pages:
                 from huc_monitor.reporting.ui._rows import look_at_rows
 
                 looked = look_at_rows(seat, state, report, node)
-        found = [] if report.latest is None else report.latest.of_node(node)
+        found = [] if report.latest is None else [*report.latest.ranked(node)]
         return self._render(
             "branch.html.jinja",
             **self._about(seat, state, report, window),
@@ -134,6 +131,7 @@ class Pages:
             versions=found,
             trial=trial,
             trouble=trouble,
+            card=_card,
         )
 
     def login(self, trouble: str = "") -> str:
@@ -235,9 +233,29 @@ def name_key(name: object) -> str:
     return hashlib.sha256(str(name).encode("utf-8", "surrogatepass")).hexdigest()[:16]
 
 
+def _card(text: str) -> list[tuple[str, list[Any]]]:
+    r"""Part a model card, which is Markdown, into paragraphs, lists and tables of plain text.
+
+    Examples
+    --------
+    >>> _card("**Gate.** passed\n- branch `a`\n| | now |\n|---|---|\n| HUC | 0.1 |")
+    [('text', ['Gate. passed']), ('list', ['branch a']), ('table', [['', 'now'], ['HUC', '0.1']])]
+    """
+    blocks: list[tuple[str, list[Any]]] = []
+    for line in text.splitlines():
+        said = line.strip().replace("**", "").replace("`", "")
+        kind = {"|": "table", "-": "list"}.get(said[:1], "text")
+        if not said.strip("|- "):
+            continue
+        if not blocks or blocks[-1][0] != kind:
+            blocks.append((kind, []))
+        cells = [cell.strip() for cell in said.strip("|").split("|")]
+        blocks[-1][1].append(cells if kind == "table" else said.removeprefix("- "))
+    return blocks
+
+
 def _urgency(alert: AlertState) -> tuple[bool, bool, float]:
-    size = abs(alert.moment) / alert.tolerance if alert.tolerance else abs(alert.moment)
-    return alert.muted is not None, alert.level != "critical", -size
+    return alert.muted is not None, alert.level != "critical", -alert.excess
 
 
 def _matters(shown: tuple[Overview, list[AlertGroup]]) -> bool:

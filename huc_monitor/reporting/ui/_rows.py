@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
 
 import numpy as np
 
@@ -11,15 +10,13 @@ from huc_monitor.audit.decomposition import iter_decomposed
 from huc_monitor.audit.inputs import Predictions
 from huc_monitor.audit.sparse_rows import as_dense
 from huc_monitor.errors import HUCError
+from huc_monitor.monitor import MonitorState
 from huc_monitor.monitor.confusion import count_pairs
+from huc_monitor.reporting._model import CandidateView, Report
 from huc_monitor.reporting._words import signed
+from huc_monitor.reporting.ui._fleet import Seat, Watched
+from huc_monitor.sources import WindowData
 from huc_monitor.subgroups import Subgroups
-
-if TYPE_CHECKING:
-    from huc_monitor.monitor import MonitorState
-    from huc_monitor.reporting._model import CandidateView, Report
-    from huc_monitor.reporting.ui._fleet import Seat, Watched
-    from huc_monitor.sources import WindowData
 
 _MOST_ROWS = 25
 _MOST_COLUMNS = 8
@@ -66,7 +63,7 @@ class Looked:
 def look_at_rows(seat: Seat, state: MonitorState, report: Report, node: str) -> Looked:
     """Read the window that is shown, and choose rows of a branch's worst candidate."""
     window = report.latest
-    found = [] if window is None else window.of_node(node)
+    found = [] if window is None else [*window.ranked(node)]
     if window is None or not found:
         return Looked(trouble="Nothing was audited here.")
     record = next(r for r in reversed(seat.records(window.ordinal, 1)) if r.audit is not None)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, TypeAlias
 from urllib.parse import parse_qs
@@ -18,15 +19,12 @@ from huc_monitor.errors import HUCError, InvalidInputError, UnknownNameError
 from huc_monitor.monitor import CheckInProgressError
 from huc_monitor.reporting.ui._access import COOKIE, Access
 from huc_monitor.reporting.ui._acting import act
+from huc_monitor.reporting.ui._fleet import Fleet
 from huc_monitor.reporting.ui._links import Links
 from huc_monitor.reporting.ui._pages import Pages
 
 if TYPE_CHECKING:
-    from collections.abc import Awaitable, Callable, Mapping
-
     from starlette.requests import Request
-
-    from huc_monitor.reporting.ui._fleet import Fleet
 
 _HERE = ["127.0.0.1", "localhost"]  # other names are those of other sites (DNS rebinding)
 Answer: TypeAlias = "Callable[[Request], Awaitable[Response]]"

@@ -54,6 +54,10 @@ BAD = {
         lambda: audit(changed(1, 0, 0.2)),
         r"rows that sum to 1 within 1e-6; got 1.1 \(row 1\). Apply softmax",
     ),
+    "subgroups as a table": (
+        lambda: audit(subgroups={"sex": "each"}, features=FRAME),
+        r"`subgroups` must be Subgroups; got dict. Make them with Subgroups.from_reference",
+    ),
     "percent": (lambda: audit(P * 100), r"sum to 1 within 1e-6; got 100 \(row 0\)"),
     "logits": (lambda: audit(np.log(P)), r"must be at least 0; got -1.6.* \(row 0, column 'flu'\)"),
     "too few columns": (

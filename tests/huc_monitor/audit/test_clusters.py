@@ -262,5 +262,5 @@ def test_bounds_hold_for_dependent_rows_and_chosen_labels(kind):
     bench = importlib.util.module_from_spec(spec)
     sys.modules[spec.name] = bench
     spec.loader.exec_module(bench)
-    found = bench.coverage(bench.World.make(1.0), kind, 500, 200)
+    found = bench.coverage(bench.World.make(1.0), kind, 500, 200, seed=7)
     assert found["coverage"] >= 0.905

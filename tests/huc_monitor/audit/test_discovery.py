@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import dataclasses
 import itertools
 import json
 
@@ -14,6 +15,7 @@ import huc_monitor as hm
 from huc_monitor.audit.discovery.conditions import read_conditions
 from huc_monitor.audit.discovery.search import Search
 from huc_monitor.cli import app
+from huc_monitor.reporting import draw_pictures
 
 TREE = hm.LabelTree.from_nested(
     {"billing": ["refund", "charge"], "delivery": ["late", "lost"], "account": None}
@@ -116,12 +118,56 @@ def test_the_first_finding_is_the_best_of_all_conditions_and_pairs(seed):
     assert first.gain == pytest.approx(evidence(best))
 
 
+def test_a_pair_is_found_though_neither_condition_shows_alone():
+    rng = np.random.default_rng(3)
+    n = 2000
+    frame = pd.DataFrame({name: rng.choice(list("ab"), n) for name in "vwxyz"})
+    conditions, ordered, _ = read_conditions(frame, 10)
+    one, other = ((frame[name] == "a").to_numpy() for name in "wz")
+    values = rng.normal(size=n) + np.where(one == other, 0.5, -0.5)  # no margin is off
+    rows = np.arange(n)
+    search = Search([(rows, values)], n, [np.array([0])], conditions, ordered, 2, 10)
+    (first, *_) = search.run(1)
+    assert {part.column for part in first.conditions} == {"w", "z"}
+
+
+def test_a_discovery_has_a_picture_of_its_segments(found):
+    result, _, _ = found
+    picture = result.plot()
+    assert picture.to_svg() == draw_pictures(result)["segments"].to_svg()
+    assert result.certified[0].name in picture.description
+    assert "◆" in picture.to_svg()
+    assert "<svg" in result._repr_html_()
+    nothing = dataclasses.replace(result, segments=())
+    with pytest.raises(hm.InvalidInputError, match="nothing to draw"):
+        nothing.plot()
+
+
 def test_calibrated_predictions_have_no_certified_segment_in_most_draws():
     certified = 0
     for seed in range(20):
         p, y, frame, _ = make_rows(1200, seed=100 + seed, off=0.0)
         certified += bool(hm.discover(p, y, tree=TREE, features=frame).certified)
     assert certified <= 3
+
+
+def test_labels_that_stop_at_a_branch_count_by_its_coverage():
+    p, y, frame, inside = make_rows(16_000, off=0.0)
+    rng = np.random.default_rng(5)
+    y = np.where(inside & (y == 1) & (rng.random(y.size) < 0.6), 0, y)
+    names = np.array(TREE.leaves, dtype=object)[y]
+    stopped = np.where((y < 2) & (rng.random(y.size) < 0.5), "billing", names)
+    pay = hm.Payoff("pay", {"refund": 1.0, "charge": -1.0})
+    full, part = (
+        hm.discover(p, labels, tree=TREE, utilities=[pay], features=frame).certified[0]
+        for labels in (names, stopped)
+    )
+    assert (full.node, part.node) == ("billing", "billing")
+    assert {rule["column"] for rule in part.rule["and"]} == {"channel", "age"}
+    assert part.n < 0.65 * full.n, "half of the labels say nothing of this branch"
+    assert part.moment == pytest.approx(full.moment, rel=0.3)
+    assert part.moment_in_segment == pytest.approx(full.moment_in_segment, rel=0.3)
+    assert part.upper - part.lower > 1.2 * (full.upper - full.lower)
 
 
 def test_missing_values_are_a_condition():
@@ -152,10 +198,10 @@ def test_a_column_of_many_texts_is_left_out_with_a_note():
 @pytest.mark.parametrize(
     ("wrong", "message"),
     [
-        ({"max_conditions": 4}, "`max_conditions` must be 1 to 3"),
-        ({"min_share": 0.5}, "`min_share` must be a number above 0 and below 0.5"),
+        ({"max_conditions": 4}, "`max_conditions` must be at most 3"),
+        ({"min_share": 0.5}, "`min_share` must be less than 0.5"),
         ({"tolerance": -1}, "`tolerance` must be a number of at least 0"),
-        ({"max_segments": 0}, "`max_segments` must be 1 to 100"),
+        ({"max_segments": 0}, "`max_segments` must be at least 1"),
         ({"confidence_level": 1.0}, "`confidence_level` must be less than 1"),
         ({"features": pd.DataFrame({"a": [1]})}, "a row per prediction"),
     ],
@@ -187,3 +233,27 @@ def test_the_command_prints_what_can_be_pasted(tmp_path):
     assert any("channel=app" in name for name in groups.names)
     plain = CliRunner().invoke(app, [str(word) for word in [*call, "--json"]])
     assert json.loads(plain.stdout)["discovery"]["segments"][0]["certified"] is True
+
+
+def test_boosting_over_what_is_discovered_mends_a_segment_nobody_named():
+    p, y, frame, inside = make_rows()
+    boost = hm.HUCBoost(tree=TREE, utilities=[BILLING], subgroups="discover")
+    boost.fit(p, y, features=frame)
+    (name,) = {update.subgroup for update in boost.updates_} - {"all"}
+    assert name == boost.discovery_.certified[0].name
+    later, labels, rows, inside = make_rows(seed=9)
+    mended = boost.predict_proba(later, features=rows)
+    gap = [q[inside, :2].sum(axis=1).mean() - (labels[inside] < 2).mean() for q in (later, mended)]
+    assert abs(gap[1]) < 0.3 * abs(gap[0])
+    again = hm.HUCBoost.from_dict(boost.to_dict())
+    assert np.array_equal(again.predict_proba(later, features=rows), mended)
+
+
+def test_discovery_while_boosting_needs_features():
+    p, y, frame, _ = make_rows(600)
+    boost = hm.HUCBoost(tree=TREE, utilities=[BILLING], subgroups="discover")
+    for given in ({}, {"features": frame, "weights": np.ones(600)}):
+        with pytest.raises(hm.InvalidInputError, match="must come with `features`"):
+            boost.fit(p, y, **given)
+    with pytest.raises(hm.HUCError, match="`subgroups` must be one of 'discover'"):
+        hm.HUCBoost(tree=TREE, utilities=[BILLING], subgroups="find").fit(p, y, features=frame)

@@ -141,3 +141,26 @@ def test_bounds_hold_where_scores_move_and_what_follows_from_them_does_not():
         realised = (rng.random(300) < truth(window)).mean()
         held.append(found.judged(realised - found.score, 300).inside)
     assert np.mean(held) > 0.95 - 3 * np.sqrt(0.95 * 0.05 / 400)
+
+
+def test_labels_that_stop_early_are_made_up_for_by_those_that_go_on():
+    """Half of the cats have a deeper label: three lions to a lynx, which stands for all cats."""
+    leaf = hm.LevelCorrectness(level=2)
+    rows, window = [[0.5, 0.3, 0.2]] * 100, [[0.5, 0.3, 0.2]] * 40
+    stopped = ["lion"] * 30 + ["lynx"] * 10 + ["cat"] * 40 + ["dog"] * 20
+    full = ["lion"] * 60 + ["lynx"] * 20 + ["dog"] * 20
+    one, two = (hm.forecast(window, rows, y, tree=TREE, utilities=leaf)[0] for y in (stopped, full))
+    assert one.score == pytest.approx(0.5)
+    assert one.value == pytest.approx(0.6)
+    assert two.value == pytest.approx(0.6)
+    assert one.sampling > two.sampling, "less is known"
+
+
+def test_a_utility_that_no_label_tells_is_refused_by_name():
+    both = [hm.LevelCorrectness(level=1), hm.LevelCorrectness(level=2)]
+    rows = [[0.5, 0.3, 0.2]] * 100
+    labels = ["cat"] * 60 + ["dog"] * 40
+    (found,) = hm.forecast(rows, rows, labels, tree=TREE, utilities=both[0])
+    assert found.value == pytest.approx(0.6)
+    with pytest.raises(hm.HUCError, match="all of them stop above for level2"):
+        hm.forecast(rows, rows, labels, tree=TREE, utilities=both)

@@ -196,10 +196,3 @@ def test_an_exact_test_of_calibration_needs_leaves():
     p, _, _ = sample(n=10)
     with pytest.raises(InvalidInputError, match=r"reach a leaf here; got the inner node 'b'"):
         calibration_p_value(p, ["b"] * 10, tree=TREE, utilities=[PAY], n_draws=9)
-
-
-def test_discovery_needs_leaves():
-    p, _, rng = sample(n=20)
-    features = pd.DataFrame({"age": rng.random(20)})
-    with pytest.raises(InvalidInputError, match=r"reach a leaf here; got the inner node 'b'"):
-        hm.discover(p, ["b"] * 20, tree=TREE, utilities=[PAY], features=features)

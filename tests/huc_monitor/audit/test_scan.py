@@ -43,8 +43,48 @@ def test_sizes_of_weighted_and_chosen_rows_are_those_of_the_rows():
     assert weighted.squared() == 12.0  # (1 + 2 + 3) units of half a row
     chosen = Groups.of([ONES], None, np.array([0.5, 0.25, 0.5]))
     assert chosen.squared() == pytest.approx((4 + 16 + 4) / chosen.unit**2)
+    heavier = Groups.of([ONES], np.array([1.0, 2.0, 3.0]), np.array([0.5, 0.25, 0.5]))
+    assert heavier.squared() == pytest.approx((4 + 64 / 2 + 36 / 3) / heavier.unit**2)
+    parts = heavier.divisors * heavier.sizes().n_apart / heavier.mass
+    assert parts.tolist() == pytest.approx([1.0, 2.0, 3.0])
     both = Groups.difference(chosen, Groups.of([SOME], None, np.array([0.5, 1.0, 1.0, 0.25])))
     assert sorted(both.totals) == [3.0, 4.0]
+
+
+def test_samples_with_row_weights_are_as_large_as_their_weights():
+    weighted, plain = Groups.of([ONES], np.array([0.5, 1.0, 1.5])), Groups.of([SOME], None)
+    both = Groups.difference(weighted, plain)
+    assert both.unit == 0.5
+    assert both.totals == [3.0, 4.0]
+
+
+def test_a_multiplier_counts_as_the_rows_that_a_row_stands_for():
+    repeats, chances = np.array([1.0, 4.0, 9.0]), np.array([1.0, 0.5, 1.0])
+    assert Groups.of([ONES], None).roots.size == 0
+    assert Groups.of([ONES], repeats).roots.tolist() == [1.0, 2.0, 3.0]
+    chosen = Groups.of([ONES], repeats, chances)  # amounts 1, 8, 9 of 1, 4, 9 rows
+    np.testing.assert_allclose(chosen.roots * chosen.unit, [1.0, 4.0, 3.0])
+    together = Groups.of([ONES], repeats, None, np.array([7, 7, 8]))
+    assert together.roots.tolist() == [1.0, 4.0, 9.0], "one multiplier for all rows of a cluster"
+
+
+def test_sizes_of_one_sample_count_its_chosen_rows_and_its_clusters():
+    chosen = Groups.of([ONES], None, np.array([0.5, 0.25, 0.5])).sizes()
+    assert chosen.n == pytest.approx((2 + 4 + 2) ** 2 / (4 + 16 + 4))
+    assert (chosen.count, chosen.chosen) == (0, True)
+    pair = Groups.of([ONES], None, None, np.array([7, 7, 8])).sizes()
+    assert (pair.n, pair.n_apart, pair.count) == pytest.approx((9 / 5, 3.0, 2))
+    assert pair.n_largest == 1.5
+
+
+def test_sizes_of_two_samples_count_the_clusters_of_each():
+    # Variances of the two means: (2/3)^2 + (1/3)^2 by clusters, and 4 rows of (1/4)^2.
+    first = Groups.of([ONES], None, None, np.array([7, 7, 8]))
+    second = Groups.of([SOME], None, None, np.array([1, 2, 3, 4]))
+    found = Groups.difference(first, second).sizes()
+    assert found.n == pytest.approx(1 / (4 / 9 + 1 / 9 + 1 / 4))
+    assert found.n_apart == pytest.approx(12 / 7)
+    assert found.count == 6
 
 
 def test_the_mean_of_a_number_per_row_has_the_variance_of_its_deviations():
@@ -61,6 +101,21 @@ def test_windows_joined_count_rows_without_weights_once():
     assert (both.amounts * both.unit).tolist() == [1.0, 1.0, 1.0, 0.5, 1.0, 1.5, 0.5]
     assert both.total == 6.5
     assert Groups.joined([plain, plain]).repeats.size == 0
+
+
+def test_windows_joined_keep_their_clusters_and_all_other_rows_stay_alone():
+    clustered = Groups.of([ONES], None, None, np.array([7, 7, 8]))
+    plain = Groups.of([SOME], None)
+    keys = Groups.joined([clustered, plain, plain]).clusters
+    assert keys[:3].tolist() == [7, 7, 8]
+    assert np.unique(keys).size == 2 + 4 + 4
+
+
+def test_clusters_of_one_row_each_are_no_clusters_unless_rows_have_weights():
+    alone, pair = np.array([5, 6, 7]), np.array([5, 5, 7])
+    assert Groups.of([ONES], None, None, alone).simplified().clusters.size == 0
+    assert Groups.of([ONES], None, None, pair).simplified().clusters.size == 3
+    assert Groups.of([ONES], np.array([1.0, 2.0, 3.0]), None, alone).simplified().clusters.size == 3
 
 
 def test_a_subset_of_rows_keeps_their_weights_and_unit():
@@ -121,3 +176,13 @@ def test_what_a_scan_says_of_its_intervals_are_sums_over_their_rows(seed):
         np.testing.assert_allclose(
             second_moments(sort_rows(rows, groups.scale), groups)[0], squares, atol=1e-12
         )
+
+
+def test_a_scan_counts_rows_and_not_what_chosen_labels_weigh():
+    p = np.array([[0.1, 0.9], [0.4, 0.6], [0.8, 0.2]])
+    (rows,) = hm.decompose(p, [0, 1, 0], tree=hm.LabelTree.flat(["a", "b"]), utilities=[hm.TopK(1)])
+    chosen = Groups.of([ONES], np.array([1.0, 2.0, 3.0]), np.array([0.5, 0.25, 0.5]))
+    found = scan_utility(sort_rows(rows, chosen.scale), chosen)
+    assert found.size.tolist() == [6.0]
+    inside = (rows.scores >= found.low[0, 0]) & (rows.scores <= found.high[0, 0])
+    assert found.n_inside[0, 0] == (np.array([1.0, 2.0, 3.0]) * inside).sum()

@@ -154,6 +154,20 @@ def test_a_log_that_nobody_writes_to_is_a_note(capsys, project):
     assert "none for" in found["log"]["fix"]
 
 
+def test_rows_without_a_time_are_a_note_and_a_log_without_any_is_wrong(capsys, project):
+    path = project()
+    log = pd.read_parquet(path.with_name("log.parquet"))
+    for n, code in ((0, 0), (7, 0), (400, 2)):
+        log.loc[log.index[:n], "time"] = pd.NaT
+        log.to_parquet(path.with_name("log.parquet"))
+        got, found = examine(capsys, "--config", path)
+        assert got == code
+        assert ("times" in found) == (n == 7)
+        text = found["times" if n == 7 else "log"]["text"]
+        assert f"{n} rows" in text or n == 0
+        assert "has no rows" not in text
+
+
 def test_a_state_folder_that_cannot_be_made_is_wrong(capsys, project):
     code, found = examine(capsys, "--config", project(state="log.parquet/state"))
     assert code == 2

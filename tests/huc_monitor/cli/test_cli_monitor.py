@@ -16,6 +16,7 @@ from threading import Event
 
 import pandas as pd
 import pytest
+from support.documents import assert_follows
 from support.production_log import make_log, write_project
 
 from huc_monitor.cli import main
@@ -274,6 +275,7 @@ def test_watch_stops_cleanly_on_a_signal(fresh, name):
     command = [*MAIN, "watch", "--config", fresh("good"), "--every", "1h", "--json"]
     process = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
     first = json.loads(process.stdout.readline())
+    assert_follows("watch", first)
     assert first["status"] == "ok"
     started = time.monotonic()
     process.send_signal(name)

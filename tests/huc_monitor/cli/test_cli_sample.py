@@ -59,6 +59,16 @@ def test_a_plan_is_written_read_back_and_weighs_the_labels(project, capsys):
     assert not any("no random choice" in note for record in records for note in record.notes)
 
 
+def test_labels_of_a_window_that_is_not_held_stand_for_all_of_its_rows(project):
+    path, _, _ = project
+    path.write_text(path.read_text("utf-8") + "large: {most_rows: 600}\n", "utf-8")
+    assert sample(path, "--budget", "200", "--window", "2024-03-02") == 0
+    plan = pd.read_csv(path.parent / "plan.csv")
+    stands_for = (1 / plan["label_probability"]).sum()
+    # The sum over a sample estimates the number of rows: with even chances it would be exact.
+    assert stands_for == pytest.approx(1500, rel=0.1)
+
+
 def test_a_second_opinion_is_measured_on_audited_windows_and_used(project, capsys):
     path, _, _ = project
     assert sample(path, "--budget", "300", "--window", "2024-03-03", "--proxy", "judge") == 0

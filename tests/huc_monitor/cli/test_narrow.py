@@ -14,6 +14,7 @@ import jsonschema
 import pandas as pd
 import pytest
 import typer
+from support.documents import assert_follows
 from support.pages import PAGES, ROOT, blocks
 from support.production_log import make_log, write_project
 
@@ -181,21 +182,41 @@ def test_the_page_of_captures_has_every_command(captured):
         assert f"$ {command}\n" in text
 
 
-def test_json_documents_follow_their_schema(project, capsys, monkeypatch):
+JSON = {
+    "check": f"check --now {NOW} --dry-run",
+    "status": "status",
+    "fleet": "status --config huc.yaml --config tickets/huc.yaml",
+    "init": "init all.parquet --tree tree.json --label label --out other.yaml",
+    "audit": "audit all.parquet --tree tree.json --label label --tolerance 0.02",
+    "compare": "compare first.parquet last.parquet --tree tree.json --label label",
+    "discover": "discover all.parquet --tree tree.json --label label --feature protocol",
+    "plan": "plan --candidates 40 --size 0.05",
+    "forecast": "forecast --config triage/huc.yaml",
+    "report": "report --out other.html",
+    "doctor": "doctor --config huc.yaml",
+    "sample": "sample --budget 50 --window 2024-03-05 --out other.csv",
+}
+# These need a registry, or go on: tests of MLflow and of `watch` ask for them.
+JSON_ELSEWHERE = {"watch", "demo", "recalibrate", "promote", "rollback"}
+
+
+@pytest.mark.parametrize("name", JSON)
+def test_json_documents_follow_their_schema(name, project, capsys, monkeypatch, captured):  # noqa: ARG001
     monkeypatch.chdir(project)
-    schema = output_schema()
-    commands = {
-        "check": ["check", "--now", NOW, "--dry-run", "--json"],
-        "status": ["status", "--json"],
-        "fleet": ["status", "--config", "huc.yaml", "--config", "tickets/huc.yaml", "--json"],
+    main([*JSON[name].split(), "--json"])
+    assert_follows(name, json.loads(capsys.readouterr().out))
+    with pytest.raises(jsonschema.ValidationError):
+        assert_follows(name, {})
+
+
+def test_every_command_with_json_has_a_schema():
+    options = {
+        name: {option for parameter in command.params for option in parameter.opts}
+        for name, command in typer.main.get_command(app).commands.items()
     }
-    for name, arguments in commands.items():
-        main(arguments)
-        document = json.loads(capsys.readouterr().out)
-        checked = {**schema, "properties": {name: schema["properties"][name]}, "required": [name]}
-        jsonschema.validate({name: document}, checked)
-        with pytest.raises(jsonschema.ValidationError):
-            jsonschema.validate({name: {}}, checked)
+    with_json = {name for name, known in options.items() if "--json" in known}
+    assert with_json == set(output_schema()["properties"]) - {"fleet"}
+    assert with_json | {"fleet"} == set(JSON) | JSON_ELSEWHERE
 
 
 def test_the_schema_in_the_docs_is_that_of_the_documents():

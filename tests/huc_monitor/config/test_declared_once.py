@@ -29,6 +29,7 @@ OTHER_MEANINGS = {
         "Boost",
     },
     "alerts": {"WindowChange"},
+    "every": {"run"},
     "scale": {"Forecast", "Utility"},
     "confidence_level": {"HUCBoost", "find_onset", "onset_set"},
     "time": {"Guess"},

@@ -66,11 +66,15 @@ def test_a_small_fault_adds_up_over_pooled_windows():
 
 
 def test_the_probability_of_error_is_split_over_the_pools():
-    assert change_test(average_run_length=200).plan.confidence_level == pytest.approx(1 - 1 / 600)
-    assert change_test(pools=(1, 5)).plan.confidence_level == pytest.approx(1 - 1 / 200)
+    # Nine tenths are for moments, the rest for labels that nobody foresaw.
+    levels = [
+        change_test(average_run_length=200).plan.confidence_level,
+        change_test(pools=(1, 5)).plan.confidence_level,
+    ]
+    assert levels == pytest.approx([1 - 0.9 / 600, 1 - 0.9 / 200])
     # Five draws lie above the quantile, up to 2,000 in all: beyond, the bound continues them.
     draws = [change_test(average_run_length=n).plan.n_draws for n in (10, 100, 1000)]
-    assert draws == [1000, 1875, 2000]
+    assert draws == [1000, 2000, 2000]
     with pytest.raises(hm.InvalidInputError, match="`average_run_length` must be a number above 1"):
         change_test(average_run_length=1)
     with pytest.raises(hm.InvalidInputError, match=r"`pools` must be whole numbers .* got \(0,\)"):

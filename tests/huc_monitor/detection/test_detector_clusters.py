@@ -51,6 +51,30 @@ def test_copies_of_every_row_in_its_cluster_are_the_row_once(seed, times):
             np.testing.assert_allclose(values(one), values(other), rtol=1e-9, atol=1e-9)
 
 
+def test_the_bet_that_is_told_is_that_of_the_richest_arm():
+    watch = detector()
+    bets = watch._bets[0]
+    watch.update(*batch(300, 0))
+    bets.sums[0] = 0.0
+    bets.sums[0, 2], bets.sums[0, 5] = 1.0, -1.0
+    told = []
+    for side in range(2):
+        for place in range(2):
+            bets.wealth[:] = 0.0
+            bets.wealth[0, side, place, 1] = 1e12
+            p, y = batch(5, 1)
+            (rows,) = hm.decompose(p, y, tree=TREE, utilities=[PAY])
+            found = bets.bet(rows, np.ones((1, 5)), 1e15, 1.0, None)
+            told.append((found.side[0], found.low[0], found.high[0]))
+    everywhere = (-np.inf, np.inf)
+    assert told == [
+        (1, *everywhere),
+        (1, bets.edges[1], bets.edges[2]),
+        (-1, *everywhere),
+        (-1, bets.edges[4], bets.edges[5]),
+    ]
+
+
 @settings(max_examples=20, deadline=None)
 @given(st.integers(0, 10_000), st.booleans())
 def test_a_batch_earns_what_a_plain_loop_over_clusters_earns(seed, chosen):

@@ -333,11 +333,51 @@ def test_what_stands_takes_more_than_an_estimate_of_one_window():
 
 def test_only_a_sure_change_for_the_worse_is_critical_where_change_decides():
     found = standing([0.03] * 3, [0.021] * 3, changed={ROOT: False, CAT: True})
-    assert [(item.level, item.better) for item in found] == [
-        ("critical", False),
-        ("warning", True),
-        ("warning", False),
+    assert [(item.level, item.better, item.reasons) for item in found] == [
+        ("critical", False, ("estimate", "bound", "changed")),
+        ("warning", True, ("estimate", "bound")),
+        ("warning", False, ("estimate", "bound")),
     ]
+
+
+def go_on(alerts, judgement, n, *, quiet=None, **options):
+    """Take alerts through window n, muted where `quiet` says why."""
+    return advance(
+        alerts,
+        [judgement],
+        ordinal=n + 1,
+        start=day(n),
+        end=day(n + 1),
+        policy=AlertPolicy(cool_down="7d"),
+        quiet=lambda _: quiet,
+        **options,
+    )
+
+
+def test_what_was_told_before_a_mute_is_called_off_and_what_was_not_is_not():
+    for first, called_off in ((None, True), ("muted", False)):
+        alerts, _ = go_on({}, judged("warning")[0], 0, quiet=first)
+        alerts, steps = go_on(alerts, judged("warning")[0], 1, quiet="muted")
+        assert (alerts[CANDIDATE].told, steps) == (called_off, [])
+        _, (step,) = go_on(alerts, judged(None)[0], 2)
+        assert (step.kind, step.announced) == ("resolved", called_off)
+
+
+def test_a_change_that_is_over_ends_though_the_estimate_stays_beyond_the_tolerance():
+    changed = Judgement(0, CANDIDATE, "critical", ("estimate", "changed"), -0.03, 0.0, 0.02)
+    above = Judgement(0, CANDIDATE, None, ("estimate",), -0.03, 0.0, 0.02, standing=True)
+    alerts, _ = go_on({}, changed, 0)
+    kinds = []
+    for n in range(1, 3):
+        alerts, steps = go_on(alerts, above, n, standing_after=9)
+        kinds += [step.kind for step in steps]
+    assert kinds == ["resolved"]
+
+
+def test_the_patience_with_what_stands_is_for_what_stands_alone():
+    alerts, _ = go_on({}, judged("warning")[0], 0)
+    _, (step,) = go_on(alerts, judged(None)[0], 1, standing_after=4)
+    assert step.kind == "resolved"
 
 
 def live_standing(windows, standing_after=4):

@@ -47,6 +47,17 @@ def make_stream(*, days=6, rows=600, fault_from=None, seed=0):
     return frame
 
 
+def make_new_class(*, days=6, rows=600, seen_from=3, share=0.03, seed=0):
+    """A stream in which `spam` has no mass and never happens, until it does."""
+    log = make_stream(days=days, rows=rows, seed=seed)
+    log.loc[log["y"] == "spam", "y"] = "login"
+    log["login"], log["spam"] = log["login"] + log["spam"], 0.0
+    rng = np.random.default_rng([seed, 1])
+    new = (np.arange(len(log)) >= seen_from * rows) & (rng.random(len(log)) < share)
+    log.loc[new, "y"] = "spam"
+    return log
+
+
 def watch(log, **more):
     policy = {"tolerance": 0.02, "audit": {"n_draws": 200}, **more.pop("policy", {})}
     policy["change"] = {"alerts": "change", **policy.get("change", {})}
@@ -111,9 +122,34 @@ def test_records_with_and_without_a_change_are_read_back():
     assert WindowRecord.from_dict(plain).change is None
 
 
+def test_a_class_the_model_never_saw_is_told_of_its_branch_on_the_first_day():
+    result = watch(make_new_class()).check(day(4))
+    (finding,) = [one for one in result.records[-1].findings if one.change is not None]
+    assert (finding.kind, finding.node, finding.subgroups[0]) == ("changed", "other", "all")
+    found = finding.change.unforeseen
+    assert (found.name, found.n_reference, found.n_reference_rows) == ("spam", 0, 1200)
+    assert found.n_seen == round(600 * finding.change.after) >= 10
+    assert 0 < finding.change.lower < finding.change.difference < finding.change.upper
+    assert finding.change.onset_first == finding.change.onset_last == day(3)
+    text = result.message.text
+    told = f"*other*, everywhere: {found.n_seen} of 600 rows that gave *spam* less than 1 % were"
+    assert f"{told} *spam* (predicted 0); in the reference 0 of 1,200." in text
+    (taken,) = finding.causes
+    assert taken.startswith(f"Of the {found.n_seen} in this window the likeliest was *")
+    assert taken in text
+    assert WindowRecord.from_json(result.records[-1].to_json()) == result.records[-1]
+
+
+def test_a_class_that_the_model_never_saw_in_the_reference_either_stands():
+    result = watch(make_new_class(seen_from=0)).check(day(6))
+    assert not any(record.change and record.change.changes for record in result.records)
+
+
 @pytest.mark.parametrize("damage", [None, "removed", "overwritten"])
 def test_daily_checks_find_what_one_check_finds_whatever_becomes_of_the_kept_rows(damage, tmp_path):
     log = make_stream(fault_from=4)
+    new = make_new_class(seen_from=4, share=0.05)["y"] == "spam"
+    log.loc[new, "y"] = "spam"
     once = watch(log).check(day(6)).records
     tracker = FilesTracker(MonitorInfo("calls", "5f"), folder=tmp_path)
     for k in range(1, 7):
@@ -218,6 +254,35 @@ def test_a_change_that_goes_on_is_told_again_after_the_cool_down_and_once_per_br
     told = [monitor.check(day(k)).message for k in range(1, 9)]
     assert [item is not None for item in told[4:]] == [True, False, True, False]
     assert len(told[6].data["findings"]) == 1
+
+
+def everywhere(log, since):
+    """The same fault for the other channel too, from a day on."""
+    swap = (log["at"] >= since) & (log["channel"] == "web") & log["y"].isin(["refund", "charge"])
+    swapped = log["y"].map({"refund": "charge", "charge": "refund"})
+    return log.assign(y=log["y"].where(~swap, swapped))
+
+
+def test_a_change_is_told_again_after_its_cool_down_whoever_joined_it_meanwhile():
+    log = everywhere(make_stream(days=11, fault_from=4), day(6))
+    monitor = watch(log, policy={"alerts": {"cool_down": "3d"}})
+    told = [
+        k
+        for k in range(3, 12)
+        if (result := monitor.check(day(k))).message is not None
+        and any(item["node"] == "billing" for item in result.message.data.get("findings", ()))
+    ]
+    assert told == [5, 8, 11]
+
+
+def test_the_subgroup_of_a_fault_leads_every_day_and_everyone_where_it_is_everyone():
+    log = make_stream(days=8, rows=600, fault_from=4)
+    for record in watch(log).check(day(8)).records[4:]:
+        assert [one.subgroups[0] for one in record.findings if one.node == "billing"] == [
+            "channel=app"
+        ]
+    for record in watch(everywhere(log, day(4))).check(day(8)).records[4:]:
+        assert [one.subgroups[0] for one in record.findings if one.node == "billing"] == ["all"]
 
 
 def test_a_fault_that_is_mended_is_called_off_and_what_stood_before_stands():

@@ -16,6 +16,7 @@ from huc_monitor.monitor.drift import (
     _quartiles,
     compare,
     label_shift,
+    leaf_shares,
     summarise,
 )
 from huc_monitor.monitor.records import DriftFinding
@@ -292,6 +293,20 @@ def test_labels_moved_once_their_distance_exceeds_its_radius_by_the_least_distan
         policy = DriftPolicy(min_distance=surely + offset, confidence_level=0.9)
         assert label_shift(reference, moved, policy).tolist() == leaves
     assert label_shift(reference, np.empty(0, dtype=int), DriftPolicy()).size == 0
+
+
+def test_only_labels_that_reach_a_leaf_are_shared_out_and_counted():
+    assert leaf_shares(np.array([2]), 4).tolist() == [0.0, 0.0, 1.0, 0.0]
+    assert leaf_shares(np.array([0, 4, 5]), 4).tolist() == [1.0, 0.0, 0.0, 0.0]
+    reference = summarise(
+        *constant([0.25] * 4, 3_600),
+        subgroups=hm.Subgroups.whole(),
+        labels=np.repeat(np.arange(4), 900),
+    )
+    few = np.repeat([0, 1, 2, 3], [6, 2, 2, 2])  # by 1/4, too few to tell
+    stopped_at_the_root = np.full(5_000, 4)
+    for labels in (few, np.append(few, stopped_at_the_root)):
+        assert label_shift(reference, labels, DriftPolicy()).size == 0
 
 
 def test_without_labels_in_the_reference_no_label_moved():

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+import pandas as pd
 import pytest
 from support.production_log import after, make_log
 from support.watched import make as make_monitor
 
-from huc_monitor.errors import UnknownNameError
+from huc_monitor.errors import InvalidInputError, UnknownNameError
 from huc_monitor.monitor.ports.tracker import MemoryTracker
 
 
@@ -90,6 +91,17 @@ def test_only_the_newest_failed_windows_are_read_again_unless_counts_change():
     fewer = mended[mended["id"] != 7]
     last = make(log, fewer, tracker=tracker).check(after(20.7))
     assert [(record.ordinal, record.status) for record in last] == [(1, "audited")]
+
+
+def test_one_row_from_1970_is_refused_before_thousands_of_empty_windows_are_recorded():
+    log, labels = make_log(2, 300)
+    log.loc[log.index[0], "at"] = pd.Timestamp(0, tz="UTC")
+    monitor = make(log, labels)
+    with pytest.raises(InvalidInputError, match=r"1 rows in the 9,\d+ windows from 1970-01-01"):
+        monitor.check(after(2.5))
+    assert monitor.records() == []
+    assert len(monitor.check(after(2.5), since="2024-03-01T00:00Z").records) == 2
+    assert len(monitor.check(after(3.5)).records) == 0
 
 
 def test_a_state_of_an_older_version_which_knew_no_failed_windows_is_read():

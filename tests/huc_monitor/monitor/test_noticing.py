@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import re
+
 import numpy as np
 import pandas as pd
 import pytest
@@ -21,6 +23,7 @@ from huc_monitor.monitor.noticing import (
     say_dependence,
     say_selection,
 )
+from huc_monitor.monitor.ports.tracker import MemoryTracker
 from huc_monitor.monitor.windows import TimeWindows
 from huc_monitor.sources import PredictionData
 from huc_monitor.tree.labels import LeafCodes
@@ -261,6 +264,18 @@ def test_a_check_tells_dependence_once_and_keeps_it_in_every_record(clustered):
     assert result.message.text.count("columns.cluster: user_id") == 1
     quiet = make(log, labels, source=source, noticing={"enabled": False}).check(after(3.5))
     assert not any("depend" in note for record in quiet.records for note in record.notes)
+
+
+def test_rows_without_a_time_are_told_once_and_again_when_there_are_more():
+    log, labels = make_log(4, 300)
+    tracker, texts = MemoryTracker(), []
+    for day, untimed in ((1.5, 2), (2.5, 2), (3.5, 5)):
+        lost = log.copy()
+        lost.loc[lost.index[-untimed:], "at"] = pd.NaT
+        result = make(lost, labels, tracker=tracker, tolerance=0.3).check(after(day))
+        texts.append("" if result.message is None else result.message.text)
+    told = [re.findall(r"(\d+) rows of the log have no time", text) for text in texts]
+    assert told == [["2"], [], ["5"]]
 
 
 def test_a_configured_check_finds_keys_by_name_and_doctor_and_init_say_so(

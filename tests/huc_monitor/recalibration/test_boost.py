@@ -283,6 +283,24 @@ def test_validation_keeps_the_best_prefix_and_the_shortest_of_equals():
         assert losses.mean() == pytest.approx(column.min(), abs=1e-9)
 
 
+def test_validation_rows_of_weight_two_count_like_two_rows():
+    p, labels, features = sample(300, seed=9)
+    weights = np.random.default_rng(1).integers(0, 3, 300)
+    again = np.repeat(np.arange(300), weights)
+    held = [(p, labels, features, weights), (p[again], labels[again], features.iloc[again])]
+    options = {"tree": TREE, "utilities": UTILITIES, "subgroups": GROUPS, "mode": "paper"}
+    one, two, alike = (
+        hm.HUCBoost(**options, initial="vector", selection="log_loss", max_updates=20).fit(
+            P[:300], LABELS[:300], features=FEATURES[:300], validation=rows
+        )
+        for rows in (*held, (p, labels, features))
+    )
+    for measure in ("validation_huc", "validation_log_loss"):
+        np.testing.assert_allclose(one.history_[measure], two.history_[measure], rtol=1e-9)
+        assert not np.allclose(one.history_[measure], alike.history_[measure], rtol=1e-3)
+    assert len(one.updates_) == len(two.updates_)
+
+
 def test_early_stopping_ends_the_path_soon_after_the_best_prefix():
     p, labels, features = sample(300, seed=9)
     options = {"tree": TREE, "utilities": UTILITIES, "subgroups": GROUPS, "mode": "paper"}

@@ -31,7 +31,7 @@ from support.report_page import Page
 import huc_monitor as hm
 from huc_monitor._common.safe_text import visible
 from huc_monitor.cli import main
-from huc_monitor.reporting import _words, draw_pictures, render_report, write_report
+from huc_monitor.reporting import _page, _words, draw_pictures, render_report, write_report
 from huc_monitor.reporting._looks import DARK, LIGHT, SHADES
 from huc_monitor.reporting._model import CandidateView
 
@@ -48,7 +48,7 @@ def told():
 
 
 def test_a_fixed_seeded_audit_renders_byte_for_byte_the_same_page(monkeypatch):
-    monkeypatch.setattr("huc_monitor.reporting._page.version", lambda _: "0.0.0")
+    monkeypatch.setitem(_page._templates().globals, "version", "0.0.0")
     page = render_report(**seeded_audit(), title="Golden report")
     assert page == (GOLDEN / "report.html").read_text("utf-8")
 
@@ -202,7 +202,7 @@ def test_all_alerts_of_one_branch_are_one_row_with_the_most_urgent_first():
     table = page.words.split("Last seen")[1].split("Windows as a table")[0]
     assert table.count("critical") == 1
     assert "subgroup c" in table
-    assert "and 7 more of this branch" in table
+    assert "and 7 more" in table
 
 
 def test_on_narrow_screens_the_tree_is_a_list_that_opens_down_to_what_is_marked():
@@ -498,6 +498,19 @@ def test_alerts_of_one_branch_are_one_line_of_the_page(changed_page):
     body = body[: body.index("</table>")]
     assert body.count("<tr>") == 3  # the head, what changed, what stands
     assert "Stands, without a sure change" in body
+
+
+def test_labels_that_nobody_foresaw_are_told_and_drawn_as_a_share_of_rows():
+    records = watch_intents(make_intents(fault="new", days=9)).check(intent_day(9)).records
+    found = records[-1].findings[0]
+    assert (found.node, found.change.counted) == ("product", True)
+    page = render_report(records, tree=INTENTS)
+    text = visible_text(page)
+    said = f"{found.change.unforeseen.n_seen} of "
+    assert said in text
+    assert "rows that gave “feature” less than 1 % were “feature” (predicted 0); in" in text
+    assert "share of rows that were feature, unforeseen" in page
+    assert found.causes[0].startswith("Of the ")
 
 
 def test_where_nothing_changed_the_page_says_what_stands():

@@ -90,7 +90,9 @@ def test_the_icicle_of_a_large_tree_accounts_for_every_branch():
     picture = draw_pictures(audit_dict(rows, tree), tree=tree, tolerance=0.02)["icicle"]
     svg = picture.to_svg()
     drawn = set(re.findall(r'data-node="(\d+)"', svg))
-    folded = re.findall(r"<title>(\d+) more branch", svg)
+    folded = re.findall(r"<title>(\d+) more, up to", svg)
+    # None is cut short: a box has room for how many and how large.
+    assert sorted(re.findall(r">(\d+) more, up to \S+</text>", svg)) == sorted(folded)
     assert len(drawn) + sum(map(int, folded)) == len(tree.branches)
     assert str(list(tree.nodes).index(tree.branches[300])) in drawn
     assert picture.height <= 60 * 30

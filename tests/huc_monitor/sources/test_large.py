@@ -125,6 +125,13 @@ def test_a_reader_that_changes_its_mind_is_refused():
         audit_pieces(lambda: next(turns), tree=TREE, utilities=UTILITIES, bounds=None)
 
 
+def test_weights_of_some_pieces_only_are_refused():
+    p, labels, _ = window(100)
+    some = [Rows(p, labels), Rows(p, labels, weights=np.full(100, 2.0))]
+    with pytest.raises(InvalidInputError, match="given for all pieces, or for none"):
+        audit_pieces(lambda: some, tree=TREE, utilities=UTILITIES, bounds=None)
+
+
 def test_a_window_without_rows_is_refused():
     with pytest.raises(InvalidInputError, match="at least one row of positive weight"):
         audit_pieces(list, tree=TREE, utilities=UTILITIES)
@@ -243,6 +250,51 @@ def test_a_monitor_that_cannot_hold_a_window_audits_it_all_the_same(late, by_id)
         assert (one.n_labelled, one.n_predictions) == (other.n_labelled, other.n_predictions)
         assert any("a sample of" in note for note in other.notes)
         assert not any("a sample of" in note for note in one.notes)
+
+
+@pytest.mark.parametrize("most_rows", [300, 900])
+def test_a_monitor_that_cannot_hold_a_window_weighs_its_labels_by_the_plan(most_rows):
+    """Days two and three have plans of some 860 rows; labels of other rows are there as well."""
+    log = production_log()
+    rng = np.random.default_rng(4)
+    chance = np.where(log["y"] == "a", 0.9, 0.5)  # by outcome: ignoring the plan would show
+    chosen = (rng.random(len(log)) < chance) & (log["at"] >= "2024-01-02")
+    plan = FrameTable(pd.DataFrame({"id": log["id"], "pi": chance})[chosen])
+    given = {
+        "tree": TREE,
+        "columns": Columns(time="at", probabilities="p_{leaf}", label="y", id="id"),
+        "plan": LabelTable(table=plan, id="id", label="pi"),
+    }
+    held = TableSource(FrameTable(log), **given)
+    large = LargeSource(FrameTable(log), most_rows=most_rows, memory_limit="1MB", **given)
+    checks = [
+        Monitor(
+            source=source,
+            windows=TimeWindows(length="1d"),
+            tree=TREE,
+            utilities=UTILITIES,
+            policy=hm.Policy(audit={"n_draws": 200}, sequential={"enabled": False}),
+        ).check(now="2024-01-04T00:00Z")
+        for source in (held, large)
+    ]
+    for k, (one, other) in enumerate(zip(*checks, strict=True)):
+        pd.testing.assert_frame_equal(one.result.uc_frame(), other.result.uc_frame(), rtol=1e-12)
+        assert one.result.n == other.result.n
+        designs = [found.result.design for found in (one, other)]
+        if k == 0:
+            assert designs == [None, None]
+        else:
+            assert [item.min_label_probability for item in designs] == [0.5, 0.5]
+            assert designs[0].n_effective == pytest.approx(designs[1].n_effective)
+        if one.change is not None:
+            assert one.change.n_after == pytest.approx(other.change.n_after)
+            sizes = [[item.difference for item in found.change.largest] for found in (one, other)]
+            assert sizes[0] == pytest.approx(sizes[1], rel=1e-6)
+        whole = most_rows == 900 and k > 0
+        assert any("a sample of" in note for note in other.notes) != whole
+    day = datetime(2024, 1, 2, tzinfo=UTC), datetime(2024, 1, 3, tzinfo=UTC)
+    some = large.labelled(*day)
+    np.testing.assert_array_equal(some.label_probability, chance[some.ids.astype(int)])
 
 
 @pytest.mark.parametrize("pruned", [False, True])

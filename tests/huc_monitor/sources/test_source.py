@@ -5,6 +5,8 @@ from zoneinfo import ZoneInfo
 
 import numpy as np
 import pandas as pd
+import pyarrow as pa
+import pyarrow.parquet as pq
 import pytest
 import sqlalchemy as sa
 
@@ -212,6 +214,9 @@ def test_columns_can_be_named_one_by_one():
         ({"time_zone": "Mars/Base"}, "`time_zone` must be an IANA time zone; got 'Mars/Base'"),
         ({"time_unit": "min"}, "`time_unit` must be 's', 'ms', 'us' or 'ns'; got 'min'"),
         ({"label": None}, "got neither"),
+        ({"label": "p_b"}, r"'p_b' once; it is the label and the probability of the leaf 'b'"),
+        ({"features": ["p_a1"]}, "it is a feature of the subgroups and the probability of"),
+        ({"id": "p", "list_column": "p"}, "it is the id and the list of probabilities"),
     ],
 )
 def test_wrong_columns_are_named_when_the_source_is_opened(columns, message):
@@ -259,6 +264,27 @@ def test_different_labels_of_one_id_in_the_log_set_all_its_rows_aside():
 def test_rows_without_an_id_are_never_the_same():
     frame = rows(id=[None] * 100)
     assert open_frame(frame).labelled(START, END).n == 100
+
+
+def test_two_columns_of_one_name_are_refused_and_a_number_in_a_name_is_not(tmp_path):
+    def write(names):
+        columns = [pa.array([0.1]), pa.array([[{"b": 1, "c": 2}]]), pa.array([0.2])]
+        pq.write_table(pa.Table.from_arrays(columns, names=names), tmp_path / "log.parquet")
+        text = ",".join(names) + "\n0.1,x,0.2\n"
+        (tmp_path / "log.csv").write_text(text, "utf-8")
+
+    for kind in ("parquet", "csv"):
+        write(["b", "nested", "b_1"])
+        assert list(DuckTable.files(tmp_path / f"log.{kind}").columns()) == ["b", "nested", "b_1"]
+        write(["b", "nested", "b"])
+        with pytest.raises(hm.InvalidInputError, match="distinct columns; got 'b' more than once"):
+            DuckTable.files(tmp_path / f"log.{kind}").columns()
+
+
+def test_an_empty_text_is_no_id():
+    frame = rows(id=[""] * 3 + [f"i{k}" for k in range(97)])
+    window = open_frame(frame).labelled(START, END)
+    assert (window.n, window.n_duplicate_ids) == (100, 0)
 
 
 @pytest.mark.parametrize("n_parts", [1, 3])
@@ -371,6 +397,24 @@ def test_ids_meet_although_one_table_stores_them_as_numbers_and_the_other_as_tex
         assert window.label_times is None
 
 
+@pytest.mark.parametrize("kind", KINDS)
+def test_a_label_without_a_time_is_known_until_one_with_a_time_replaces_it(kind, make_table):
+    frame = rows(4).drop(columns="y")
+    labels = pd.DataFrame({"key": [0, 1, 2, 2], "y": ["a1", "b", "a1", "b"]})
+    labels["seen"] = pd.Series([LATE, pd.NaT, pd.NaT, LATE])
+    source = TableSource(
+        make_table(kind, frame, "at"),
+        tree=TREE,
+        columns=Columns(time="at", probabilities="p_{leaf}", id="id"),
+        labels=LabelTable(table=make_table(kind, labels, "seen"), id="key", label="y", time="seen"),
+    )
+    early = source.labelled(START, END, as_of=LATE - timedelta(days=1))
+    assert (early.ids.tolist(), early.labels.tolist()) == ([1, 2], [2, 0])
+    late = source.labelled(START, END, as_of=LATE)
+    assert (late.ids.tolist(), late.labels.tolist()) == ([0, 1, 2], [0, 2, 2])
+    assert late.counts == source.counts(START, END, as_of=LATE)
+
+
 @pytest.mark.parametrize(
     ("leaves", "values", "codes"),
     [
@@ -458,6 +502,58 @@ def test_times_can_be_numbers_since_1970(kind, unit, per_second, make_table):
 
 
 @pytest.mark.parametrize("kind", KINDS)
+def test_rows_without_a_time_are_counted(kind, make_table):
+    frame = rows()
+    frame.loc[[3, 40], "at"] = pd.NaT
+    columns = Columns(time="at", probabilities="p_{leaf}", label="y", id="id")
+    source = TableSource(make_table(kind, frame, "at"), tree=TREE, columns=columns)
+    extent = source.time_range()
+    assert (extent.first, extent.n_untimed) == (START, 2)
+    assert source.labelled(START, END).n == 98
+
+
+@pytest.mark.parametrize("kind", ["frame", "parquet", "csv", "sqlite"])
+@pytest.mark.parametrize("odd", ["soon", "02.01.2024 00:00"])
+def test_a_text_that_is_no_time_is_counted_and_hides_no_other_row(kind, odd, make_table):
+    frame = rows()
+    frame["at"] = frame["at"].dt.strftime("%Y-%m-%dT%H:%M:%SZ")
+    frame.loc[7, "at"] = odd
+    columns = Columns(time="at", probabilities="p_{leaf}", label="y", id="id")
+    source = TableSource(make_table(kind, frame, "at"), tree=TREE, columns=columns)
+    extent = source.time_range()
+    assert (extent.first, extent.last) == (START, START + timedelta(minutes=99))
+    assert extent.n_untimed == 1
+    assert source.labelled(START, END).n == 99
+
+
+@pytest.mark.parametrize("kind", ["frame", "parquet", "csv", "sqlite"])
+def test_a_column_without_any_time_is_no_empty_log(kind, make_table):
+    frame = rows()
+    frame["at"] = frame["at"].dt.strftime("%d.%m.%Y %H:%M")
+    columns = Columns(time="at", probabilities="p_{leaf}", label="y", id="id")
+    source = TableSource(make_table(kind, frame, "at"), tree=TREE, columns=columns)
+    with pytest.raises(hm.InvalidInputError, match=r"(none of the 100 rows|ISO times).*'at'"):
+        source.time_range()
+
+
+@pytest.mark.parametrize("kind", ["frame", "parquet", "sqlite"])
+def test_a_unit_that_makes_times_endless_is_refused(kind, make_table):
+    frame = rows(at=1000 * (int(START.timestamp()) + 60 * np.arange(100)))
+    columns = Columns(time="at", probabilities="p_{leaf}", label="y", id="id", time_unit="s")
+    source = TableSource(make_table(kind, frame, "at"), tree=TREE, columns=columns)
+    with pytest.raises(hm.InvalidInputError, match=r"got 55969-.* Check `time_unit`"):
+        source.time_range()
+
+
+@pytest.mark.parametrize("kind", ["frame", "parquet", "postgres"])
+def test_a_unit_changes_nothing_about_times_that_are_no_numbers(kind, make_table):
+    columns = Columns(time="at", probabilities="p_{leaf}", label="y", id="id", time_unit="ms")
+    source = TableSource(make_table(kind, rows(), "at"), tree=TREE, columns=columns)
+    assert source.time_range().first == START
+    assert source.labelled(START, END).times[0] == np.datetime64("2024-01-01")
+
+
+@pytest.mark.parametrize("kind", KINDS)
 def test_numbers_without_a_unit_are_refused(kind, make_table):
     frame = rows(at=range(100))
     columns = Columns(time="at", probabilities="p_{leaf}", label="y")
@@ -492,6 +588,19 @@ def test_texts_with_another_offset_cannot_be_compared_and_are_refused(make_table
     source = TableSource(make_table("sqlite", frame, "at"), tree=TREE, columns=columns)
     with pytest.raises(hm.InvalidInputError, match=r"must hold ISO times .* got '2024-01-01T00:00"):
         source.counts(START, END)
+
+
+@pytest.mark.parametrize("ends", [("Z", "+02:00"), ("", "Z"), ("", "-05:00"), ("+00:00", "")])
+def test_texts_of_several_offsets_in_one_column_are_refused(ends, make_table):
+    frame = rows()
+    offset = np.where(np.arange(100) < 50, *ends)
+    frame["at"] = frame["at"].dt.strftime("%Y-%m-%dT%H:%M:%S") + offset
+    columns = Columns(time="at", probabilities="p_{leaf}", label="y")
+    source = TableSource(make_table("sqlite", frame, "at"), tree=TREE, columns=columns)
+    with pytest.raises(
+        hm.InvalidInputError, match=r"must have one offset in all rows .* got '2024"
+    ):
+        source.time_range()
 
 
 def test_declared_times_of_sqlite_are_compared_as_they_are_stored(tmp_path):

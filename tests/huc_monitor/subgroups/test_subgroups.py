@@ -199,6 +199,12 @@ def test_missingness_can_be_asked_of_columns_that_cannot_be_compared():
     assert one({"x": [1, "a", None]}, {"column": "x", "op": "is missing"}) == [0, 0, 1]
 
 
+def test_where_only_missing_matters_a_column_may_become_of_another_kind():
+    rule = {"absent": {"column": "age", "op": "is missing"}}
+    family = Subgroups.from_reference({"age": [1.0, 2.0, None]}, predicates=rule)
+    assert family.weights({"age": ["old", None, "young"]}, 3)[1].tolist() == [0, 1, 0]
+
+
 def test_and_or_decide_as_soon_as_their_known_parts_do():
     frame = {"a": [1, 1, 0, 0, None, None, None], "b": [1, 0, 1, 0, 1, 0, None]}
     a = {"column": "a", "op": "==", "value": 1}

@@ -1,0 +1,147 @@
+"""Subgroups that a monitor finds by itself: searched in past windows, watched in later ones.
+
+Rows after the reference are searched in blocks of windows, each row once. What half of a block
+finds and the other half certifies is added to the subgroups, and tested from the next window on: on
+rows that did not choose it. The reference is read again with the new subgroups; the e-detector and
+the windows that the change test pools begin anew, because their rows did choose.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from datetime import datetime
+from typing import TYPE_CHECKING, Annotated
+
+from pydantic import Field
+
+from huc_monitor._common.settings import Name, Whole
+from huc_monitor.audit.discovery.discover import FEWEST_ROWS, Discovery, discover
+from huc_monitor.audit.discovery.options import DiscoveryOptions
+from huc_monitor.monitor._state import MonitorState
+from huc_monitor.monitor.windows import Window
+from huc_monitor.sources import TooManyBadRowsError, WindowData
+from huc_monitor.subgroups import Subgroups
+from huc_monitor.tree.labels import LeafCodes
+
+if TYPE_CHECKING:
+    import pandas as pd
+
+    from huc_monitor.monitor._monitor import Monitor
+
+
+class DiscoveryPolicy(DiscoveryOptions):
+    """In which columns subgroups that nobody named are looked for, and how often.
+
+    Parameters
+    ----------
+    columns : tuple of str
+        Columns of the log: categories, numbers or times.
+    every : int, default 7
+        Windows that are searched together; no row is searched twice.
+    max_conditions, max_segments, min_share
+        As in `discover`. A monitor adds at most `max_segments` subgroups in all.
+    """
+
+    columns: Annotated[tuple[Name, ...], Field(min_length=1)] = Field(
+        description="Columns of the log to describe subgroups by: categories, numbers or times.",
+        examples=[["age", "channel"]],
+    )
+    every: Annotated[Whole, Field(ge=1, le=1000)] = Field(
+        default=7, description="Windows that are searched together, each once."
+    )
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class GrowingSubgroups:
+    """Subgroups that a monitor begins with, and how it looks for more: `Monitor(subgroups=...)`."""
+
+    policy: DiscoveryPolicy
+    first: Subgroups | Callable[[pd.DataFrame], Subgroups]
+
+    def __call__(self, features: pd.DataFrame) -> Subgroups:
+        """Return those to begin with."""
+        return self.first if isinstance(self.first, Subgroups) else self.first(features)
+
+
+@dataclass(slots=True, eq=False)
+class Discovering:
+    """Remembers the windows to search, searches them, and adds what is certified."""
+
+    monitor: Monitor
+    state: MonitorState
+
+    def look(self, window: Window, as_of: datetime) -> bool:
+        """Take in an audited window; True where the subgroups are others from the next one on."""
+        growing, state = self.monitor.subgroups, self.state
+        since = self._since()
+        if not isinstance(growing, GrowingSubgroups) or since is None or window.start < since:
+            return False
+        policy = growing.policy
+        state.unsearched += 1
+        left = policy.max_segments - len(state.discovered)
+        if state.unsearched < policy.every or left <= 0:
+            return False
+        try:
+            rows = self.monitor.source.labelled(since, window.end, as_of=as_of)
+        except TooManyBadRowsError:
+            return False  # some window between failed; more rows may do
+        if rows.n < FEWEST_ROWS:
+            return False
+        state.searched_until, state.unsearched = window.end, 0
+        return self._adopt(self._search(policy, rows), rows, most=left)
+
+    def _since(self) -> datetime | None:
+        """Return the end of the reference, or of what was searched before if that is later."""
+        frozen = self.state.reference
+        if frozen is None or "end" not in frozen:
+            return None
+        end = datetime.fromisoformat(frozen["end"])
+        return max(end, self.state.searched_until or end)
+
+    def _search(self, policy: DiscoveryPolicy, rows: WindowData) -> Discovery:
+        options = self.monitor.policy
+        tolerance = options.tolerance
+        return discover(
+            rows.probabilities,
+            LeafCodes(rows.labels),
+            tree=self.monitor.tree,
+            utilities=self.monitor.utilities,
+            features=rows.features[list(policy.columns)],
+            tolerance=tolerance.value if tolerance.unit == "utility" else None,
+            max_conditions=policy.max_conditions,
+            max_segments=policy.max_segments,
+            min_share=policy.min_share,
+            confidence_level=options.audit.confidence_level,
+            rng=options.audit.rng,
+        )
+
+    def _adopt(self, found: Discovery, rows: WindowData, *, most: int) -> bool:
+        state = self.state
+        assert state.subgroups is not None  # noqa: S101 - frozen before the first window
+        known = Subgroups.from_dict(state.subgroups)
+        named = [one for one in found.certified if one.rule is not None]
+        chosen = list({one.name: one for one in named if one.name not in known.names}.values())
+        chosen = chosen[:most]
+        if not chosen:
+            return False
+        frozen = state.reference
+        assert frozen is not None  # noqa: S101 - windows are searched since its end
+        start, end = (datetime.fromisoformat(frozen[name]) for name in ("start", "end"))
+        if not self.monitor.source.counts(start, end).n_labelled:
+            state.notes.append(
+                f"{len(chosen)} subgroups were found and are not watched, because the log no "
+                "longer has the rows of the reference."
+            )
+            return False
+        rules = {segment.name: segment.rule for segment in chosen}
+        family = known.joined(Subgroups.from_reference(rows.features, predicates=rules))
+        state.begin_again(family)
+        state.discovered += list(rules)
+        for segment in chosen:
+            when = f"{rows.start:%Y-%m-%d} to {rows.end:%Y-%m-%d}"
+            state.notes.append(
+                f"New subgroup, found in the windows of {when}: {segment} It is watched from the "
+                "next window on; the e-detector and pooled windows begin anew."
+            )
+        return True

@@ -1,0 +1,16 @@
+"""Whether what a command printed with --json is what its schema says."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import jsonschema
+
+from huc_monitor.cli.documents import output_schema
+
+
+def assert_follows(name: str, document: Any) -> None:
+    """Compare a document with the schema of its command."""
+    schema = output_schema()
+    checked = {**schema, "properties": {name: schema["properties"][name]}, "required": [name]}
+    jsonschema.validate({name: document}, checked)
