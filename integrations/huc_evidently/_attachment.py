@@ -6,22 +6,18 @@ import importlib.util
 import json
 import os
 import tempfile
+from collections.abc import Mapping, Sequence
+from datetime import datetime
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
+import pandas as pd
 
+from huc_monitor.config import Config
 from huc_monitor.errors import InvalidInputError, MissingExtraError, UnknownNameError, did_you_mean
-
-if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
-    from datetime import datetime
-
-    import pandas as pd
-
-    from huc_monitor.config import Config
-    from huc_monitor.monitor.ports import MonitorInfo
-    from huc_monitor.monitor.records import WindowRecord
+from huc_monitor.monitor.ports import MonitorInfo
+from huc_monitor.monitor.records import WindowRecord
 
 
 class DriftAttachment:

@@ -2,17 +2,14 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from collections.abc import Sequence
+from typing import Any
 
 from evidently.sdk.models import PanelMetric
 from evidently.sdk.panels import counter_panel, line_plot_panel
 
 from huc_evidently._metrics import SUMMARIES
-
-if TYPE_CHECKING:
-    from collections.abc import Sequence
-
-    from huc_evidently._preset import HUCPreset
+from huc_evidently._preset import HUCPreset
 
 
 def add_panels(

@@ -8,7 +8,7 @@ a label of its series on a dashboard.
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from typing import TYPE_CHECKING, Any, ClassVar, Optional, TypeVar
+from typing import Any, ClassVar, Optional, TypeVar
 
 from evidently.core.metric_types import (
     ByLabelCalculation,
@@ -18,10 +18,8 @@ from evidently.core.metric_types import (
     SingleValueMetric,
 )
 
+from huc_evidently._window import WindowAudit
 from huc_monitor.errors import InvalidInputError
-
-if TYPE_CHECKING:
-    from huc_evidently._window import WindowAudit
 
 SUMMARIES = {
     "huc": "HUC: the largest moment of any branch",

@@ -4,32 +4,27 @@ from __future__ import annotations
 
 import hashlib
 import json
-from typing import TYPE_CHECKING, Any, Optional
+from collections.abc import Mapping, Sequence
+from typing import Any, Optional
 from weakref import WeakKeyDictionary
 
+import pandas as pd
 from evidently.core.container import MetricContainer
 from evidently.tests import lte
 
 from huc_evidently._metrics import SUMMARIES, HUCChange, HUCMoment, HUCSummary
 from huc_evidently._widgets import draw, nothing_to_draw
 from huc_evidently._window import BOUNDS, Question, WindowAudit
-from huc_monitor.audit.forms.spec import as_columns
-from huc_monitor.audit.inputs import check_utilities
+from huc_monitor.audit.forms.spec import PredictionColumns, as_columns
+from huc_monitor.audit.inputs import check_subgroups, check_utilities
 from huc_monitor.audit.options import DEFAULTS
+from huc_monitor.audit.result import AuditResult
 from huc_monitor.errors import InvalidInputError
 from huc_monitor.monitor.change import ChangePolicy
 from huc_monitor.monitor.tolerance import Tolerance
 from huc_monitor.subgroups import Subgroups
-
-if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
-
-    import pandas as pd
-
-    from huc_monitor.audit.forms.spec import PredictionColumns
-    from huc_monitor.audit.result import AuditResult
-    from huc_monitor.tree import LabelTree
-    from huc_monitor.utilities import Utility
+from huc_monitor.tree import LabelTree
+from huc_monitor.utilities import Utility
 
 
 class HUCPreset(MetricContainer):  # type: ignore[misc]
@@ -105,7 +100,7 @@ class HUCPreset(MetricContainer):  # type: ignore[misc]
             msg = "`bounds` must be a method: tests are made on bounds. Leave it out."
             raise InvalidInputError(msg)
         chosen = check_utilities(utilities)
-        groups = Subgroups.whole() if subgroups is None else subgroups
+        groups = check_subgroups(subgroups)
         allowed = tolerance if isinstance(tolerance, Tolerance) else Tolerance(value=tolerance)
         allowed.values(tree, chosen, groups)  # its names are checked here
         options = {

@@ -6,7 +6,7 @@ Everything is made of Evidently's own widgets, and stored with the snapshot.
 from __future__ import annotations
 
 from html import escape
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import pandas as pd
 from evidently.legacy.renderers.html_widgets import (
@@ -18,9 +18,8 @@ from evidently.legacy.renderers.html_widgets import (
     table_data,
 )
 
-if TYPE_CHECKING:
-    from huc_evidently._window import WindowAudit
-    from huc_monitor.tree import LabelTree
+from huc_evidently._window import WindowAudit
+from huc_monitor.tree import LabelTree
 
 # Readable beside each other for the colour-blind, as in our own report.
 COLOURS = {"critical": "#b2182b", "warning": "#e08214", "ok": "#92c5de", None: "#d9d9d9"}

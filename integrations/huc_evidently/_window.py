@@ -2,28 +2,24 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
+import pandas as pd
 
 from huc_monitor.audit import audit
 from huc_monitor.audit.compare import compare
 from huc_monitor.audit.forms.given import read_predictions
 from huc_monitor.audit.forms.reader import PredictionReader
+from huc_monitor.audit.forms.spec import PredictionColumns
+from huc_monitor.audit.result import AuditResult
 from huc_monitor.errors import InvalidInputError, UnknownNameError, did_you_mean
 from huc_monitor.monitor.tolerance import Tolerance, accepted
-
-if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
-
-    import pandas as pd
-
-    from huc_monitor.audit.forms.spec import PredictionColumns
-    from huc_monitor.audit.result import AuditResult
-    from huc_monitor.subgroups import Subgroups
-    from huc_monitor.tree import LabelTree
-    from huc_monitor.utilities import Utility
+from huc_monitor.subgroups import Subgroups
+from huc_monitor.tree import LabelTree
+from huc_monitor.utilities import Utility
 
 BOUNDS = ("point", "lower", "upper")
 

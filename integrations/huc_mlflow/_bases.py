@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import shutil
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import mlflow
 import numpy as np
@@ -14,11 +15,7 @@ from mlflow.models import Model
 from huc_monitor.errors import InvalidInputError, did_you_mean
 from huc_monitor.recalibration.runtime.base import as_matrix, native_predict_proba
 from huc_monitor.recalibration.runtime.model import load_payload
-
-if TYPE_CHECKING:
-    from collections.abc import Sequence
-
-    from huc_monitor.tree import LabelTree
+from huc_monitor.tree import LabelTree
 
 _NATIVE = ("sklearn", "xgboost", "lightgbm")
 # Written by MLflow into a local store when a registered model is loaded; wrong in a copy.

@@ -3,13 +3,11 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from huc_monitor._common.safe_text import code
-
-if TYPE_CHECKING:
-    from huc_monitor.monitor.records import AlertState, RecalibrationTrigger
-    from huc_monitor.recalibration.choosing import Figures, Recalibration
+from huc_monitor.monitor.records import AlertState, RecalibrationTrigger
+from huc_monitor.recalibration.choosing import Figures, Recalibration
 
 _MOST_ALERTS = 8
 _MOST_UPDATES = 8
@@ -107,7 +105,9 @@ def _change(recalibrator: Any) -> str:
         place = f"{code(update.node)} for {code(update.subgroup)}"
         counts[place] = counts.get(place, 0) + 1
     shown = ", ".join(f"{place} ({n})" for place, n in list(counts.items())[:_MOST_UPDATES])
-    return f"{start}{len(updates)} updates at {shown or 'no branch'}."
+    if not updates:
+        return f"{start.removesuffix(', then ') or 'Nothing'}; no branch was changed by itself."
+    return f"{start}{len(updates)} updates at {shown}."
 
 
 def _figure_lines(columns: dict[str, Figures]) -> list[str]:

@@ -10,9 +10,10 @@ import math
 import os
 import re
 import time
+from collections.abc import Iterator
 from contextlib import contextmanager
 from functools import wraps
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import mlflow
 from mlflow import MlflowClient
@@ -24,9 +25,6 @@ from sqlalchemy.exc import OperationalError
 
 from huc_monitor._common.safe_text import line, quoted
 from huc_monitor.errors import HUCError, InvalidInputError
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator
 
 # Name and password in an address, as in a tracking URI.
 _CREDENTIALS = re.compile(r"://[^/@\s\"']+@")
@@ -92,10 +90,9 @@ def discreetly(address: str, *, seconds: float, once: bool = False) -> Iterator[
     wanted = {**_QUIET, _TIMEOUT: str(max(1, math.ceil(limit)))}
     # What is in a block of several requests is repeated by MLflow itself, for seconds.
     wanted[_RETRIES] = "0" if once else os.environ.get(_RETRIES) or "3"
-    before = {name: os.environ.get(name) for name in wanted}
-    os.environ.update(wanted)
     try:
-        yield
+        with environment(**wanted):
+            yield
     except TrackingError:
         raise
     except (MlflowException, RequestException) as error:
@@ -104,6 +101,15 @@ def discreetly(address: str, *, seconds: float, once: bool = False) -> Iterator[
         raise TrackingError(
             _explain(text, code, masked(address)), code, is_passing=_is_passing(text, code)
         ) from None
+
+
+@contextmanager
+def environment(**values: str) -> Iterator[None]:
+    """Set variables of the environment inside the block."""
+    before = {name: os.environ.get(name) for name in values}
+    os.environ.update(values)
+    try:
+        yield
     finally:
         for name, value in before.items():
             if value is None:

@@ -11,10 +11,11 @@ import json
 import os
 import shutil
 import warnings
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 import pandas as pd
@@ -22,11 +23,7 @@ import yaml
 
 from huc_monitor.demo.stream import TREE, UTILITY, tickets, train_router
 from huc_monitor.errors import InvalidInputError
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
-
-    from huc_monitor.monitor import CheckResult
+from huc_monitor.monitor import CheckResult
 
 MODEL = "ticket-router"
 BEGIN = datetime(2024, 3, 1, tzinfo=UTC)

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import io
 import json
+from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 import pandas as pd
@@ -21,33 +22,17 @@ from huc_mlflow._pages import report_files
 from huc_monitor._common.safe_text import table_cell
 from huc_monitor.audit import audit
 from huc_monitor.audit.forms.given import read_predictions
-from huc_monitor.audit.options import DEFAULTS
+from huc_monitor.audit.options import DEFAULTS, AuditOptions
+from huc_monitor.audit.result import AuditResult
 from huc_monitor.errors import InvalidInputError, did_you_mean
 from huc_monitor.recalibration.runtime.base import as_matrix, native_predict_proba
 from huc_monitor.subgroups import Subgroups
 from huc_monitor.tree import LabelTree
 from huc_monitor.utilities import Utility, correct_at_every_level
 
-if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
-
-    from huc_monitor.audit.result import AuditResult
-
-_SETTINGS = (
-    "tree",
-    "utilities",
-    "subgroups",
-    "classes",
-    "tolerance",
-    "sample_weights",
-    "clusters",
-    "rest",
-    "metric_keys",
-    "bounds",
-    "confidence_level",
-    "n_draws",
-    "rng",
-)
+_AS_GIVEN = ("subgroups", "classes", "tolerance", "sample_weights", "clusters", "rest")
+_OPTIONS = tuple(AuditOptions.model_fields)
+_SETTINGS = ("tree", "utilities", *_AS_GIVEN, "metric_keys", *_OPTIONS)
 
 
 class JsonArtifact(EvaluationArtifact):
@@ -111,10 +96,7 @@ class HUCEvaluator(ModelEvaluator):
             features=frame,
             weights=settings["sample_weights"],
             clusters=_clusters(settings["clusters"], frame),
-            bounds=settings["bounds"],
-            confidence_level=settings["confidence_level"],
-            n_draws=settings["n_draws"],
-            rng=settings["rng"],
+            **{name: settings[name] for name in _OPTIONS},
         )
         metrics = metrics_of(result, settings["tolerance"], settings["metric_keys"])
         artifacts = _log(result, metrics, run_id, model_id)
@@ -184,12 +166,7 @@ def _check(given: Mapping[str, Any]) -> dict[str, Any]:
     return {
         "tree": tree,
         "utilities": utilities or list(correct_at_every_level(tree)),
-        "subgroups": given.get("subgroups"),
-        "classes": given.get("classes"),
-        "tolerance": given.get("tolerance"),
-        "sample_weights": given.get("sample_weights"),
-        "clusters": given.get("clusters"),
-        "rest": given.get("rest"),
+        **{name: given.get(name) for name in _AS_GIVEN},
         "metric_keys": whole_number(
             "metric_keys", given.get("metric_keys", 100), FEWEST_KEYS, MOST_KEYS
         ),

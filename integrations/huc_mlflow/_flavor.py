@@ -4,11 +4,10 @@ from __future__ import annotations
 
 import hashlib
 import json
-import os
 import sys
 import tempfile
 import warnings
-from contextlib import contextmanager
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -19,6 +18,7 @@ from mlflow.types.schema import AnyType
 
 from huc_mlflow import _loader
 from huc_mlflow._bases import data_folder, describe, fetch, is_recalibrated, uri_of
+from huc_mlflow._client import environment
 from huc_monitor.errors import InvalidInputError
 from huc_monitor.recalibration import runtime, stage_of
 from huc_monitor.recalibration.runtime.model import PAYLOAD, SCHEMA_VERSION, RecalibratedModel
@@ -27,8 +27,6 @@ from huc_monitor.sources import prediction_log
 from huc_monitor.tree import LabelTree
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping, Sequence
-
     from mlflow.models.model import ModelInfo
 
 FLAVOR_NAME = "huc"
@@ -111,7 +109,7 @@ def save_model(
             ),
             classes=[str(label) for label in payload["classes"]],
         )
-        with _environment(MLFLOW_UV_AUTO_DETECT="false"), warnings.catch_warnings():
+        with environment(MLFLOW_UV_AUTO_DETECT="false"), warnings.catch_warnings():
             # The base's signature is taken over, so there is nothing to infer from an example.
             warnings.filterwarnings("ignore", message=".*input example was not provided")
             mlflow.pyfunc.save_model(
@@ -271,17 +269,3 @@ def _project(line: str) -> str:
     for mark in "[=<>!~@ ":
         name = name.split(mark)[0]
     return name.strip().lower().replace("_", "-")
-
-
-@contextmanager
-def _environment(**values: str) -> Iterator[None]:
-    before = {name: os.environ.get(name) for name in values}
-    os.environ.update(values)
-    try:
-        yield
-    finally:
-        for name, value in before.items():
-            if value is None:
-                os.environ.pop(name, None)
-            else:
-                os.environ[name] = value

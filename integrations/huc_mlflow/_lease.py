@@ -9,17 +9,14 @@ from __future__ import annotations
 import json
 import time
 import uuid
+from collections.abc import Iterator
 from contextlib import contextmanager
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from mlflow.exceptions import MlflowException
 
+from huc_mlflow._client import Client
 from huc_monitor.errors import HUCError
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator
-
-    from huc_mlflow._client import Client
 
 _TAG = "huc.lease"
 _SETTLE_SECONDS = 0.3

@@ -11,27 +11,24 @@ from __future__ import annotations
 import io
 import json
 import math
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
+import pandas as pd
 
 from huc_mlflow._card import alert_lines
 from huc_monitor._common.safe_text import code, metric_keys, plain, table_cell
+from huc_monitor.audit.result import AuditResult, CandidateTable
 from huc_monitor.errors import InvalidInputError
+from huc_monitor.monitor.records import AlertState, WindowRecord
 
-if TYPE_CHECKING:
-    from collections.abc import Collection, Iterator, Mapping, Sequence
-
-    import pandas as pd
-
-    from huc_monitor.audit.result import AuditResult, CandidateTable
-    from huc_monitor.monitor.records import AlertState, WindowRecord
-
-SUMMARY = "audit/"  # the first of the sections, which are sorted by name
+# Sections are shown sorted by name: what is wrong comes first, then the summary.
+ALERTS, SUMMARY = "alerts/", "audit/"
 SECTIONS = frozenset(
-    {"audit", "branches", "branches_bounds", "change", "change_bounds", "forecast"}
+    {"alerts", "audit", "branches", "branches_bounds", "change", "change_bounds", "forecast"}
 )
 LINKED = ("huc", "huc_lower", "huc_upper", "uc", "n_labelled")
 FEWEST_KEYS, MOST_KEYS = 30, 1_000
@@ -145,21 +142,45 @@ class ShownWindow:
         told = [finding.candidate for finding in record.findings]
         told += [alert.candidate for alert in by_importance(record.alerts)]
         first = list(dict.fromkeys(place[name] for name in told if name in place))
-        tolerance = np.asarray(record.tolerances or (1.0,) * table.n)
-        share = np.nan_to_num(np.abs(table.moment) / np.where(tolerance > 0, tolerance, np.inf))
-        worst = np.argsort(-share, kind="stable").tolist()
-        known, leads = set(first), {table.node[row]: row for row in reversed(worst)}
+        worst = np.argsort(-self._shares, kind="stable").tolist()
         # Of every branch its worst, then all others: a page of one branch would hide the rest.
-        worst = [*sorted(leads.values(), key=lambda row: -share[row]), *worst]
+        leads = {table.node[row]: row for row in reversed(worst)}.values()
+        worst = [*sorted(leads, key=lambda row: -self._shares[row]), *worst]
+        known = set(first)
         return first, [row for row in dict.fromkeys(worst) if row not in known]
 
-    def groups(self) -> Iterator[tuple[bool, dict[str, float]]]:
+    @cached_property
+    def _shares(self) -> Any:
+        """Moment of each candidate over its tolerance."""
+        table: Any = None if self.result is None else self.result.candidates
+        tolerance = np.asarray(self.record.tolerances or (1.0,) * table.n)
+        return np.nan_to_num(np.abs(table.moment) / np.where(tolerance > 0, tolerance, np.inf))
+
+    @cached_property
+    def _excess(self) -> dict[str, float]:
+        """The worst moment of each branch over its tolerance, those with open alerts first."""
+        if self.result is None:
+            return {}
+        found = dict.fromkeys((one.node for one in by_importance(self.record.alerts)), 0.0)
+        for node, share in zip(self.result.candidates.node, self._shares, strict=True):
+            found[node] = max(found.get(node, 0.0), float(share))
+        return found
+
+    def groups(self) -> Iterator[tuple[bool | None, dict[str, float]]]:
         """Yield metrics that go together, the most important first, and whether one must be told.
 
-        The moment of a branch is ``branches/<branch> - <subgroup> - <utility>``, without what says
-        nothing: the subgroup of all rows, the only utility.
+        None is for those that go on only where they were told of before. The moment of a branch is
+        ``branches/<branch> - <subgroup> - <utility>``, without what says nothing: the subgroup of
+        all rows, the only utility.
         """
         yield True, {f"{SUMMARY}{name}": value for name, value in self.summary.items()}
+        alerting = {one.node for one in self.record.alerts}
+        branches = metric_keys(self._excess)
+        excess = [
+            (node in alerting, {f"{ALERTS}{branches[node]}": value})
+            for node, value in self._excess.items()
+        ]
+        yield from (pair for pair in excess[:_MOST_CHANGES] if pair[0])
         changed = [one for one in self.record.findings if one.change is not None][:_MOST_CHANGES]
         names = metric_keys(one.node for one in changed)
         for one in changed:
@@ -174,6 +195,7 @@ class ShownWindow:
         yield from ((True, self._moment(row, told=True)) for row in told)
         yield from self._forecasts()
         yield from ((False, self._moment(row)) for row in others)
+        yield from ((None, group) for _, group in excess)
 
     def _moment(self, row: int, *, told: bool = False) -> dict[str, float]:
         table: Any = None if self.result is None else self.result.candidates
@@ -215,7 +237,7 @@ class ShownWindow:
         for urgent, group in self.groups():
             if told and not urgent:
                 break
-            allowed = most if urgent else most // 2
+            allowed = {True: most, False: most // 2, None: 0}[urgent]
             if keys.issuperset(group) or len(keys.union(group)) <= allowed:
                 found |= group
                 keys |= group.keys()
@@ -273,15 +295,11 @@ def candidate_labels(table: CandidateTable) -> list[str]:
 
 def by_importance(alerts: Sequence[AlertState]) -> tuple[AlertState, ...]:
     """Sort alerts: of every branch its worst one, critical ones first, then all others."""
-    worst = sorted(alerts, key=lambda one: (one.level != "critical", -_excess(one)))
+    worst = sorted(alerts, key=lambda one: (one.level != "critical", -one.excess))
     leads: dict[str, AlertState] = {}
     for alert in worst:
         leads.setdefault(alert.node, alert)
     return (*leads.values(), *(alert for alert in worst if alert is not leads[alert.node]))
-
-
-def _excess(alert: AlertState) -> float:
-    return abs(alert.moment) / alert.tolerance if alert.tolerance else abs(alert.moment)
 
 
 def _ui_table(frame: pd.DataFrame) -> bytes:

@@ -4,12 +4,10 @@ from __future__ import annotations
 
 import tempfile
 from pathlib import Path
-from typing import TYPE_CHECKING
 
-if TYPE_CHECKING:
-    from huc_monitor.audit.result import AuditResult
-    from huc_monitor.monitor.records import WindowRecord
-    from huc_monitor.tree import LabelTree
+from huc_monitor.audit.result import AuditResult
+from huc_monitor.monitor.records import WindowRecord
+from huc_monitor.tree import LabelTree
 
 
 def report_files(

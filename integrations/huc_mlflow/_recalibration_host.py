@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import hashlib
 import json
 import logging
@@ -16,27 +17,25 @@ from huc_mlflow._client import DEADLINE, filter_text
 from huc_mlflow._lease import LAST
 from huc_mlflow._registry import BASE_TAG, CHALLENGER, CHAMPION, ID_TAG, Registry
 from huc_mlflow._rows import LabelledRows, NoBaseProbabilitiesError, RowReader
+from huc_mlflow._runs import RECALIBRATION
 from huc_mlflow._shadow import Shadow
-from huc_mlflow._tracker import RECALIBRATION, MLflowTracker
+from huc_mlflow._tracker import MLflowTracker
 from huc_monitor._common.safe_text import plain
 from huc_monitor._common.stages import begin_stage
 from huc_monitor._common.times import Span
 from huc_monitor.audit import audit
+from huc_monitor.config import Config
 from huc_monitor.errors import InvalidInputError
 from huc_monitor.monitor import MonitorState, read_state
-from huc_monitor.monitor.ports import RecalibrationOutcome, VersionInfo
+from huc_monitor.monitor.ports import MonitorInfo, Move, RecalibrationOutcome, VersionInfo
 from huc_monitor.monitor.records import RecalibrationTrigger
-from huc_monitor.recalibration.choosing import find_recalibration
+from huc_monitor.monitor.windows import Window
+from huc_monitor.recalibration.choosing import Recalibration, find_recalibration
+from huc_monitor.recalibration.shadow import ShadowTrial
 from huc_monitor.subgroups import Subgroups
 
 if TYPE_CHECKING:
     from mlflow.entities.model_registry import ModelVersion
-
-    from huc_monitor.config import Config
-    from huc_monitor.monitor.ports import MonitorInfo, Move
-    from huc_monitor.monitor.windows import Window
-    from huc_monitor.recalibration.choosing import Recalibration
-    from huc_monitor.recalibration.shadow import ShadowTrial
 
 
 log = logging.getLogger("huc_monitor")
@@ -90,6 +89,7 @@ class MLflowRecalibrationHost:
 
     def recalibrate(self, reason: str = "asked for by a person") -> RecalibrationOutcome:
         """Recalibrate now, on the labels of the windows checked so far."""
+        self.registry.current()  # says what to do where there is none
         state = self._state()
         if state.last is None:
             msg = "`recalibrate` needs a checked window. Run `huc-monitor check` first."
@@ -117,7 +117,7 @@ class MLflowRecalibrationHost:
         patient : bool, default True
             Keep the cool-down between two recalibrations of the model.
         """
-        run = self.tracker.find_or_make(
+        run = self.tracker.runs.find_or_make(
             RECALIBRATION,
             trigger.id,
             f"recalibration #{trigger.ordinal}",
@@ -165,10 +165,12 @@ class MLflowRecalibrationHost:
             rows = self._rows(trigger, champion, state)
         except (NoBaseProbabilitiesError, UnfitBaseError) as error:
             return RecalibrationOutcome(trigger.id, "refused", reasons=(str(error),))
-        data = self.tracker.dataset(trigger.id, rows.start, rows.end, n_labelled=len(rows.labels))
+        data = self.tracker.runs.dataset(
+            trigger.id, rows.start, rows.end, n_labelled=len(rows.labels)
+        )
         models = {str(version.version) for version in (base, champion)}
-        linked = map(self.tracker.logged_model, sorted(models))
-        self.tracker.log_inputs(run_id, data, "training", *linked)
+        linked = map(self.tracker.runs.logged_model, sorted(models))
+        self.tracker.runs.log_inputs(run_id, data, "training", *linked)
         recalibration = self._find(rows, champion, state)
         self._log(run_id, recalibration)
         if not recalibration.passed:
@@ -208,7 +210,12 @@ class MLflowRecalibrationHost:
             classes=self.reader.classes,
         )
         self._remember(trigger)
-        return self._promote(trigger, version, run_id)
+        before, after = recalibration.before.huc, recalibration.after.huc
+        judged = f"{recalibration.after.n:,} held-out rows"
+        return dataclasses.replace(
+            self._promote(trigger, version, run_id),
+            summary=f"HUC {before:.4f} before, {after:.4f} after on {judged}",
+        )
 
     def _promote(
         self, trigger: RecalibrationTrigger, version: ModelVersion, run_id: str

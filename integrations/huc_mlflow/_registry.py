@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import json
 import os
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
 
@@ -24,8 +25,6 @@ from huc_monitor.errors import InvalidInputError, UnknownNameError
 from huc_monitor.monitor.ports import Move
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping
-
     from mlflow.entities.model_registry import ModelVersion
 
 __all__ = ["Move", "Registry", "promote", "register_recalibrated", "rollback"]
@@ -142,7 +141,7 @@ class Registry:
         if not plain:
             msg = (
                 f"`model` must have a version in the registry; got {self.model!r} without one. "
-                "Register the base model first."
+                f"Register the base model first: mlflow.register_model(uri, {self.model!r})."
             )
             raise InvalidInputError(msg)
         return plain[-1]

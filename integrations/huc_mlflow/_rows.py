@@ -15,7 +15,9 @@ from __future__ import annotations
 
 import shutil
 import weakref
+from collections.abc import Sequence
 from dataclasses import dataclass
+from datetime import datetime
 from pathlib import Path
 from tempfile import TemporaryDirectory, mkdtemp
 from typing import TYPE_CHECKING, Any
@@ -24,23 +26,18 @@ import mlflow.pyfunc
 import numpy as np
 
 from huc_mlflow._bases import describe, fetch
-from huc_mlflow._registry import BASE_TAG, ID_TAG, PREVIOUS_TAG
+from huc_mlflow._registry import BASE_TAG, ID_TAG, PREVIOUS_TAG, Registry
 from huc_monitor.audit.clusters import ClusterKeys
 from huc_monitor.audit.sparse_rows import as_dense
+from huc_monitor.config import Config
 from huc_monitor.errors import InvalidInputError
 from huc_monitor.recalibration.runtime.base import Base
 from huc_monitor.recalibration.runtime.stage import Stage, choose_engine
+from huc_monitor.sources import WindowData
 from huc_monitor.tree.labels import LeafCodes
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
-    from datetime import datetime
-
     from mlflow.entities.model_registry import ModelVersion
-
-    from huc_mlflow._registry import Registry
-    from huc_monitor.config import Config
-    from huc_monitor.sources import WindowData
 
 
 class NoBaseProbabilitiesError(InvalidInputError):

@@ -14,27 +14,25 @@ import numpy as np
 import pandas as pd
 from mlflow.entities import Metric
 
-from huc_mlflow._registry import ID_TAG
-from huc_mlflow._tracker import RECALIBRATION
+from huc_mlflow._registry import ID_TAG, Registry
+from huc_mlflow._rows import LabelledRows, RowReader
+from huc_mlflow._runs import RECALIBRATION
+from huc_mlflow._tracker import MLflowTracker
 from huc_monitor.audit.compare import compare
+from huc_monitor.audit.comparison import Comparison
+from huc_monitor.config import Config
+from huc_monitor.monitor.records import RecalibrationTrigger, WindowRecord
+from huc_monitor.monitor.windows import Window
 from huc_monitor.recalibration.choosing import measure
+from huc_monitor.recalibration.gate import Gate
 from huc_monitor.recalibration.shadow import ShadowTrial, ShadowWindow
 from huc_monitor.subgroups import Subgroups
 from huc_monitor.tree.labels import LeafCodes
+from huc_monitor.utilities.program import Floats
 
 if TYPE_CHECKING:
     from mlflow.entities import Run
     from mlflow.entities.model_registry import ModelVersion
-
-    from huc_mlflow._registry import Registry
-    from huc_mlflow._rows import LabelledRows, RowReader
-    from huc_mlflow._tracker import MLflowTracker
-    from huc_monitor.audit.comparison import Comparison
-    from huc_monitor.config import Config
-    from huc_monitor.monitor.records import RecalibrationTrigger, WindowRecord
-    from huc_monitor.monitor.windows import Window
-    from huc_monitor.recalibration.gate import Gate
-    from huc_monitor.utilities.program import Floats
 
 SHADOW = "huc.shadow"
 _REASONS = "huc.shadow_reasons"
@@ -110,7 +108,7 @@ class Shadow:
     def _find(self) -> tuple[ModelVersion, Run] | None:
         """Return the version on trial, and the run of its recalibration by this monitor."""
         for version in self._registry.versions(f"tags.`{SHADOW}` = 'running'"):
-            run = self._tracker.find(RECALIBRATION, version.tags.get(ID_TAG, ""))
+            run = self._tracker.runs.find(RECALIBRATION, version.tags.get(ID_TAG, ""))
             if run is not None and SHADOW in run.data.tags:
                 return version, run
         return None

@@ -1,35 +1,21 @@
-"""The MLflow tracker: a run per monitor, a child run per window, the monitor's state beside them.
+"""The MLflow tracker: a run per monitor, a run per window, the monitor's state beside them.
 
-Every create is looked up by a tag first and again afterwards, and of several runs with one tag the
-same one always wins: MLflow's client repeats a request whose answer was lost, so one call may
-leave two runs. Everything else is written so that writing it again changes nothing.
+Everything is written so that writing it again changes nothing.
 """
 
 from __future__ import annotations
 
-import hashlib
 import json
 import logging
-import tempfile
+from collections.abc import Iterator, Mapping, Sequence
 from functools import cached_property, partial
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from mlflow.entities import Dataset, DatasetInput, InputTag, LoggedModelInput, Metric, Param, RunTag
+from mlflow.entities import Metric, Param, RunTag
 from mlflow.exceptions import MlflowException
-from mlflow.tracking.context.registry import resolve_tags
 
 from huc_mlflow._card import alert_lines
-from huc_mlflow._client import (
-    DEADLINE,
-    UNITY_CATALOG,
-    Client,
-    TrackingError,
-    filter_text,
-    logged_model_of,
-    masked,
-)
-from huc_mlflow._lease import find_experiment
+from huc_mlflow._client import DEADLINE, UNITY_CATALOG, Client, masked
 from huc_mlflow._metrics import (
     FEWEST_KEYS,
     LINKED,
@@ -42,8 +28,10 @@ from huc_mlflow._metrics import (
     whole_number,
 )
 from huc_mlflow._pages import report_files
-from huc_monitor._common.safe_text import file_name, plain
+from huc_mlflow._runs import Runs, checksum
+from huc_monitor._common.safe_text import plain
 from huc_monitor.errors import HUCError
+from huc_monitor.monitor.ports import MonitorInfo
 from huc_monitor.monitor.ports.stored import (
     RESTORE_STATE,
     DamagedError,
@@ -51,27 +39,19 @@ from huc_monitor.monitor.ports.stored import (
     read_stored,
     readable_records,
 )
-from huc_monitor.monitor.records import WindowRecord
+from huc_monitor.monitor.records import AlertState, WindowRecord
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping, Sequence
-    from datetime import datetime
-
     from mlflow.entities import Run
-
-    from huc_monitor.monitor.ports import MonitorInfo
-    from huc_monitor.monitor.records import AlertState
 
 log = logging.getLogger("huc_monitor")
 
 # What MLflow takes in one request.
 _MOST_PARAMETERS = 100
 _MOST_TAG_CHARACTERS = 5_000
-RECALIBRATION = "retraining"  # the kind of its runs, as earlier versions wrote it
 _STATE_SLOTS = ("state/a.json", "state/b.json")
 _VERSION = "huc.model_version"
 _NOT_CHAMPION = "huc.not_champion"
-_PAGE = 1_000
 _COMPLETE = "huc.complete"  # which records of a window its run holds; "1" in earlier versions
 _SECTIONS = ("windows", "tolerance", "audit", "alerts", "change", "detector", "subgroups")
 _IMPATIENT = 5.0
@@ -120,11 +100,10 @@ class MLflowTracker:
         self._most_keys = whole_number("metric_keys", metric_keys, FEWEST_KEYS, MOST_KEYS)
         self._patience = whole_number("champion_windows", champion_windows, 1, 1_000)
         self._client = Client(tracking_uri, registry_uri, deadline)
-        self._experiment_name = experiment or f"huc-monitor/{info.name}"
+        self.runs = Runs(self._client, info, experiment or f"huc-monitor/{info.name}")
         self._run_id: str | None = None
         self._seen_state: str | None = None
         self._model_version: str | None = None
-        self._models: dict[str, str | None] = {}
         self._keys: set[str] = set()
 
     def ping(self) -> str:
@@ -150,67 +129,10 @@ class MLflowTracker:
                 "mlflow.note.content": f"Utility calibration of {plain(self._info.name)}.",
             }
             name = f"monitor {self._info.name}"
-            kept = self.find_or_make("monitor", self._info.identity, name, tags)
+            kept = self.runs.find_or_make("monitor", self._info.identity, name, tags)
             self._run_id = str(kept.info.run_id)
             self._keys = {key for key in kept.data.metrics if key.partition("/")[0] in SECTIONS}
         return self._run_id
-
-    @cached_property
-    def _experiment(self) -> str:
-        """Id of the experiment, made at the first use."""
-        return find_experiment(self._client, self._experiment_name)
-
-    def _search(
-        self, kind: str, key: str | None = None, *, newest: int | None = None
-    ) -> Iterator[Run]:
-        """Find runs of this monitor by kind, and by key where one is given.
-
-        With `newest`, those with the highest key come first, and as many are asked for at a time.
-        """
-        identity = filter_text(self._info.identity)
-        wanted = f"tags.`huc.kind` = '{kind}' and tags.`huc.identity` = {identity}"
-        if key is not None:
-            sign = "LIKE" if key.endswith("%") else "="
-            wanted += f" and tags.`huc.key` {sign} {filter_text(key)}"
-        token = None
-        while True:
-            page = self._client.search_runs(
-                [self._experiment],
-                wanted,
-                max_results=newest or _PAGE,
-                order_by=["tags.`huc.key` DESC"] if newest else None,
-                page_token=token,
-            )
-            yield from page
-            token = page.token
-            if not token:
-                return
-
-    def find_or_make(self, kind: str, key: str, name: str, tags: Mapping[str, str]) -> Run:
-        """Return the one run of this monitor with that kind and key; made if there is none."""
-        found = list(self._search(kind, key))
-        if not found:
-            mine = {"huc.kind": kind, "huc.key": key, "huc.identity": self._info.identity}
-            given = {**self._context, **tags, **mine}
-            self._client.create_run(self._experiment, tags=given, run_name=name)
-            found = list(self._search(kind, key))
-        kept, *spare = sorted(found, key=lambda run: str(run.info.run_id))
-        for run in spare:
-            self._client.set_tag(run.info.run_id, "huc.kind", "duplicate")
-            self._client.delete_run(run.info.run_id)
-        return kept
-
-    @cached_property
-    def _context(self) -> dict[str, str]:
-        """Who runs the monitor from where, as MLflow itself notes it of runs."""
-        return dict(
-            resolve_tags({"mlflow.source.name": "huc-monitor", "mlflow.source.type": "JOB"})
-        )
-
-    def find(self, kind: str, key: str) -> Run | None:
-        """Return the one run of this monitor with that kind and key, if there is one."""
-        found = sorted(self._search(kind, key), key=lambda run: str(run.info.run_id))
-        return found[0] if found else None
 
     # State.
 
@@ -227,7 +149,7 @@ class MLflowTracker:
         """Read the state of the newest other monitor run in the experiment."""
         wanted = "tags.`huc.kind` = 'monitor'"
         order = ["attributes.start_time DESC"]
-        for run in self._client.search_runs([self._experiment], wanted, order_by=order):
+        for run in self._client.search_runs([self.runs.experiment], wanted, order_by=order):
             pointer = run.data.tags.get("huc.state")
             if run.data.tags.get("huc.identity") != self._info.identity and pointer is not None:
                 return self._state_at(pointer, str(run.info.run_id))
@@ -239,8 +161,8 @@ class MLflowTracker:
         run_id = run_id or self.run_id
         slot, _, digest = pointer.partition(" ")
         where = f"The state of monitor {self._info.name!r} ({slot!r} of run {run_id})"
-        text = self._read(run_id, slot)
-        if _digest(text) != digest:
+        text = self.runs.read(run_id, slot)
+        if checksum(text) != digest:
             msg = (
                 f"{where} is damaged: its checksum does not match. Restore the artifact store, or "
                 "delete the run's tag 'huc.state' to start afresh."
@@ -261,7 +183,7 @@ class MLflowTracker:
         used = None if current is None else current.split(" ")[0]
         slot = _STATE_SLOTS[1] if used == _STATE_SLOTS[0] else _STATE_SLOTS[0]
         self._client.log_text(self.run_id, text, slot)
-        pointer = f"{slot} {_digest(text)}"
+        pointer = f"{slot} {checksum(text)}"
         self._client.set_tag(self.run_id, "huc.state", pointer)
         self._seen_state = pointer
 
@@ -274,13 +196,13 @@ class MLflowTracker:
         and what late labels changed are records in that run.
         """
         window, _, stage = record.key.rpartition("-")
-        for run in self._search("window", f"{window}-%"):
+        for run in self.runs.search("window", f"{window}-%"):
             # Earlier versions made a run for every record.
             if run.data.tags["huc.key"] == record.key and run.data.tags.get(_COMPLETE) == "1":
                 return
         shown = ShownWindow(record)
         tags = self._window_tags(shown)
-        child = self.find_or_make("window", window, tags["mlflow.runName"], tags)
+        child = self.runs.find_or_make("window", window, tags["mlflow.runName"], tags)
         done = child.data.tags.get(_COMPLETE, "").split()
         self._note_version(record.model_version)
         if stage in done:
@@ -292,7 +214,7 @@ class MLflowTracker:
         self._log_window(child_id, shown, is_new=not done)
         self._client.log_text(child_id, record.to_json(), f"record-{stage}.json")
         files = self._pages(record) | shown.tables() | dict(artifacts or {})
-        self._log_files(child_id, files)
+        self.runs.log_files(child_id, files)
         tags[_COMPLETE] = " ".join([*done, stage])
         if WORST in files:
             tags["mlflow.loggedArtifacts"] = json.dumps([{"path": WORST, "type": "table"}])
@@ -321,15 +243,15 @@ class MLflowTracker:
         """Log a window's own metrics, linked to the model that served, its data and parameters."""
         record = shown.record
         n = {"n_predictions": record.n_predictions, "n_labelled": record.n_labelled}
-        dataset = self.dataset(record.key, record.start, record.end, **n)
-        served = self.logged_model(record.model_version)
+        dataset = self.runs.dataset(record.key, record.start, record.end, **n)
+        served = self.runs.logged_model(record.model_version)
         link = {"dataset_name": dataset.name, "dataset_digest": dataset.digest, "model_id": served}
         summary = shown.summary
         told = shown.metrics(self._most_keys, told=True)
         branches = {key: value for key, value in told.items() if not key.startswith(SUMMARY)}
         self._log(run_id, record, {k: v for k, v in summary.items() if k in LINKED}, **link)
         self._log(run_id, record, {k: v for k, v in summary.items() if k not in LINKED} | branches)
-        self.log_inputs(run_id, dataset, "monitoring", served)
+        self.runs.log_inputs(run_id, dataset, "monitoring", served)
         if is_new:  # parameters cannot change
             self._client.log_batch(run_id, params=self._parameters(record))
 
@@ -344,14 +266,6 @@ class MLflowTracker:
         }
         kept = [(key, value) for key, value in found.items() if value is not None]
         return [Param(key, masked(plain(value)) or "''") for key, value in kept[:_MOST_PARAMETERS]]
-
-    def logged_model(self, version: str | None) -> str | None:
-        """Return the id of the logged model behind a version, None where it cannot be known."""
-        if self._info.model is None or version is None:
-            return None
-        if version not in self._models:
-            self._models[version] = logged_model_of(self._client, self._info.model, version)
-        return self._models[version]
 
     def remark(self, record: WindowRecord) -> str | None:
         """Say that another version than the champion served for some windows in a row."""
@@ -411,58 +325,11 @@ class MLflowTracker:
         ]
         self._client.log_batch(run_id, metrics=metrics)
 
-    def dataset(self, key: str, start: datetime, end: datetime, **profile: int | None) -> Dataset:
-        """Describe rows of the log: when they were, where they are, how many."""
-        source = {
-            "start": start.isoformat(),
-            "end": end.isoformat(),
-            "log": ((self._info.settings or {}).get("source") or {}).get("log"),
-        }
-        return Dataset(
-            name=file_name(self._info.name),
-            digest=_digest(key)[:12],
-            source_type="huc_monitor",
-            source=masked(json.dumps(source, default=str)),
-            profile=json.dumps(profile),
-        )
-
-    def log_inputs(self, run_id: str, dataset: Dataset, context: str, *models: str | None) -> None:
-        """Link a run with the data it used, and for what, and with logged models."""
-        inputs = [DatasetInput(dataset, [InputTag("mlflow.data.context", context)])]
-        known = [LoggedModelInput(model) for model in models if model is not None]
-        self._client.log_inputs(run_id, inputs, known)
-
-    def _log_files(self, run_id: str, artifacts: Mapping[str, bytes]) -> None:
-        with tempfile.TemporaryDirectory() as folder:
-            for name, content in artifacts.items():
-                path = Path(folder) / file_name(name)
-                path.write_bytes(content)
-                self._client.log_artifact(run_id, str(path))
-
-    def _read(self, run_id: str, artifact: str) -> str:
-        with tempfile.TemporaryDirectory() as folder:
-            try:
-                path = self._client.download_artifacts(run_id, artifact, folder)
-                return Path(path).read_bytes().decode()
-            except (MlflowException, OSError, UnicodeDecodeError) as error:
-                if isinstance(error, TrackingError) and not self._is_missing(run_id, artifact):
-                    raise
-                msg = (
-                    f"{artifact!r} of run {run_id} cannot be read: it is missing or damaged. "
-                    "Restore the artifact store."
-                )
-                raise DamagedError(msg) from error
-
-    def _is_missing(self, run_id: str, artifact: str) -> bool:
-        """Tell a file that is not there from a store that does not answer."""
-        folder = artifact.rpartition("/")[0] or None
-        return artifact not in {f.path for f in self._client.list_artifacts(run_id, folder)}
-
     def records(self, last: int | None = None, until: int | None = None) -> list[WindowRecord]:
         """Return complete records in order: all, or of the `last` windows up to an ordinal."""
         files: dict[str, tuple[str, str]] = {}
         windows: set[int] = set()
-        for run in self._search("window", newest=last and 2 * last):
+        for run in self.runs.search("window", newest=last and 2 * last):
             found = _files(run)
             if not found:
                 continue
@@ -474,7 +341,7 @@ class MLflowTracker:
             for key, file in found.items():
                 files[key] = (str(run.info.run_id), file)
         return readable_records(
-            (f"{files[key][1]!r} of run {files[key][0]}", partial(self._read, *files[key]))
+            (f"{files[key][1]!r} of run {files[key][0]}", partial(self.runs.read, *files[key]))
             for key in choose_keys(files, last, until)
         )
 
@@ -482,14 +349,14 @@ class MLflowTracker:
         """Return the first complete record of one window, without reading any other."""
         audited = {
             key: (str(run.info.run_id), file)
-            for run in self._search("window", f"{ordinal:06d}-%")
+            for run in self.runs.search("window", f"{ordinal:06d}-%")
             for key, file in _files(run).items()
             if not key.endswith("-pending")
         }
         if not audited:
             return None
         first = min(audited, key=lambda key: int(key.rpartition("-r")[2]))
-        return WindowRecord.from_json(self._read(*audited[first]))
+        return WindowRecord.from_json(self.runs.read(*audited[first]))
 
     # Alerts.
 
@@ -522,13 +389,7 @@ class MLflowTracker:
         if self._info.model is None:
             return None
         known = self._model_version or self._client.get_run(self.run_id).data.tags.get(_VERSION)
-        if known is None:
-            try:
-                found = self._client.get_model_version_by_alias(self._info.model, "champion")
-            except MlflowException:
-                return None
-            known = str(found.version)
-        return str(known)
+        return self._champion if known is None else str(known)
 
     def close(self) -> None:
         """Nothing to let go of."""
@@ -556,7 +417,3 @@ def _flat(settings: Mapping[str, Any], before: str = "") -> Iterator[tuple[str, 
             yield from _flat(value, f"{before}{name}.")
         elif value is not None:
             yield f"{before}{name}", value
-
-
-def _digest(text: str) -> str:
-    return hashlib.sha256(text.encode("utf-8")).hexdigest()

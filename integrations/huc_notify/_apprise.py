@@ -4,18 +4,15 @@ from __future__ import annotations
 
 import re
 import warnings
-from typing import TYPE_CHECKING, Any, Final
+from types import ModuleType
+from typing import Any, Final
 
 from huc_monitor.errors import InvalidInputError, MissingExtraError
+from huc_monitor.monitor.ports import Message, MonitorInfo
 from huc_monitor.monitor.ports.notifier import NotSentError, RejectedError
 from huc_notify._levels import check_level, is_wanted
 from huc_notify._redacting import Redactor, listening
 from huc_notify._signing import KEY
-
-if TYPE_CHECKING:
-    from types import ModuleType
-
-    from huc_monitor.monitor.ports import Message, MonitorInfo
 
 _REFUSED: Final = re.compile(r"error=(4\d\d)\b")
 _TRY_AGAIN: Final = frozenset({"408", "409", "425", "429"})

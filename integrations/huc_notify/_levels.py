@@ -2,12 +2,10 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Final
+from typing import Final
 
 from huc_monitor.errors import UnknownNameError, did_you_mean
-
-if TYPE_CHECKING:
-    from huc_monitor.monitor.ports.notifier import Message
+from huc_monitor.monitor.ports.notifier import Message
 
 LEVELS: Final = {"note": 0, "warning": 1, "critical": 2}
 

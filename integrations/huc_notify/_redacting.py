@@ -5,12 +5,10 @@ from __future__ import annotations
 import contextlib
 import logging
 import re
+from collections.abc import Iterator
 from contextvars import ContextVar
-from typing import TYPE_CHECKING, Final
+from typing import Final
 from urllib.parse import unquote, urlsplit
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator
 
 HIDDEN: Final = "***"
 # Shorter parts, such as a slash or a port, would tear holes into every sentence.

@@ -12,13 +12,11 @@ import hashlib
 import hmac
 import json
 import time
-from typing import TYPE_CHECKING, Final
+from collections.abc import Mapping, Sequence
+from typing import Final
 
 from huc_monitor.errors import HUCError, InvalidInputError
 from huc_monitor.monitor.ports.notifier import Message
-
-if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
 
 KEY: Final = "Idempotency-Key"
 SIGNATURE: Final = "X-HUC-Signature"

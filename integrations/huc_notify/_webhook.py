@@ -9,19 +9,17 @@ from dataclasses import dataclass
 from datetime import UTC, datetime
 from email.utils import parsedate_to_datetime
 from http.client import HTTPException
-from typing import TYPE_CHECKING, Any, Final
+from typing import Any, Final
 from urllib.error import HTTPError, URLError
 from urllib.parse import urlsplit
 from urllib.request import HTTPRedirectHandler, Request, build_opener
 
 from huc_monitor import __version__
 from huc_monitor.errors import InvalidInputError
+from huc_monitor.monitor.ports import Message, MonitorInfo
 from huc_monitor.monitor.ports.notifier import NotSentError, RejectedError
 from huc_notify._levels import check_level, is_wanted
 from huc_notify._signing import KEY, check_secret, sign
-
-if TYPE_CHECKING:
-    from huc_monitor.monitor.ports import Message, MonitorInfo
 
 # A receiver that is busy, starting, or still at work on the same key.
 _TRY_AGAIN: Final = frozenset({408, 409, 425, 429, 500, 502, 503, 504})

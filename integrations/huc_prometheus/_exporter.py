@@ -5,8 +5,11 @@ from __future__ import annotations
 import os
 import socket
 import urllib.request
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from threading import Thread
+from typing import Any
+from wsgiref.simple_server import WSGIServer
 
 from prometheus_client import (
     CollectorRegistry,
@@ -21,16 +24,9 @@ from prometheus_client.exposition import basic_auth_handler, default_handler
 from huc_monitor._common.private_files import write_atomically
 from huc_monitor._common.safe_text import file_name
 from huc_monitor.errors import InvalidInputError
-from huc_prometheus._series import check_families, check_limit, window_families
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Sequence
-    from threading import Thread
-    from wsgiref.simple_server import WSGIServer
-
-    from huc_monitor.monitor.ports import MonitorInfo
-    from huc_monitor.monitor.ports.exporter import Standing
-    from huc_prometheus._series import Family
+from huc_monitor.monitor.ports import MonitorInfo
+from huc_monitor.monitor.ports.exporter import Standing
+from huc_prometheus._series import Family, check_families, check_limit, window_families
 
 JOB = "huc_monitor"
 _SECONDS = 10.0

@@ -9,20 +9,17 @@ from __future__ import annotations
 
 import math
 import time
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 
 from huc_monitor._common.safe_text import distinct
 from huc_monitor.errors import InvalidInputError
-
-if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
-
-    from huc_monitor.monitor.ports import MonitorInfo
-    from huc_monitor.monitor.ports.exporter import Standing
-    from huc_monitor.monitor.records import WindowRecord
+from huc_monitor.monitor.ports import MonitorInfo
+from huc_monitor.monitor.ports.exporter import Standing
+from huc_monitor.monitor.records import WindowRecord
 
 KINDS = ("changed", "both", "standing")
 MOST_CHANGES = 10

@@ -1,20 +1,10 @@
-"""The audit on Spark: the same arguments, the same kernels, the same answer."""
+"""The audit on Spark: the same arguments, the same kernels, the same answer.
+
+Names are loaded when they are first used: a process on an executor needs few of them.
+"""
 
 from __future__ import annotations
 
-from huc_spark._audit import audit, shuffle_bytes_per_row
-from huc_spark._engine import SparkEngine
-from huc_spark._recalibration import SampledFit, fit_on_sample, predict_proba
-from huc_spark._source import SparkSource
-from huc_spark._table import SparkTable
+from huc_monitor._common.extras import attach_stub
 
-__all__ = [
-    "SampledFit",
-    "SparkEngine",
-    "SparkSource",
-    "SparkTable",
-    "audit",
-    "fit_on_sample",
-    "predict_proba",
-    "shuffle_bytes_per_row",
-]
+__getattr__, __dir__, __all__ = attach_stub(__name__, __file__)

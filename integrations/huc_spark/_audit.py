@@ -4,31 +4,28 @@ from __future__ import annotations
 
 import functools
 import operator
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from huc_monitor import AuditResult, LabelTree, Subgroups, Utility
 from huc_monitor._common.arrays import unpack
 from huc_monitor.audit.forms.reader import PredictionReader
 from huc_monitor.audit.forms.spec import PredictionColumns, as_columns
 from huc_monitor.audit.options import DEFAULTS
 from huc_monitor.audit.runs.packing import Packing
-from huc_monitor.audit.runs.pieces import PieceAudit, RunSummary, merge_runs
+from huc_monitor.audit.runs.pieces import Facts, PieceAudit, RunSummary, merge_runs
 from huc_monitor.errors import InvalidInputError, UnknownNameError, did_you_mean
 from huc_monitor.sources._rows import column_kinds, rounding_of
+from huc_monitor.utilities.program import Floats, Ints
 from huc_spark import _worker
 from huc_spark._table import WHOLE, quoted
 from huc_spark._worker import Job
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
-
     from pyspark.sql import DataFrame
-
-    from huc_monitor import AuditResult, LabelTree, Subgroups, Utility
-    from huc_monitor.audit.runs.pieces import Facts
-    from huc_monitor.utilities.program import Floats, Ints
 
 _ROWS_PER_RUN = 500_000
 _FAN_IN = 32

@@ -6,29 +6,26 @@ executors' disks while scans, draws and sums read them.
 
 from __future__ import annotations
 
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, cast
 
 import numpy as np
 
 from huc_monitor._common.arrays import arrays_from_bytes, arrays_to_bytes, pack
-from huc_monitor.audit.runs.changes import PieceChange, compare_pools
+from huc_monitor.audit.comparison import Comparison
+from huc_monitor.audit.runs.changes import PieceChange, SampleFacts, compare_pools
+from huc_monitor.audit.runs.pieces import RunSummary, ScoredRows
 from huc_monitor.audit.two_samples import AfterSums
+from huc_monitor.utilities.program import Floats
 from huc_spark import _worker
 from huc_spark._audit import collect_facts, find_cuts, merge_all, n_runs
 from huc_spark._table import on_disk
+from huc_spark._worker import Job, Worker
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator, Sequence
-
     import pyarrow as pa
     from pyspark.sql import DataFrame
-
-    from huc_monitor.audit.comparison import Comparison
-    from huc_monitor.audit.runs.changes import SampleFacts
-    from huc_monitor.audit.runs.pieces import RunSummary, ScoredRows
-    from huc_monitor.utilities.program import Floats
-    from huc_spark._worker import Job, Worker
 
 _FOUND = "utility int, found binary"
 

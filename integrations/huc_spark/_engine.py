@@ -2,20 +2,19 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
 from huc_monitor.errors import InvalidInputError, MissingExtraError
+from huc_monitor.monitor.ports import MonitorInfo
+from huc_monitor.sources import Table
 from huc_monitor.sources._spec import FILES
+from huc_spark._table import SparkTable
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
-
     from pyspark.sql import DataFrame
 
-    from huc_monitor.monitor.ports import MonitorInfo
-    from huc_monitor.sources import Table
     from huc_spark._source import SparkSource
-    from huc_spark._table import SparkTable
 
 
 class SparkEngine:

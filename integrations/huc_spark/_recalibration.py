@@ -4,29 +4,28 @@ from __future__ import annotations
 
 import json
 import os
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from functools import lru_cache
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, cast
 
 import numpy as np
 import pyarrow as pa
 
 from huc_monitor.audit import audit as audit_locally
+from huc_monitor.audit.result import AuditResult
 from huc_monitor.errors import InvalidInputError
 from huc_monitor.recalibration import HUCBoost
 from huc_monitor.sources._rows import column_kinds, read_chunk
+from huc_monitor.subgroups import Subgroups
+from huc_monitor.utilities.program import Floats
 from huc_spark._audit import audit, reader_of
 from huc_spark._table import SparkTable, as_chunk
 from huc_spark._worker import tables
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Iterator, Mapping
-
     import pandas as pd
     from pyspark.sql import DataFrame
-
-    from huc_monitor.audit.result import AuditResult
-    from huc_monitor.utilities.program import Floats
 
 _ROWS_AT_A_TIME = 1 << 14
 
@@ -107,6 +106,12 @@ def fit_on_sample(
     if isinstance(rows, bool) or rows < 1:
         msg = f"`rows` must be a whole number of at least 1; got {rows!r}."
         raise InvalidInputError(msg)
+    if isinstance(boost.subgroups, str):
+        msg = (
+            f"`subgroups` must be a family of subgroups on Spark; got {boost.subgroups!r}. Pass "
+            "the one of `huc_monitor.discover(...).make_subgroups(features)` of a sample."
+        )
+        raise InvalidInputError(msg)
     what: dict[str, Any] = {"tree": boost.tree, "utilities": boost.utilities}
     what |= {"subgroups": boost.subgroups, "bounds": "sharp"}
     before = audit(df, probabilities=probabilities, labels=labels, **what)
@@ -185,7 +190,8 @@ def _replay(
         boost = _read(text)
         where = reader_of(boost.tree, probabilities)
         columns = column_kinds(where)
-        features = [] if boost.subgroups is None else list(boost.subgroups.columns)
+        # A recalibrator that was read back has the family it was fitted with.
+        features = list(cast(Subgroups, boost.subgroups or Subgroups.whole()).columns)
         for table in tables(batches, _ROWS_AT_A_TIME):
             batch = table.combine_chunks().to_batches()[0]
             read = read_chunk(where, as_chunk(batch.select(list(where.names)), columns))

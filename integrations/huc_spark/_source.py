@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import functools
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
+from datetime import datetime
 from typing import TYPE_CHECKING, Any, cast
 
 import numpy as np
@@ -11,14 +13,20 @@ import pandas as pd
 import pyarrow as pa
 
 from huc_monitor._common.times import from_column, to_utc
+from huc_monitor.audit.comparison import Comparison
 from huc_monitor.audit.forms.reader import PredictionReader
 from huc_monitor.audit.forms.spec import PredictionColumns
+from huc_monitor.audit.plan import AuditPlan
+from huc_monitor.audit.result import AuditResult
 from huc_monitor.audit.runs.changes import PieceChange
-from huc_monitor.audit.sparse_rows import Rest, SparseRows
+from huc_monitor.audit.runs.pieces import PieceAudit
+from huc_monitor.audit.sparse_rows import Rest, Rows, SparseRows
 from huc_monitor.errors import InvalidInputError
 from huc_monitor.sources import RowCounts, TableSource
+from huc_monitor.sources._data import Known
 from huc_monitor.sources._labels import label_time
 from huc_monitor.sources._rows import add_design, column_kinds, read_chunk
+from huc_monitor.sources._table import ColumnKind
 from huc_monitor.sources.large import LargeSource
 from huc_monitor.tree import LabelTree
 from huc_spark._audit import SparkAudit
@@ -27,18 +35,7 @@ from huc_spark._table import WHOLE, SparkTable, as_chunk, on_disk, quoted
 from huc_spark._worker import Job, tables
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Iterator, Sequence
-    from datetime import datetime
-
     from pyspark.sql import DataFrame
-
-    from huc_monitor.audit.comparison import Comparison
-    from huc_monitor.audit.plan import AuditPlan
-    from huc_monitor.audit.result import AuditResult
-    from huc_monitor.audit.runs.pieces import PieceAudit
-    from huc_monitor.audit.sparse_rows import Rows
-    from huc_monitor.sources._data import Known
-    from huc_monitor.sources._table import ColumnKind
 
 _LABEL, _KNOWN, _ROW, _CONFLICT = "huc_label", "huc_label_time", "huc_row", "huc_conflict"
 _P, _C, _Y, _SAMPLE = "huc_probabilities", "huc_classes", "huc_code", "huc_sample"
@@ -63,6 +60,9 @@ class SparkSource(LargeSource):
 
     def __post_init__(self) -> None:
         LargeSource.__post_init__(self)
+        if self.plan is not None:
+            msg = "`plan` must not be given: Spark does not weigh labels by a sampling plan."
+            raise InvalidInputError(msg)
         found = [self.log] if self.labels is None else [self.log, self.labels.table]
         for table in found:
             if not isinstance(table, SparkTable):

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
+from datetime import datetime
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -21,9 +23,6 @@ from huc_monitor.sources._table import (
 )
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping
-    from datetime import datetime
-
     from pyspark.sql import Column, DataFrame
 
 WHOLE = ("tinyint", "smallint", "int", "bigint")
@@ -49,9 +48,11 @@ class SparkTable:
         from pyspark.sql import functions as f
 
         column = self.column(time.name)
-        found = self.df.agg(f.min(column).alias("f"), f.max(column).alias("l")).toArrow()
+        n_untimed = f.count(f.lit(1)) - f.count(column)
+        ends = f.min(column).alias("f"), f.max(column).alias("l")
+        found = self.df.agg(*ends, n_untimed.alias("n")).toArrow()
         first, last = (_moment(found.column(name), time) for name in ("f", "l"))
-        return None if first is None or last is None else TimeRange(first, last)
+        return time.extent(self.name, first, last, found.column("n")[0].as_py())
 
     def count(
         self, time: TimeColumn, start: datetime, end: datetime, column: str | None = None
@@ -136,13 +137,14 @@ class SparkTable:
         )
 
     def until(self, time: TimeColumn | None, until: datetime | None) -> DataFrame:
-        """Rows up to a time, inclusive."""
+        """Select the rows up to and including a time, and rows that have none."""
         from datetime import timedelta
 
         if time is None or until is None:
             return self.df
         bound = self._bound(time, until + timedelta(microseconds=1))
-        return self.df.where(self.column(time.name) < bound)
+        column = self.column(time.name)
+        return self.df.where((column < bound) | column.isNull())
 
     def expressions(self, columns: Mapping[str, ColumnKind]) -> list[Column]:
         """Columns as the audit reads them: probabilities as doubles."""

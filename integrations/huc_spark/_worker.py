@@ -11,9 +11,10 @@ import gc
 import itertools
 import json
 import os
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from functools import lru_cache
-from typing import TYPE_CHECKING, Any, cast
+from typing import Any, cast
 
 import numpy as np
 import pyarrow as pa
@@ -22,9 +23,18 @@ from huc_monitor._common.arrays import pack
 from huc_monitor.audit.clusters import ClusterKeys
 from huc_monitor.audit.forms.reader import PredictionReader
 from huc_monitor.audit.forms.spec import PredictionColumns
+from huc_monitor.audit.inputs import Predictions
 from huc_monitor.audit.runs.changes import PieceChange
 from huc_monitor.audit.runs.packing import Packing
-from huc_monitor.audit.runs.pieces import PieceAudit, RunSummary, merge_runs
+from huc_monitor.audit.runs.pieces import (
+    Facts,
+    Piece,
+    PieceAudit,
+    PiecePlan,
+    RunSummary,
+    ScoredRows,
+    merge_runs,
+)
 from huc_monitor.errors import HUCError, InvalidInputError
 from huc_monitor.sources._rows import read_chunk
 from huc_monitor.sources._table import Chunk
@@ -32,13 +42,7 @@ from huc_monitor.subgroups import Subgroups
 from huc_monitor.tree import LabelTree
 from huc_monitor.tree.labels import LeafCodes
 from huc_monitor.utilities import CustomUtility, Utility
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Iterator, Mapping
-
-    from huc_monitor.audit.inputs import Predictions
-    from huc_monitor.audit.runs.pieces import Facts, Piece, PiecePlan, ScoredRows
-    from huc_monitor.utilities.program import Floats, Ints
+from huc_monitor.utilities.program import Floats, Ints
 
 # Rows taken at a time: enough to make calls cheap, few enough to stay small.
 ROWS_AT_A_TIME = 1 << 16
@@ -255,13 +259,14 @@ class ScoreSample:
         self._kept: list[Floats] = []
 
     def add(self, predictions: Predictions) -> None:
-        chosen = predictions.take(np.arange(self._skip, predictions.n, self.stride))
+        places = np.arange(self._skip, predictions.n, self.stride)
         self._skip = (self._skip - predictions.n) % self.stride
-        # Few are kept in the end; a row of a large tree is not written down for nothing.
-        self._kept += [chosen.take([i]).dense()[0] for i in range(chosen.n)]
-        while len(self._kept) > 2 * _SAMPLE:
+        # Places are thinned out first: only rows that are kept are written down.
+        while len(self._kept) + places.size > 2 * _SAMPLE:
+            places = places[len(self._kept) % 2 :: 2]
             self._kept = self._kept[::2]
             self.stride *= 2
+        self._kept += list(predictions.take(places).dense())
 
     def scores(self, audit: PiecePlan) -> bytes:
         """Scores of the sampled rows, utility by utility."""

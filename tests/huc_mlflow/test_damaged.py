@@ -54,7 +54,7 @@ def artifact(tracker, run_id, name):
 
 @pytest.mark.parametrize("how", [*DAMAGE, "missing"])
 def test_a_damaged_record_is_left_out_and_told_of(tracker, caplog, how):
-    run = next(iter(tracker._search("window", "000001-%")))
+    run = next(iter(tracker.runs.search("window", "000001-%")))
     path = artifact(tracker, run.info.run_id, "record-r0.json")
     path.unlink() if how == "missing" else path.write_bytes(DAMAGE[how])
     with caplog.at_level(logging.WARNING, "huc_monitor"):

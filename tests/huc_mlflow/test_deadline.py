@@ -8,6 +8,7 @@ import os
 import shutil
 import socket
 import threading
+from types import SimpleNamespace
 
 import pytest
 from huc_mlflow._client import Client, TrackingError
@@ -23,8 +24,9 @@ class Clock:
 
     def __init__(self, monkeypatch) -> None:
         self.now, self.pauses, self.limits = 0.0, [], []
-        monkeypatch.setattr("huc_mlflow._client.time.monotonic", lambda: self.now)
-        monkeypatch.setattr("huc_mlflow._client.time.sleep", self.sleep)
+        # In this module alone: threads that others left would move this clock as well.
+        mine = SimpleNamespace(monotonic=lambda: self.now, sleep=self.sleep)
+        monkeypatch.setattr("huc_mlflow._client.time", mine)
 
     def sleep(self, seconds) -> None:
         self.pauses.append(seconds)

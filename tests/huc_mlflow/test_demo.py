@@ -9,6 +9,7 @@ import sys
 from pathlib import Path
 
 import pytest
+from support.documents import assert_follows
 
 from huc_monitor.cli import main
 
@@ -57,7 +58,9 @@ def test_everything_lies_in_the_folder(story):
     for name in ("report.html", "mlflow.db", "huc.yaml", "tree.json", "labels.parquet"):
         assert (demo.folder / name).stat().st_size > 0
     assert len(told) >= 6
-    assert json.loads(json.dumps(demo.to_dict(), allow_nan=False))["version"] == "2"
+    document = json.loads(json.dumps(demo.to_dict(), allow_nan=False))
+    assert_follows("demo", document)
+    assert document["version"] == "2"
 
 
 def test_a_person_can_recalibrate_from_anywhere(story, tmp_path):

@@ -42,7 +42,9 @@ def assert_one_of_everything(world, store, expected):
     tracker = open_tracker(load_config(world.config))
     records = tracker.records()
     assert [record.ordinal for record in records] == [1, 2]
-    kinds = {kind: len(list(tracker._search(kind))) for kind in ("monitor", "window", "retraining")}
+    kinds = {
+        kind: len(list(tracker.runs.search(kind))) for kind in ("monitor", "window", "retraining")
+    }
     assert kinds == {"monitor": 1, "window": 2, "retraining": 1}
     assert points_of(store) == expected
     registry = huc_mlflow.Registry(world.name)
@@ -137,6 +139,6 @@ def test_two_monitors_that_trigger_at_once_make_one_version(story, store, settle
     made = [
         run.data.tags["huc.gate"]
         for config in configs
-        for run in open_tracker(load_config(config))._search("retraining")
+        for run in open_tracker(load_config(config)).runs.search("retraining")
     ]
     assert sorted(made) == ["passed", "refused"]

@@ -456,7 +456,7 @@ def test_loading_starts_no_thread_and_says_what_serves(story, store, monkeypatch
     for _ in range(60):
         model.predict(story.frame.head(1))
     assert not started
-    assert set(threading.enumerate()) == before
+    assert set(threading.enumerate()) <= before  # others may end meanwhile
     assert "recalibration is served by compiled code" in caplog.text
     assert model._model_impl.engine == "compiled"
 

@@ -8,6 +8,7 @@ import huc_mlflow
 import mlflow
 import pytest
 from support.deployment import STRICT, World, check_records, check_rollback, check_story, tell
+from support.documents import assert_follows
 from support.forests import log_forest
 
 from huc_monitor.cli import main
@@ -35,6 +36,7 @@ def test_recalibrate_promote_and_rollback_are_commands(story, store, capsys):
     config = ["--config", str(world.config)]
     assert main(["recalibrate", *config, "--json"]) == 0
     outcome = json.loads(capsys.readouterr().out)
+    assert_follows("recalibrate", outcome)
     assert (outcome["result"], outcome["version"], outcome["promoted"]) == (
         "registered",
         "2",
@@ -52,7 +54,10 @@ def test_recalibrate_promote_and_rollback_are_commands(story, store, capsys):
     assert "`version` must be a version of 'triage'; got '9'. There are: 1, 2." in said.err
     assert "Downloading" not in said.err + said.out
     assert main(["rollback", *config, "--json"]) == 0
-    assert json.loads(capsys.readouterr().out)["version"] == "1"
+    move = json.loads(capsys.readouterr().out)
+    assert_follows("rollback", move)
+    assert_follows("promote", move)
+    assert move["version"] == "1"
     assert main(["rollback", *config]) == 2
     assert "must have a champion that replaced another" in capsys.readouterr().err
     assert main(["promote", *config]) == 2

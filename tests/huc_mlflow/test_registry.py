@@ -243,7 +243,7 @@ def test_a_refused_gate_is_recorded_with_its_reasons_and_does_not_loop(story, st
     assert outcome.result == "refused"
     assert "it must fall by at least" in outcome.reasons[0]
     assert host.act(trigger) == outcome
-    (run,) = host.tracker._search("retraining")
+    (run,) = host.tracker.runs.search("retraining")
     assert run.data.tags["huc.gate"] == "refused"
     assert "must fall" in run.data.tags["huc.reasons"]
     assert len(huc_mlflow.Registry("triage").versions()) == 1

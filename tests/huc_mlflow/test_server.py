@@ -74,8 +74,12 @@ def test_one_lost_answer_of_every_kind_changes_nothing(story, remote, server, mo
     assert [str(version.version) for version in registry.versions()] == ["1", "2"]
     assert str(registry.at("champion").version) == "2"
     tracker = open_tracker(load_config(world.config))
-    assert len(tracker.records()) == len(list(tracker._search("window"))) == 3
-    assert len(list(tracker._search("monitor"))) == len(list(tracker._search("retraining"))) == 1
+    assert len(tracker.records()) == len(list(tracker.runs.search("window"))) == 3
+    assert (
+        len(list(tracker.runs.search("monitor")))
+        == len(list(tracker.runs.search("retraining")))
+        == 1
+    )
     assert points(tracker, "audit/huc") == [1, 2, 3]
 
 
@@ -126,11 +130,11 @@ def test_the_browser_shows_charts_and_the_report(story, remote, server):
         options=options, service=webdriver.ChromeService(executable_path=driver)
     )
     try:
-        base = f"{server}/#/experiments/{tracker._experiment}/runs"
+        base = f"{server}/#/experiments/{tracker.runs.experiment}/runs"
         window.get(f"{base}/{tracker.run_id}/model-metrics")
         wait_for(window, "js-line")  # a drawn line
         window.save_screenshot(str(remote / "charts.png"))
-        child = next(iter(tracker._search("window"))).info.run_id
+        child = next(iter(tracker.runs.search("window"))).info.run_id
         window.get(f"{base}/{child}/artifacts")
         wait_for(window, "report.html")
         window.find_element("xpath", "//*[text()='report.html']").click()

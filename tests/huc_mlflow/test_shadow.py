@@ -84,7 +84,7 @@ def test_a_challenger_that_stays_better_is_promoted(world, capsys):
     assert registry.version("2").tags["huc.shadow"] == "passed"
     assert registry.version("2").tags["huc.previous_champion"] == "1"
     assert status(world, capsys) is None
-    run = host.tracker.find("retraining", trigger.id)
+    run = host.tracker.runs.find("retraining", trigger.id)
     for role in ("champion", "challenger"):
         history = host.tracker._client.get_metric_history(run.info.run_id, f"shadow/{role}/huc")
         assert [point.step for point in history] == [2, 3]
@@ -179,7 +179,7 @@ def test_a_trial_survives_a_kill_at_any_write(world, store, monkeypatch):
         registry = huc_mlflow.Registry("triage")
         assert champion(registry) == "2", place
         assert registry.version("2").tags["huc.shadow"] == "passed", place
-        run = host.tracker.find("retraining", trigger.id)
+        run = host.tracker.runs.find("retraining", trigger.id)
         client = host.tracker._client
         for name in ("huc", "log_loss"):
             history = client.get_metric_history(run.info.run_id, f"shadow/challenger/{name}")

@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import dataclasses
+import logging
 import math
 from datetime import UTC, datetime, timedelta
 
@@ -80,7 +81,7 @@ def test_a_window_is_a_step_of_the_monitor_run_and_a_child_run(store):
         pytest.approx(node["moment"]),
     )
     assert history(mine, "branches_bounds/sick lower")[-1][0] == 2, "only while it is told of"
-    alerting = mine._client.search_runs([mine._experiment], "tags.`huc.status` = 'alert'")
+    alerting = mine._client.search_runs([mine.runs.experiment], "tags.`huc.status` = 'alert'")
     assert [run.data.tags["huc.key"] for run in alerting] == [records[1].key.removesuffix("-r0")]
     (child,) = alerting
     assert child.info.status == "FINISHED"
@@ -125,7 +126,7 @@ def test_what_changed_is_logged_by_branch_and_what_stands_is_counted(store):
     assert [point[2] for point in history(mine, "change/sick")] == [-0.05]
     assert [point[2] for point in history(mine, "change_bounds/sick lower")] == [-0.09]
     assert [point[2] for point in history(mine, "change_bounds/sick upper")] == [-0.01]
-    (child,) = mine._client.search_runs([mine._experiment], "tags.`huc.changed` = 'sick'")
+    (child,) = mine._client.search_runs([mine.runs.experiment], "tags.`huc.changed` = 'sick'")
     figures = {name: child.data.metrics[name] for name in ("n_changed", "n_standing", "change")}
     assert figures == {"n_changed": 1, "n_standing": 1, "change": -0.05}
     assert child.data.metrics["windows_since_onset"] == 3
@@ -190,6 +191,23 @@ def a_wide_record(ordinal, moments, alerts=()):
         levels=(None,) * len(rows),
         alerts=tuple(alerts),
     )
+
+
+def test_a_branch_with_an_alert_has_a_chart_of_its_own_which_goes_on_when_it_closes():
+    from huc_mlflow._metrics import ShownWindow
+
+    calm, bad = np.full(8, 0.01), np.full(8, 0.01)
+    bad[3] = -0.06
+    alert = an_alert("node 3", "critical", -0.06)
+    keys = ShownWindow(a_wide_record(1, calm)).metrics(100)
+    assert not [key for key in keys if key.startswith("alerts/")]
+    opened = ShownWindow(a_wide_record(2, bad, [alert])).metrics(100, keys)
+    assert {key: opened[key] for key in opened if key.startswith("alerts/")} == {
+        "alerts/node 3": pytest.approx(3.0)
+    }
+    assert min(opened) == "alerts/node 3", "pages show sections sorted by name"
+    closed = ShownWindow(a_wide_record(3, calm)).metrics(100, opened)
+    assert closed["alerts/node 3"] == pytest.approx(0.5)
 
 
 @settings(deadline=None, max_examples=25)
@@ -262,7 +280,7 @@ def test_pending_audited_and_revised_are_records_of_one_run(store):
         mine.record(record)
     assert tracker(store).records() == [pending, a_record(1), revised]
     assert mine.window(1) == a_record(1)
-    (run,) = mine._search("window")
+    (run,) = mine.runs.search("window")
     assert run.data.metrics["huc"] == pytest.approx(revised.audit["huc"])
     assert run.data.tags["huc.status"] == "alert"
     assert run.data.tags["mlflow.runName"] == "#1 critical: sick 2024-03-01 00:00"
@@ -274,11 +292,11 @@ def test_runs_of_earlier_versions_are_read_and_not_made_again(store):
     mine = tracker(store)
     record, pending = a_record(1), dataclasses.replace(a_record(2), status="pending", audit=None)
     for old in (record, pending):
-        run = mine.find_or_make("window", old.key, "old", {"huc.complete": "1"})
+        run = mine.runs.find_or_make("window", old.key, "old", {"huc.complete": "1"})
         mine._client.log_text(run.info.run_id, old.to_json(), "record.json")
     mine.record(record)
     mine.record(pending)
-    assert len(list(mine._search("window"))) == 2
+    assert len(list(mine.runs.search("window"))) == 2
     mine.record(a_record(2))
     assert mine.records() == [record, pending, a_record(2)]
     assert mine.window(1) == record
@@ -289,10 +307,10 @@ def test_runs_say_who_made_them_from_what_and_are_found_by_name(store):
     mine = tracker(store)
     mine.record(a_record(1))
     (monitor,) = mine._client.search_runs(
-        [mine._experiment], "attributes.run_name = 'monitor triage'"
+        [mine.runs.experiment], "attributes.run_name = 'monitor triage'"
     )
     assert monitor.info.run_id == mine.run_id
-    (run,) = mine._search("window")
+    (run,) = mine.runs.search("window")
     tags = run.data.tags
     assert tags["mlflow.source.name"] == "huc-monitor"
     assert tags["mlflow.user"]
@@ -313,8 +331,8 @@ def test_recording_again_changes_nothing(store):
     for _ in range(3):
         mine.record(a_record(1))
         tracker(store).record(a_record(1))
-    assert len(list(mine._search("window"))) == 1
-    assert len(list(mine._search("monitor"))) == 1
+    assert len(list(mine.runs.search("window"))) == 1
+    assert len(list(mine.runs.search("monitor"))) == 1
     assert len(history(mine, "audit/huc")) == 1
 
 
@@ -339,19 +357,21 @@ def test_a_record_that_was_cut_short_is_completed(store, monkeypatch):
             continue
     mine.record(a_record(1))
     assert mine.records() == [a_record(1)]
-    assert len(list(mine._search("window"))) == 1
+    assert len(list(mine.runs.search("window"))) == 1
     assert len(history(mine, "branches/sick")) == 1
 
 
 def test_of_two_runs_made_by_a_repeated_request_one_is_kept(store):
     mine = tracker(store)
     mine.record(a_record(1))
-    (child,) = mine._search("window")
+    (child,) = mine.runs.search("window")
     for _ in range(2):
-        mine._client.create_run(mine._experiment, tags=dict(child.data.tags) | {"huc.complete": ""})
+        mine._client.create_run(
+            mine.runs.experiment, tags=dict(child.data.tags) | {"huc.complete": ""}
+        )
     mine.record(a_record(1))
     tracker(store).record(a_record(1))
-    assert len(list(mine._search("window"))) == 1
+    assert len(list(mine.runs.search("window"))) == 1
     assert mine.records() == [a_record(1)]
 
 
@@ -463,7 +483,9 @@ def test_the_alert_status_is_a_tag_of_the_model_version(store):
     assert mine._client.get_model_version("triage", "1").tags["huc.status"] == "ok"
 
 
-def test_a_model_that_is_not_registered_does_not_stop_the_check(store, caplog):
+def test_a_model_that_is_not_registered_does_not_stop_the_check(store, caplog, monkeypatch):
+    # Making a database, old versions of MLflow take the root's handlers away.
+    monkeypatch.setattr(logging.getLogger("huc_monitor"), "handlers", [caplog.handler])
     mine = tracker(store)
     mine.record(a_record(1))
     mine.set_alert_status("warning", ())
@@ -579,8 +601,8 @@ def test_records_of_few_windows_are_read_without_the_others(store, monkeypatch):
     for record in [a_record(k) for k in range(1, 6)] + [a_record(3, revision=1)]:
         mine.record(record)
     read = []
-    monkeypatch.setattr(mine, "_read", lambda run, name: read.append(run) or _read(run, name))
-    _read = type(mine)._read.__get__(mine)
+    whole = mine.runs.read
+    monkeypatch.setattr(mine.runs, "read", lambda run, name: read.append(run) or whole(run, name))
     keys = [(record.ordinal, record.revision) for record in mine.records(last=2)]
     assert keys == [(4, 0), (5, 0)]
     assert len(read) == 2

@@ -150,6 +150,10 @@ def test_the_table_answers_as_a_local_one(spark, folder):
     for ids in (["r101", "r105"], []):
         wanted = Lookup("id", np.array(ids, dtype=object), {"p_b": "number"})
         assert len(there.lookup(wanted)) == len(ids)
+    untimed = SparkTable(there.df.selectExpr("IF(id = 'r101', NULL, at) AS at", "id", "p_b"))
+    assert untimed.time_range(time).n_untimed == 1
+    wanted = Lookup("id", np.array(["r101", "r105"]), {"p_b": "number"}, time, span.first)
+    assert len(untimed.lookup(wanted)) == 1, "what has no time is known from the beginning"
     with pytest.raises(InvalidInputError, match="got 'sex' of type string"):
         there.count(TimeColumn("sex"), span.first, span.last)
 
@@ -167,6 +171,22 @@ def test_a_place_that_spark_cannot_open_names_its_line(folder, log, message):
     with pytest.raises(hm.InvalidInputError, match=message) as caught:
         check(folder, "spark", log, "table: outcomes")
     assert "spark.yaml:5" in str(caught.value)
+
+
+@pytest.mark.parametrize(
+    ("log", "more", "message"),
+    [
+        ("path: log.parquet, preset: sagemaker-capture", "", "`preset: sagemaker-capture` with"),
+        ("path: log.jsonl, format: jsonl", "", "`format: jsonl` with `engine: local` only"),
+        ("table: served}\n  plan: {path: plan.csv", "", "source.plan` must not be given with"),
+        ("table: served", "tree_changes: changes.yaml", "can be given with `engine: local` and"),
+    ],
+)
+def test_what_needs_the_local_engine_is_refused_by_name(folder, log, more, message):
+    versions = "versions: [{tree: tree.yaml, until: 2024-01-02, renamed: {left: left}}]"
+    (folder / "changes.yaml").write_text(versions)
+    with pytest.raises(hm.InvalidInputError, match=message):
+        check(folder, "spark", log, "table: outcomes", more)
 
 
 def test_spark_tables_and_formats_need_the_engine(folder):

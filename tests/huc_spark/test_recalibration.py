@@ -75,6 +75,9 @@ def test_what_cannot_be_fitted_or_replayed_is_refused(frame, fitted):
     df, fit = fitted
     with pytest.raises(InvalidInputError, match="`rows` must be a whole number of at least 1"):
         huc_spark.fit_on_sample(df, new_boost(frame), row_id="row", rows=0)
+    unnamed = HUCBoost(tree=TREE, utilities=UTILITIES, subgroups="discover")
+    with pytest.raises(InvalidInputError, match="a family of subgroups on Spark; got 'discover'"):
+        huc_spark.fit_on_sample(df, unnamed, row_id="row", rows=100)
     with pytest.raises(InvalidInputError, match="`output` must name a new column"):
         huc_spark.predict_proba(df, fit.recalibrator, output="sex")
 
