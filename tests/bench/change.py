@@ -3,7 +3,9 @@
 Rows are drawn from known populations: 300 predictions on a seven-leaf tree, two utilities, three
 subgroups, 18 candidates, every (prediction, label) pair decomposed once. Predictions are right,
 overconfident, or wrong in opposite directions by range of score; samples come from the same truth,
-or the second from one in which a branch's split has changed for one subgroup.
+or the second from one in which a branch's split has changed for one subgroup. For coverage, equal
+rows are one row that counts as many times: the bootstrap's law is the same (a multiplier of
+variance w for w rows), so that 100,000 rows cost what 2,100 do (--apart keeps them apart).
 
 Run: python tests/bench/change.py [efficiency coverage paired gate onset alarms] [--quick]
 """
@@ -51,10 +53,14 @@ def softened(p: np.ndarray, power: Any) -> np.ndarray:
     return q / q.sum(axis=1, keepdims=True)
 
 
-def predictions(seed: int = 7, spread: float = 0.5) -> np.ndarray:
-    """What the model says of every atom; the less spread, the surer it is."""
+def predictions(seed: int = 7, spread: float = 0.5, plant: float = 1.0) -> np.ndarray:
+    """What the model says of every atom; the less spread, the surer it is.
+
+    ``plant`` below 1 makes the branch *plant* rare.
+    """
     rng = np.random.default_rng(seed)
-    return softened(rng.dirichlet(np.full(TREE.n_leaves, spread), ATOMS) + 1e-3, 1.0)
+    sizes = spread * np.where(np.isin(TREE.leaves, ["oak", "fern"]), plant, 1.0)
+    return softened(rng.dirichlet(sizes, ATOMS) + 1e-3, 1.0)
 
 
 def truth_of(p: np.ndarray, kind: str) -> np.ndarray:
@@ -70,7 +76,7 @@ def truth_of(p: np.ndarray, kind: str) -> np.ndarray:
 def with_fault(truth: np.ndarray, leaves: tuple[int, int] = (0, 1)) -> np.ndarray:
     """Two leaves, by default lion and lynx, trade places in the app."""
     changed = truth.copy()
-    app = (FEATURES["channel"] == "app").to_numpy()
+    app = (FEATURES["channel"] == "app").to_numpy()[: len(truth)]
     changed[np.ix_(app, list(leaves))] = truth[np.ix_(app, list(leaves[::-1]))]
     return changed
 
@@ -88,12 +94,13 @@ class Population:
         leaves = TREE.n_leaves
         labels = np.tile(np.arange(leaves), len(p))
         rows = hm.decompose(np.repeat(p, leaves, axis=0), labels, tree=TREE, utilities=UTILITIES)
-        weights = [np.repeat(w, leaves) for w in SUBGROUPS.weights(FEATURES, len(p))]
+        features = FEATURES.iloc[: len(p)]
+        weights = [np.repeat(w, leaves) for w in SUBGROUPS.weights(features, len(p))]
         return cls(rows, weights)
 
-    def sample(self, pairs: np.ndarray) -> Sample:
+    def sample(self, pairs: np.ndarray, counts: np.ndarray | None = None) -> Sample:
         """Rows that were drawn, as a comparison takes them."""
-        groups = Groups.of([w[pairs] for w in self.weights], None)
+        groups = Groups.of([w[pairs] for w in self.weights], counts)
         return Sample(tuple(row.take(pairs) for row in self.rows), groups)
 
     def audit(self, pairs: np.ndarray, **options: Any) -> hm.AuditResult:
@@ -111,19 +118,11 @@ class Population:
         self, before: np.ndarray, after: np.ndarray, truths: tuple[np.ndarray, np.ndarray]
     ) -> np.ndarray:
         """Largest |estimated - true change| over all intervals of every candidate, exactly."""
-        everyone = np.arange(truths[0].size)
-        factor = np.concatenate(
-            [
-                np.full(after.size, 1.0 / after.size),
-                np.full(before.size, -1.0 / before.size),
-                -truths[1].ravel() / len(truths[1]),
-                truths[0].ravel() / len(truths[0]),
-            ]
-        )
-        chosen = np.concatenate([after, before, everyone, everyone])
-        groups = Groups([w[chosen] * factor for w in self.weights], np.empty(0), 4.0)
-        rows = [row.take(chosen) for row in self.rows]
-        found = audit_rows(rows, groups, subgroups=SUBGROUPS, bounds=None)
+        shares = [np.bincount(pairs, minlength=truths[0].size) for pairs in (before, after)]
+        factor = shares[1] / after.size - shares[0] / before.size
+        factor = factor - (truths[1] - truths[0]).ravel() / len(truths[0])
+        groups = Groups([w * factor for w in self.weights], np.empty(0), 4.0)
+        found = audit_rows(self.rows, groups, subgroups=SUBGROUPS, bounds=None)
         return 4.0 * np.abs(found.candidates.moment)
 
 
@@ -139,6 +138,14 @@ def draw(truth: np.ndarray, n: int, rng: np.random.Generator) -> np.ndarray:
     return atoms * truth.shape[1] + np.minimum(labels, truth.shape[1] - 1)
 
 
+def counted(pairs: np.ndarray, *, apart: bool) -> tuple[np.ndarray, np.ndarray | None]:
+    """Equal rows once, with how often each was drawn; or as they are."""
+    if apart:
+        return pairs, None
+    found, counts = np.unique(pairs, return_counts=True)
+    return found, counts.astype(float)
+
+
 def share(hits: list[bool]) -> dict[str, float]:
     """A share with its Monte Carlo error."""
     value = float(np.mean(hits))
@@ -148,7 +155,7 @@ def share(hits: list[bool]) -> dict[str, float]:
 
 def coverage(settings: argparse.Namespace) -> None:
     """Share of trials in which every interval of every candidate is within its radius."""
-    p = predictions(settings.population, settings.spread)
+    p = predictions(settings.population, settings.spread, settings.plant)[: settings.atoms]
     population = Population.of(p)
     for kind in settings.truths:
         for fault in settings.faults:
@@ -159,11 +166,11 @@ def coverage(settings: argparse.Namespace) -> None:
                 rng = np.random.default_rng([settings.seed, n, int(10 * ratio), fault])
                 for k in range(settings.trials):
                     before, after = draw(truths[0], int(n * ratio), rng), draw(truths[1], n, rng)
-                    found = compare_samples(
-                        population.sample(before),
-                        population.sample(after),
-                        plan(n_draws=settings.draws, rng=k),
-                    )
+                    sides = [
+                        population.sample(*counted(pairs, apart=settings.apart))
+                        for pairs in (before, after)
+                    ]
+                    found = compare_samples(*sides, plan(n_draws=settings.draws, rng=k))
                     radii = (found.upper - found.lower) / 2
                     off = population.deviations(before, after, truths)
                     held.append(bool((off <= radii).all()))
@@ -209,7 +216,7 @@ def pairs_of_predictors(p: np.ndarray) -> dict[str, tuple[np.ndarray, np.ndarray
 
 def paired(settings: argparse.Namespace) -> None:
     """Share of trials in which the bounds on all differences hold, and those of HUC."""
-    p = predictions(settings.population, settings.spread)
+    p = predictions(settings.population, settings.spread, settings.plant)[: settings.atoms]
     for name, (before, after, truth) in pairs_of_predictors(p).items():
         if not any(word in name for word in settings.pairs):
             continue
@@ -220,8 +227,8 @@ def paired(settings: argparse.Namespace) -> None:
             started, held, held_huc, better = time.perf_counter(), [], [], []
             rng = np.random.default_rng([settings.seed, n])
             for k in range(settings.trials):
-                pairs = draw(truth, n, rng)
-                samples = [side.sample(pairs) for side in sides]
+                pairs = counted(draw(truth, n, rng), apart=settings.apart)
+                samples = [side.sample(*pairs) for side in sides]
                 found = compare_predictors(*samples, plan(n_draws=settings.draws, rng=k))
                 inside = (found.lower <= wanted + 1e-12) & (wanted - 1e-12 <= found.upper)
                 held.append(bool(inside.all()))
@@ -382,8 +389,11 @@ def main() -> None:
     parser.add_argument("--windows", type=int, default=300)
     parser.add_argument("--run-length", type=float, default=1_000, help="as init writes")
     parser.add_argument("--quick", action="store_true")
+    parser.add_argument("--apart", action="store_true", help="do not merge equal rows")
+    parser.add_argument("--atoms", type=int, default=ATOMS, help="fewer predictions: faster")
     parser.add_argument("--population", type=int, default=7)
     parser.add_argument("--spread", type=float, default=0.5)
+    parser.add_argument("--plant", type=float, default=1.0, help="below 1: a rare branch")
     parser.add_argument("--truths", nargs="*", default=list(TRUTHS), choices=TRUTHS)
     parser.add_argument("--faults", nargs="*", type=int, default=[0, 1])
     parser.add_argument("--pairs", nargs="*", default=[""], help="words in names of pairs")

@@ -3,8 +3,12 @@
 ``python tests/bench/change_streams.py [streams] [windows] [rows per window]`` prints for a fault
 from day 7 on (two leaves of *dos* swapped for protocol=udp, 40 % of the rows): how often the
 branch, and the subgroup first, is named on the first faulty day and within five, and findings
-besides. Then for the same stream without a fault: windows with a false change, and lines about
-standing error. Last: seconds of the checks over those without the change test.
+besides. Then seconds of the checks over those without the change test.
+
+``python tests/bench/change_streams.py --stationary [windows] [rows per window] [seed ...]`` prints
+for streams in which nothing changes (calibrated; overconfident and wrong in opposite ways by range,
+each within the tolerance at 600 rows, and beyond it): windows with a false finding, and how often
+standing error is told.
 """
 
 from __future__ import annotations
@@ -17,12 +21,13 @@ from pathlib import Path
 from time import perf_counter
 
 import numpy as np
-from stationary import FIRST, TREE, stream
+from stationary import FIRST, KINDS, TREE, stream
 
 from huc_monitor.config import init_config
 from huc_monitor.config.opening import open_monitor
 
 FAULTY_FROM = 7
+BEYOND = (2.2, "very opposite by range")  # than the tolerance, with 600 rows a window
 SWAPPED = {"neptune": "smurf", "smurf": "neptune"}
 
 
@@ -70,13 +75,30 @@ def main(n_streams=10, n_windows=100, n_rows=1000):
         f"besides {np.mean(besides):.2f}"
     )
     log = stream("overconfident", n_windows, n_rows, seed=100)
-    told, seconds = messages(log, n_windows)
-    false = sum(bool(findings_of(message)) for message in told)
-    standing = sum("Standing since" in message.text for message in told if message is not None)
+    _, seconds = messages(log, n_windows)
     _, plain = messages(log, n_windows, change=False)
-    print(f"{n_windows} windows without a fault: {false} false, standing error told {standing}x")
     print(f"seconds of a check over those without the change test: {seconds / plain:.2f}")
 
 
+def stationary(n_windows=300, n_rows=600, *seeds):
+    """False findings, and how often standing error is told, where nothing changes."""
+    for kind in (*KINDS, *BEYOND):
+        for seed in seeds or (0,):
+            log = stream(kind, n_windows, n_rows, seed)
+            told, seconds = messages(log, n_windows)
+            false = [k for k, message in enumerate(told) if findings_of(message)]
+            texts = [message.text for message in told if message is not None]
+            standing = sum("Standing since" in text for text in texts)
+            print(
+                f"{kind} {seed}: {n_windows} windows of {n_rows} rows without a fault: false "
+                f"findings in {len(false)} windows {false}, standing error told {standing}x, "
+                f"{len(texts)} messages, {seconds:.0f} s",
+                flush=True,
+            )
+
+
 if __name__ == "__main__":
-    main(*map(int, sys.argv[1:]))
+    if sys.argv[1:2] == ["--stationary"]:
+        stationary(*map(int, sys.argv[2:]))
+    else:
+        main(*map(int, sys.argv[1:]))

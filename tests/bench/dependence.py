@@ -121,11 +121,13 @@ def _autoregressive(n: int, correlation: float, rng: Any) -> np.ndarray:
     return np.array([0.5 * math.erfc(-x / math.sqrt(2)) for x in z])
 
 
-def coverage(world: World, kind: str, n: int, trials: int, **more: Any) -> dict[str, Any]:
+def coverage(
+    world: World, kind: str, n: int, trials: int, seed: int, **more: Any
+) -> dict[str, Any]:
     """Share of windows in which all bounds hold, and how wide they are."""
     held, radii, effective, ratio = 0, [], [], []
     for trial in range(trials):
-        given = world.draw(kind, n, np.random.default_rng([trial, n, 7]))
+        given = world.draw(kind, n, np.random.default_rng([trial, n, seed]))
         p, y = given.pop("rows")
         what = {"tree": TREE, "utilities": UTILITIES, "n_draws": 500, **more}
         found = hm.audit(p, y, **given, **what)
@@ -141,17 +143,17 @@ def coverage(world: World, kind: str, n: int, trials: int, **more: Any) -> dict[
     return found | ({"radius over that of independent rows": np.mean(ratio)} if ratio else {})
 
 
-def alarms(world: World, kind: str, n: int, batches: int) -> dict[str, Any]:
+def alarms(world: World, kind: str, n: int, batches: int, seed: int) -> dict[str, Any]:
     """False alarms of the e-detector, at the tolerance that the population just keeps."""
     detector = hm.EDetector(tree=TREE, utilities=UTILITIES, tolerance=world.moments.tolist())
     found = 0
     for batch in range(batches):
-        given = world.draw(kind, n, np.random.default_rng([batch, n, 8]))
+        given = world.draw(kind, n, np.random.default_rng([batch, n, seed + 1]))
         found += detector.update(*given.pop("rows"), **given).alarm
     return {"batches": batches, "alarms": found}
 
 
-def changes(world: World, kind: str, n: int, looks: int) -> dict[str, Any]:
+def changes(world: World, kind: str, n: int, looks: int, seed: int) -> dict[str, Any]:
     """False alarms of the change test: references of 1,500 rows, twenty windows each."""
     test = ChangeTest(tree=TREE, utilities=UTILITIES)
 
@@ -164,10 +166,10 @@ def changes(world: World, kind: str, n: int, looks: int) -> dict[str, Any]:
 
     found = 0
     for start in range(0, looks, 20):
-        reference = sample([start, 9], 1_500)
+        reference = sample([start, seed + 2], 1_500)
         windows: list[Any] = []
         for look in range(20):
-            windows.append(sample([start, look, 10], n))
+            windows.append(sample([start, look, seed + 3], n))
             found += test.look(reference, windows[-16:]).alarm
     return {"looks": looks, "alarms": found}
 
@@ -196,6 +198,7 @@ def main() -> None:
     parser.add_argument("--kind", help="of windows, such as blocks")
     parser.add_argument("--trials", type=int, default=600)
     parser.add_argument("--looks", type=int, default=100)
+    parser.add_argument("--seed", type=int, default=7)
     parser.add_argument("--sharpening", type=float, default=1.0, help="1 is calibrated")
     given = parser.parse_args()
     warnings.simplefilter("ignore", hm.HUCWarning)
@@ -209,8 +212,10 @@ def main() -> None:
     tasks += [("changes", kind, 300, changes) for kind in (*every, "blocks 60")]
     for what, kind, n, measure in tasks:
         if given.only in {None, what} and given.kind in {None, kind}:
-            found = measure(world, kind, n, given.trials if measure is coverage else given.looks)
-            tell(what=what, kind=kind, n=n, sharpening=given.sharpening, **found)
+            times = given.trials if measure is coverage else given.looks
+            found = measure(world, kind, n, times, given.seed)
+            about = {"sharpening": given.sharpening, "seed": given.seed}
+            tell(what=what, kind=kind, n=n, **about, **found)
     if given.only in {None, "cost"}:
         tell(what="cost", n=1_000_000, **cost(1_000_000))
 

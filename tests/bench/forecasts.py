@@ -1,6 +1,6 @@
 """How forecasts do on real streams whose inputs move, and where the concept moves.
 
-``python tests/bench/forecasts.py DATA_FOLDER [windows per stream]`` prints, for MASSIVE and
+``python tests/bench/forecasts.py DATA_FOLDER [windows per stream] [seed]`` prints, for MASSIVE and
 NSL-KDD with real models: how often the realised mean utility lies within the bound, the bound's
 mean half width, and the mean absolute error of the forecast, of the raw mean score, and (for
 accuracy) of CBPE: probabilities calibrated class by class with isotonic regression, normalised,
@@ -102,7 +102,7 @@ def trial(stream, codes, z, slope, rng, *, concept=False):
     return np.array(rows, dtype=float)
 
 
-def main(folder, n_windows):
+def main(folder, n_windows=100, seed=7):
     head = ("stream", "case", "utility", "windows", "inside", "half width", "forecast", "score")
     print(*(f"{name:>12}" for name in (*head, "CBPE ref", "CBPE same")))
     for stream in load(folder):
@@ -111,7 +111,7 @@ def main(folder, n_windows):
         for case, concept in (("moved", False), ("concept", True)):
             tables = []
             for k in range(n_windows if not concept else n_windows // 4):
-                rng = np.random.default_rng([7, k])
+                rng = np.random.default_rng([seed, k])
                 z = inputs[k % len(inputs)] * (1 if k % 2 else -1)
                 slope = (0.0, 0.4, 0.8)[k % 3]
                 tables.append(trial(stream, codes, z, slope, rng, concept=concept))
@@ -123,4 +123,4 @@ def main(folder, n_windows):
 
 
 if __name__ == "__main__":
-    main(Path(sys.argv[1]), int(sys.argv[2]) if len(sys.argv) > 2 else 100)
+    main(Path(sys.argv[1]), *map(int, sys.argv[2:]))

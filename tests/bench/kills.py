@@ -8,6 +8,10 @@ times. Then it runs to its end, and its records, metric points, versions, tags a
 compared with those of a run that nobody killed. Prints one JSON line.
 
 Run: python tests/bench/kills.py [--kills 200] [--seed 0]
+
+Starting the servers takes a minute. To run in parts, keep them running elsewhere with ``--serve
+FILE``, which writes their addresses to the file and serves until it is removed, and pass
+``--servers FILE`` to every part, each with a seed of its own.
 """
 
 from __future__ import annotations
@@ -115,7 +119,7 @@ def outcome(world: World, database: str) -> dict[str, Any]:
     records = json.loads(text)
     runs = {}
     for kind in ("monitor", "window", "retraining"):
-        for run in tracker._search(kind):
+        for run in tracker.runs.search(kind):
             label = str(run.info.run_name).replace(world.name, "model")
             runs[run.info.run_id] = f"{kind} {label}"
     metrics = {runs[run]: found for run, found in points(database, list(runs)).items()}
@@ -149,30 +153,42 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--kills", type=int, default=200)
     parser.add_argument("--seed", type=int, default=0)
+    parser.add_argument("--serve", type=Path, help="only keep servers running, named in this file")
+    parser.add_argument("--servers", type=Path, help="use the servers that this file names")
     options = parser.parse_args()
     warnings.simplefilter("ignore")
-    rng = random.Random(options.seed)  # noqa: S311 - not a secret
-    with tempfile.TemporaryDirectory() as name, postgres_server() as database:
+    with tempfile.TemporaryDirectory() as name:
         place = Path(name)
+        if options.servers is not None:
+            address, database = options.servers.read_text("utf-8").split()
+            print(json.dumps(run(place, address, database, options.kills, options.seed)))
+            return
         (place / "server").mkdir()
-        with mlflow_server(database, place / "server") as address:
-            mlflow.set_tracking_uri(address)
-            print(json.dumps(run(place, address, database, options.kills, rng)))
+        with (
+            postgres_server() as database,
+            mlflow_server(database, place / "server") as address,
+        ):
+            if options.serve is None:
+                print(json.dumps(run(place, address, database, options.kills, options.seed)))
+                return
+            options.serve.write_text(f"{address}\n{database}\n", "utf-8")
+            while options.serve.exists():
+                time.sleep(1)
 
 
-def run(
-    place: Path, address: str, database: str, n_kills: int, rng: random.Random
-) -> dict[str, Any]:
+def run(place: Path, address: str, database: str, n_kills: int, seed: int) -> dict[str, Any]:
     """Kill and repeat until so many were killed."""
+    mlflow.set_tracking_uri(address)
+    rng = random.Random(seed)  # noqa: S311 - not a secret
     story, processes = make_story(), Processes()
     base = log_forest(story).model_uri
 
     def arguments(world: World) -> tuple[Any, ...]:
         return mortal_check.check, str(world.config), world.now, str(world.folder / "told.json")
 
-    warm = make_world(story, place / "warm", address, "warm", base)
+    warm = make_world(story, place / "warm", address, f"warm{seed}", base)
     assert processes.run(*arguments(warm)) == 0  # compiles kernels on a new machine
-    calm = make_world(story, place / "calm", address, "calm", base)
+    calm = make_world(story, place / "calm", address, f"calm{seed}", base)
     started = time.monotonic()
     assert processes.run(*arguments(calm)) == 0
     seconds = time.monotonic() - started
@@ -185,7 +201,7 @@ def run(
     while len(records_when_killed) < n_kills:
         n_worlds += 1
         assert n_worlds <= 3 * n_kills + 10, "checks finish before they can be killed"
-        name = f"trial{n_worlds}"
+        name = f"trial{seed}-{n_worlds}"
         world = make_world(story, place / name, address, name, base)
         kills = 0
         while kills < _KILLS_PER_WORLD:

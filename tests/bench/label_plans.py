@@ -1,6 +1,6 @@
 """What chosen labels save against labels taken evenly, on real data; and what a plan costs.
 
-``python tests/bench/label_plans.py DATA_FOLDER [seeds] [budget ...]`` prints, for MASSIVE and
+``python tests/bench/label_plans.py DATA_FOLDER [--seeds 20] [--first 0]`` prints, for MASSIVE and
 NSL-KDD with real models and windows of 5,000 rows: the saving that `plan_labels` calculates, the
 one that audits show (labels taken evenly that give the same largest radius, between two audits of
 even samples), and in how many windows all true moments lie within the bounds. Without a folder: the
@@ -9,8 +9,8 @@ time of a plan for a million rows and 32 leaves over that of their audit, in one
 
 from __future__ import annotations
 
+import argparse
 import math
-import sys
 from pathlib import Path
 from time import perf_counter
 
@@ -67,9 +67,9 @@ def _saving(radii, seeds):
     return 1 - (planned / one) ** (-1 / slope)
 
 
-def savings(stream, n_seeds, budget, *, proxy):
+def savings(stream, n_seeds, budget, *, proxy, first=0):
     codes = stream.tree.encode(stream.labels)
-    found = [trial(stream, codes, budget, seed, proxy) for seed in range(n_seeds)]
+    found = [trial(stream, codes, budget, seed, proxy) for seed in range(first, first + n_seeds)]
     calculated, *radii, covered = np.array(found, dtype=float).T
     rng = np.random.default_rng(0)
     drawn = [_saving(radii, rng.integers(0, n_seeds, n_seeds)) for _ in range(200)]
@@ -102,18 +102,24 @@ def cost(n=1_000_000):
     print(f"{n:,} rows x 32 leaves: plan {planned - started:.1f} s, audit {done - planned:.1f} s")
 
 
-def main(arguments):
-    if not arguments:
+def main():
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("folder", nargs="?", type=Path)
+    parser.add_argument("--seeds", type=int, default=20)
+    parser.add_argument("--first", type=int, default=0, help="first of the seeds")
+    parser.add_argument("--budgets", type=int, nargs="+", default=[500, 1_000])
+    parser.add_argument("--alone", action="store_true", help="without a proxy only")
+    given = parser.parse_args()
+    if given.folder is None:
         cost()
         return
     from real_streams import load
 
-    n_seeds = int(arguments[1]) if len(arguments) > 1 else 20
-    for stream in load(Path(arguments[0]), n_train=11_500):
-        for budget in [int(text) for text in arguments[2:]] or [500, 1_000]:
-            for proxy in (False, True):
-                savings(stream, n_seeds, budget, proxy=proxy)
+    for stream in load(given.folder, n_train=11_500):
+        for budget in given.budgets:
+            for proxy in (False,) if given.alone else (False, True):
+                savings(stream, given.seeds, budget, proxy=proxy, first=given.first)
 
 
 if __name__ == "__main__":
-    main(sys.argv[1:])
+    main()

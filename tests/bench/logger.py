@@ -4,7 +4,7 @@ Eight threads in each of four processes log 100,000 predictions in all, while pr
 and started again. Every row's id says who wrote it, so that lost and repeated rows can be counted.
 Prints one JSON line per answer.
 
-Run: python tests/bench/logger.py [--rows 100000] [--kills 6]
+Run: python tests/bench/logger.py [--rows 100000] [--kills 6] [--seed 1]
 """
 
 from __future__ import annotations
@@ -79,9 +79,9 @@ def worker(folder: str, name: str, first: int, last: int) -> None:
     progress.write_text(json.dumps([logger.stats.n_written, 0]))
 
 
-def storm(n_rows: int, kills: int) -> dict[str, object]:
+def storm(n_rows: int, kills: int, seed: int) -> dict[str, object]:
     """Run four processes, kill some, start others in their place; then read everything."""
-    rng = np.random.default_rng(1)
+    rng = np.random.default_rng(seed)
     asked: dict[str, int] = {}
     dead: dict[str, tuple[int, int]] = {}
     with tempfile.TemporaryDirectory() as place:
@@ -134,6 +134,7 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--rows", type=int, default=100_000)
     parser.add_argument("--kills", type=int, default=6)
+    parser.add_argument("--seed", type=int, default=1)
     parser.add_argument("--worker", nargs=4)
     given = parser.parse_args()
     if given.worker:
@@ -142,7 +143,7 @@ def main() -> None:
         return
     for top_k in (None, 5):
         print(json.dumps(latency(20_000, top_k)))
-    print(json.dumps(storm(given.rows, given.kills) | {"cores": os.cpu_count()}))
+    print(json.dumps(storm(given.rows, given.kills, given.seed) | {"cores": os.cpu_count()}))
 
 
 if __name__ == "__main__":

@@ -24,6 +24,7 @@ import pandas as pd
 from huc_mlflow._tracker import MLflowTracker
 
 import huc_monitor as hm
+from huc_monitor._common.safe_text import file_name
 from huc_monitor.monitor.ports import MonitorInfo
 from huc_monitor.monitor.records import AlertState, WindowRecord
 
@@ -132,10 +133,20 @@ def a_wide_record(ordinal, result, tolerance=0.02):
 
 def logging_windows(folder, n_windows=100):
     """Processor time of the last ten windows over that of the first ten, and keys per run."""
+    from sklearn.dummy import DummyClassifier
+
     tree = a_taxonomy()
     calm, bad = audited_windows(tree)
     info = dataclasses.replace(INFO, tree=tree)
-    mine = MLflowTracker(info, tracking_uri=f"sqlite:///{folder}/mlflow.db")
+    mlflow.set_tracking_uri(f"sqlite:///{folder}/mlflow.db")
+    for name in ("served", f"huc-monitor/{INFO.name}"):
+        mlflow.create_experiment(name, (folder / file_name(name)).as_uri())
+    mlflow.set_experiment("served")
+    served = DummyClassifier().fit([[0.0]], ["n999"])
+    mlflow.sklearn.log_model(
+        served, name=INFO.model, registered_model_name=INFO.model, pip_requirements=["mlflow"]
+    )
+    mine = MLflowTracker(info)
     # Drawn once: it takes seconds, and the same for every window.
     drawn = {
         ordinal: mine._pages(a_wide_record(ordinal, found))
@@ -149,7 +160,7 @@ def logging_windows(folder, n_windows=100):
         mine.record(record)
         mine.set_alert_status("critical" if record.alerts else "ok", record.alerts)
         taken.append(time.process_time() - start)
-    runs = [mine._client.get_run(mine.run_id), *mine._search("window")]
+    runs = [mine._client.get_run(mine.run_id), *mine.runs.search("window")]
     keys = [len(run.data.metrics) for run in runs]
     return {
         "candidates": int(calm.candidates.n),
@@ -247,9 +258,6 @@ def main():
         return
     with tempfile.TemporaryDirectory() as name:
         folder = Path(name)
-        mlflow.set_tracking_uri(f"sqlite:///{folder}/mlflow.db")
-        mlflow.create_experiment("cost", (folder / "artifacts").as_uri())
-        mlflow.set_experiment("cost")
         found = {**logging_windows(folder), **serving(folder)}
     print(json.dumps(found))
 

@@ -1,11 +1,14 @@
 """Tests that can fail: which of 200 random faults in a module do its own tests notice?
 
 Each mutant changes one comparison, operator, condition or constant of one module; the tests of that
-module run against it, in a process of its own that has the large libraries loaded already. No file
-is changed. Prints the survivors with the line as it was and as it became, then one JSON line.
+module run against it in a process of its own: first in a fork of one that has loaded and run them,
+the fastest first; if they notice nothing there, in one that has loaded nothing but large libraries.
+No file is changed. Prints the survivors with the line as it was and as it became, then one JSON
+line.
 
-Run: python tests/bench/mutants.py [--mutants 200] [--seed 0] [--only alerts windows] [--jobs 2]
-[--part 1 --parts 4]
+Run: python tests/bench/mutants.py [--mutants 200] [--seed 0] [--only alerts windows] [--jobs 2],
+or, for every fault of some lines, [--at monitor/alerts:50 audit/scan:202]. With --done FILE what
+was found is kept, and a later run goes on from there; --minutes 7 ends a run after that time.
 """
 
 from __future__ import annotations
@@ -14,13 +17,19 @@ import argparse
 import ast
 import contextlib
 import copy
+import functools
 import importlib.abc
 import importlib.util
 import json
 import os
 import random
+import resource
 import sys
+import tempfile
 import time
+import types
+from collections import Counter
+from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from pathlib import Path
@@ -56,7 +65,7 @@ MODULES = {
         "detection/test_detector.py",
     ],
 }
-_SECONDS = 400
+_SECONDS = 150  # of the processor: what takes longer hangs, and is noticed
 _PYTEST = ["-n", "0", "-x", "-q", "-p", "no:cacheprovider", "-p", "no:faker", "-p", "no:anyio"]
 _SWAPS: dict[type[ast.AST], type[ast.AST]] = {
     ast.Lt: ast.LtE,
@@ -189,39 +198,135 @@ class _Faulty(importlib.abc.MetaPathFinder, importlib.abc.Loader):
         exec(compile(self.tree, self.path, "exec"), module.__dict__)  # noqa: S102 - our own source
 
 
-def survives(module: str, place: int) -> bool:
-    """Run a module's tests against one fault, in a forked process; a hang counts as noticed."""
+class _Forks:
+    """Runs a module's tests once without a fault, then each fault in a fork, the fastest first.
+
+    A fork puts the fault into functions that are loaded already, and loads nothing. What the tests
+    made when they were loaded has no fault then, so that only what is noticed is final.
+    """
+
+    def __init__(self, module: str, places: list[int], end: float, found: Path) -> None:
+        self.module, self.places, self.end, self.found = module, places, end, found
+        self.seconds, self.failed = Counter[str](), False
+
+    def pytest_runtest_logreport(self, report: Any) -> None:
+        self.seconds[report.nodeid] += report.duration
+        self.failed |= report.failed
+
+    def pytest_runtestloop(self, session: Any) -> bool:
+        assert self._passes(session.items), f"{self.module}: tests fail without a fault"
+        items = sorted(session.items, key=lambda item: self.seconds[item.nodeid])
+        again = self._noticed(items, None)
+        for place in self.places:
+            if time.monotonic() > self.end:
+                break
+            noticed = not again and self._noticed(items, place)
+            keep(self.found, self.module, place, "noticed" if noticed else "unsure")
+        return True
+
+    def _passes(self, items: list[Any]) -> bool:
+        for item, following in zip(items, [*items[1:], None], strict=True):
+            item.config.hook.pytest_runtest_protocol(item=item, nextitem=following)
+            if self.failed:
+                return False
+        return True
+
+    def _noticed(self, items: list[Any], place: int | None) -> bool:
+        """Run the tests in a fork; a fault that is not inside a function is not noticed."""
+
+        def run() -> int:
+            if place is not None and not put_in(self.module, place):
+                return 0
+            return int(not self._passes(items))
+
+        return not in_fork(run)
+
+
+def put_in(module: str, place: int) -> bool:
+    """Change the functions of a loaded module; False where the fault is not inside one."""
+    tree = mutate(module, place)[0]
+    places = _Places()
+    places.visit(tree)
+    node = places.found[place][0]
+    bodies = [part for f in ast.walk(tree) if isinstance(f, ast.FunctionDef) for part in f.body]
+    if not any(node is inner for part in bodies for inner in ast.walk(part)):
+        return False
+    name = "huc_monitor." + module.replace("/", ".")
+    codes = dict(_codes(compile(tree, str(path_of(module)), "exec", dont_inherit=True)))
+    before = ast.parse(path_of(module).read_text("utf-8"))
+    plain = dict(_codes(compile(before, str(path_of(module)), "exec", dont_inherit=True)))
+    changed = False
+    for function in set(_functions(sys.modules[name], name)):
+        key = function.__code__.co_qualname, function.__code__.co_firstlineno
+        if key in codes and codes[key] != plain[key]:
+            function.__code__, changed = codes[key], True
+    for loaded in [m for n, m in sys.modules.items() if n.startswith("huc_monitor")]:
+        for value in list(vars(loaded).values()):
+            if isinstance(value, functools._lru_cache_wrapper):
+                value.cache_clear()
+    return changed
+
+
+def _codes(code: types.CodeType) -> Iterator[tuple[tuple[str, int], types.CodeType]]:
+    for inner in code.co_consts:
+        if isinstance(inner, types.CodeType):
+            yield (inner.co_qualname, inner.co_firstlineno), inner
+            yield from _codes(inner)
+
+
+def _functions(owner: Any, name: str) -> Iterator[types.FunctionType]:
+    """Every function of a module and of its classes, whatever it is wrapped in."""
+    for value in list(vars(owner).values()):
+        inner = value
+        for word in ("__func__", "fget", "func", "wrapped", "__wrapped__"):
+            inner = getattr(inner, word, inner)
+        if isinstance(inner, types.FunctionType) and inner.__module__ == name:
+            yield inner
+        elif isinstance(inner, type) and inner.__module__ == name and inner is not owner:
+            yield from _functions(inner, name)
+
+
+def keep(path: Path, module: str, place: int, verdict: str) -> None:
+    """Write down what became of a mutant."""
+    with path.open("a", encoding="utf-8") as file:
+        file.write(json.dumps([module, place, verdict]) + "\n")
+
+
+def in_fork(work: Callable[[], int]) -> bool:
+    """Call a function in a forked process; True if it returns 0. What hangs does not."""
     child = os.fork()
     if child == 0:
-        _run_tests(module, place)
-    deadline = time.monotonic() + _SECONDS
-    while time.monotonic() < deadline:
-        done, status = os.waitpid(child, os.WNOHANG)
-        if done:
-            return status == 0
-        time.sleep(0.05)
-    os.kill(child, 9)
-    os.waitpid(child, 0)
-    print(f"{module}, place {place}: the tests did not end in {_SECONDS} s", flush=True)
-    return False
+        code = 1
+        try:
+            resource.setrlimit(resource.RLIMIT_CPU, (_SECONDS, _SECONDS))
+            with open(os.devnull, "w", encoding="utf-8") as nowhere:  # noqa: PTH123
+                os.dup2(nowhere.fileno(), 1)
+                os.dup2(nowhere.fileno(), 2)
+            code = work()
+        finally:
+            os._exit(code)
+    _, status = os.waitpid(child, 0)
+    return status == 0
 
 
-def _run_tests(module: str, place: int) -> None:
-    code = 1
-    try:
-        with open(os.devnull, "w", encoding="utf-8") as nowhere:  # noqa: PTH123
-            os.dup2(nowhere.fileno(), 1)
-            os.dup2(nowhere.fileno(), 2)
-        if place >= 0:
-            faulty = _Faulty(module, mutate(module, place)[0])
-            assert faulty.name not in sys.modules
-            sys.meta_path.insert(0, faulty)
-        import pytest
+def run_tests(module: str, plugin: Any = None) -> int:
+    """Run a module's own tests in this process."""
+    import pytest
 
-        files = [f"{TESTS}/{name}" for name in MODULES[module]]
-        code = int(pytest.main([*_PYTEST, *files]))
-    finally:
-        os._exit(code)
+    files = [f"{TESTS}/{name}" for name in MODULES[module]]
+    return int(pytest.main([*_PYTEST, *files], plugins=[] if plugin is None else [plugin]))
+
+
+def survives(module: str, place: int) -> bool:
+    """Run a module's tests against one fault that was there before anything was loaded."""
+
+    def run() -> int:
+        faulty = _Faulty(module, mutate(module, place)[0])
+        assert faulty.name not in sys.modules
+        sys.meta_path.insert(0, faulty)
+        return run_tests(module)
+
+    return in_fork(run)
 
 
 def load_libraries() -> None:
@@ -235,12 +340,31 @@ def load_libraries() -> None:
             importlib.import_module(name)
 
 
-def _told(item: tuple[str, int]) -> bool:
-    lives = survives(*item)
-    if lives:
-        mutant = mutate(*item)[1]
-        print(f"{mutant.module}.py:{mutant.line}: {mutant.before}  ->  {mutant.after}", flush=True)
-    return lives
+class Run:
+    """Tries mutants one after another, keeps what was found, and ends when its time is over."""
+
+    def __init__(self, found: Path, minutes: float) -> None:
+        self.found, self.end = found, time.monotonic() + 60 * minutes
+
+    @property
+    def verdicts(self) -> dict[tuple[str, int], str]:
+        """What became of every mutant so far: noticed, unsure or lives."""
+        lines = self.found.read_text("utf-8").splitlines() if self.found.exists() else []
+        return {(module, place): verdict for module, place, verdict in map(json.loads, lines)}
+
+    def attempt(self, item: tuple[str, list[int]]) -> None:
+        """Try the mutants of a module that were not tried before."""
+        module, places = item
+        known = self.verdicts
+        new = [place for place in places if (module, place) not in known]
+        if new and time.monotonic() < self.end:
+            forks = _Forks(module, new, self.end, self.found)
+            assert in_fork(lambda: run_tests(module, forks)), f"{module}: tests fail"
+        known = self.verdicts
+        for place in places:
+            if known.get((module, place)) == "unsure" and time.monotonic() < self.end:
+                verdict = "lives" if survives(module, place) else "noticed"
+                keep(self.found, module, place, verdict)
 
 
 def main() -> int:
@@ -248,24 +372,34 @@ def main() -> int:
     parser.add_argument("--mutants", type=int, default=200)
     parser.add_argument("--seed", type=int, default=0)
     parser.add_argument("--only", nargs="*", help="parts of modules' names")
+    parser.add_argument("--at", nargs="*", default=(), help="lines whose faults are all tried")
     parser.add_argument("--jobs", type=int, default=2)
-    parser.add_argument("--parts", type=int, default=1, help="of which --part is run")
-    parser.add_argument("--part", type=int, default=1)
+    parser.add_argument("--done", type=Path, help="file of what was found, to go on from")
+    parser.add_argument("--minutes", type=float, default=float("inf"), help="end after this time")
     options = parser.parse_args()
     os.chdir(ROOT)
     load_libraries()
     chosen = [m for m in MODULES if not options.only or any(part in m for part in options.only)]
     places = [(module, place) for module in chosen for place in range(n_places(module))]
     picked = random.Random(options.seed).sample(places, min(options.mutants, len(places)))  # noqa: S311
-    picked = sorted(picked)
-    size = -(-len(picked) // options.parts)
-    picked = picked[(options.part - 1) * size : options.part * size]
-    for module in dict.fromkeys(module for module, _ in picked):
-        assert survives(module, -1), f"the tests of {module} fail without a fault"
-    with ThreadPoolExecutor(options.jobs) as pool:
-        killed = len(picked) - sum(pool.map(_told, picked))
-    found = {"mutants": len(picked), "killed": killed, "share": round(killed / len(picked), 3)}
-    print(json.dumps(found))
+    if options.at:
+        mutants = [mutate(*place)[1] for place in places]
+        picked = [(m.module, m.place) for m in mutants if f"{m.module}:{m.line}" in options.at]
+    by_module: dict[str, list[int]] = {}
+    for module, place in sorted(picked):
+        by_module.setdefault(module, []).append(place)
+    with tempfile.TemporaryDirectory() as folder, ThreadPoolExecutor(options.jobs) as pool:
+        run = Run(options.done or Path(folder) / "found", options.minutes)
+        list(pool.map(run.attempt, by_module.items()))
+        verdicts = run.verdicts
+    tried = [item for item in sorted(picked) if verdicts.get(item) in {"noticed", "lives"}]
+    lives = [item for item in tried if verdicts[item] == "lives"]
+    for item in lives:
+        mutant = mutate(*item)[1]
+        print(f"{mutant.module}.py:{mutant.line}: {mutant.before}  ->  {mutant.after}")
+    killed = len(tried) - len(lives)
+    found = {"mutants": len(tried), "killed": killed, "share": round(killed / len(tried), 3)}
+    print(json.dumps(found | {"left": len(picked) - len(tried)}))
     return 0
 
 

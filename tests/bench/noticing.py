@@ -1,12 +1,12 @@
 """How often dependence and selection are noticed, and how often where there is none.
 
-``python tests/bench/noticing.py [runs] [rows] [case]`` prints the share of runs with a notice, for
-calibrated, overconfident and 50-valued (a decision tree's) predictions: independent rows with keys
-and random labels; 20 rows per user with correlation 0.3 (of the latent outcome, and of a shared
-one); retries of three copies, at any time, at any time with a feature of 200 values in the log, and
-within some 15 rows; blocks of 25 rows of independent labels and of an AR(1) process of 0.7 (the
-size is by how much longer they should be); labels for errors three times as often, for one branch
-only, and by known probability.
+``python tests/bench/noticing.py [runs] [rows] [case] [seed]`` prints the share of runs with a
+notice, for calibrated, overconfident and 50-valued (a decision tree's) predictions: independent
+rows with keys and random labels; 20 rows per user with correlation 0.3 (of the latent outcome, and
+of a shared one); retries of three copies, at any time, at any time with a feature of 200 values in
+the log, and within some 15 rows; blocks of 25 rows of independent labels and of an AR(1) process of
+0.7 (the size is by how much longer they should be); labels for errors three times as often, for one
+branch only, and by known probability.
 """
 
 from __future__ import annotations
@@ -124,19 +124,20 @@ def selection(rng, n, model, case):
     return bool(found.differs), found.effect
 
 
-def main(runs, n, only=""):
+def main(runs=100, n=2_000, only="", seed=11):
     print(f"{runs} runs of {n:,} rows; one standard error is at most {0.5 / np.sqrt(runs):.3f}")
     cases = [(dependence, c) for c in (*NONE, "latent", "shared", *RETRIES)]
     cases += [(dependence, c) for c in ("no blocks", "blocks")]
     cases += [(selection, c) for c in ("random", "known chance", "errors 3x", "branch")]
     for look, case in [pair for pair in cases if only in pair[1]]:
         for model in MODELS:
-            found = [look(np.random.default_rng([11, k]), n, model, case) for k in range(runs)]
+            found = [
+                look(np.random.default_rng([int(seed), k]), n, model, case) for k in range(runs)
+            ]
             noticed, size = np.array(found, dtype=float).T
             print(f"{look.__name__:>12} {case:>13} {model:>14}", end=" ")
             print(f"noticed {noticed.mean():.3f}, size {np.median(size):+.3f}", flush=True)
 
 
 if __name__ == "__main__":
-    arguments = [int(text) for text in sys.argv[1:3]]
-    main(*(arguments + [100, 2_000][len(arguments) :]), *sys.argv[3:])
+    main(*map(int, sys.argv[1:3]), *sys.argv[3:])

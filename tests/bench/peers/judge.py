@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 import pandas as pd
-from peer import read, splits
+from peer import SPLITS, read, splits
 
 import huc_monitor as hm
 
@@ -55,9 +55,8 @@ def judge_all(tasks: Path, out: Path) -> None:
         found[path.stem] = {}
         for folder in sorted((out / "recalibrated").glob("*/*")):
             name = f"{folder.parent.name.removesuffix('_peer')}: {folder.name}"
-            files = [folder / f"{path.stem}-{k}.npy" for k in range(9)]
-            files = [file for file in files if file.exists()]
-            if files:
+            files = [folder / f"{path.stem}-{k}.npy" for k in range(SPLITS)]
+            if all(file.exists() for file in files):
                 pairs = zip(splits(table), files, strict=True)
                 found[path.stem][name] = [judge(new, np.load(file)) for (_, new), file in pairs]
     (out / "recalibration.json").write_text(json.dumps(found), "utf-8")

@@ -41,7 +41,23 @@ def recalibrate(known, new):
     return found / found.sum(axis=1, keepdims=True)
 
 
+def discover(frame, p):  # noqa: ARG001 - called like the others
+    frame = frame.assign(y=(frame["y"] < 2).astype(int))
+    texts = [name for name in frame if name.startswith("text")]
+    numbers = [name for name in frame if name.startswith("number")]
+    found = MulticalibrationError(frame, "y", "score", categorical_segment_columns=texts,
+                                  numerical_segment_columns=numbers)  # fmt: skip
+    if found.mce_pvalue >= 0.05:
+        return []
+    worst = int(np.argmax(found.segments_ecce_sigma))
+    masks = found._segments[0]  # the library shows sizes of errors, and whose only in here
+    rows = np.zeros(len(frame), dtype=bool)
+    rows[found.df["index"].to_numpy()] = masks.reshape(-1, masks.shape[2])[worst]
+    return [rows]
+
+
 DETECTORS = {"multicalibration error": detect}
+SEGMENTERS = {"worst segment": discover}
 RECALIBRATORS = {"one class against the rest": recalibrate}
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import math
 from collections import defaultdict
+from itertools import chain
 from pathlib import Path
 from statistics import fmean, median, stdev
 
@@ -116,9 +117,14 @@ def detection_table(found, guilty):
 
 
 def recalibration(results):
-    """Means and standard errors by pair and method, and how often ours is best or close to it."""
+    """Figures by pair, method and split; those of labels drawn as predicted apart."""
     path = results / "recalibration.json"
-    return json.loads(path.read_text("utf-8")) if path.exists() else {}
+    found = json.loads(path.read_text("utf-8")) if path.exists() else {}
+    found = {pair: methods for pair, methods in found.items() if {BOOST, NOTHING} <= methods.keys()}
+    calibrated = {pair for pair in found if pair.endswith("-calibrated")}
+    return {pair: found[pair] for pair in found if pair not in calibrated}, {
+        pair: found[pair] for pair in found if pair in calibrated
+    }
 
 
 def compare_pair(methods, what):
@@ -164,6 +170,48 @@ def summary(found):
         )
 
 
+def calibrated_table(found):
+    """What repairs cost where nothing is wrong: log loss less that of doing nothing."""
+    methods = sorted({name for pair in found.values() for name in pair} - {NOTHING})
+    yield "| labels drawn as predicted | " + " | ".join(methods) + " |"
+    yield "|---|" + "---:|" * len(methods)
+    costs = defaultdict(list)
+    for pair, answers in found.items():
+        cells = []
+        for name in methods:
+            cost = None
+            if name in answers:
+                both = zip(answers[name], answers[NOTHING], strict=True)
+                cost = fmean(one["log_loss"] - other["log_loss"] for one, other in both)
+                costs[name].append(cost)
+            cells.append("-" if cost is None else f"{cost:+.4f}")
+        yield f"| {pair} | " + " | ".join(cells) + " |"
+    yield "| mean | " + " | ".join(f"{fmean(costs[name]):+.4f}" for name in methods) + " |"
+
+
+def segment_table(peers):
+    """Searches for a planted segment, and what they claim where nothing is wrong."""
+    rows = []
+    for peer, results in peers.items():
+        for name, answers in results.get("discover", {}).items():
+            planted, clean = (
+                [one for key, one in answers.items() if key.startswith(kind) and "claimed" in one]
+                for kind in ("planted", "calibrated")
+            )
+            if planted and clean:
+                hit = sum(one["best"] > 0.5 for one in planted)
+                fits = median(one["best"] for one in planted)
+                false = sum(one["claimed"] > 0 for one in clean)
+                rows.append(
+                    f"| {peer}: {name} | {hit} of {len(planted)} | {fits:.2f} | {false} of "
+                    f"{len(clean)} | {fmean(one['seconds'] for one in planted):.2g} |"
+                )
+    if rows:
+        yield "| | more than half right | overlap, median | claimed on calibrated rows | s |"
+        yield "|---|---:|---:|---:|---:|"
+        yield from rows
+
+
 def losses(found, pairs):
     """Where another does better: streams told later, pairs mended less."""
     for kind in sorted({kind for answers in found.values() for kind in answers}):
@@ -185,6 +233,37 @@ def losses(found, pairs):
             if mean > max(error, 1e-12):
                 gap = f"{mean:.4f} (standard error {error:.4f})"
                 yield f"- {pair}: {title} of {name} is lower by {gap}."
+
+
+def slower(peers):
+    """Where another takes less time for the same."""
+    titles = {"twenty_windows": "twenty windows", "per_candidate": "per candidate, with bounds",
+              "sequential": "updates as rows come"}  # fmt: skip
+    ours = peers.get("huc", {}).get("speed", {})
+    for name, peer in peers.items():
+        for n, one in peer.get("speed", {}).items():
+            for what, title in titles.items():
+                if what in one and one[what] < ours.get(n, {}).get(what, 0.0):
+                    ratio = ours[n][what] / one[what]
+                    times = float(f"{ratio:.2g}")
+                    yield f"- {title}, {int(n):,} rows: {name} is {times:,g} times as fast."
+
+
+def speed_lines(peers):
+    """The ratios that people ask for, at the largest size that both were run at."""
+    asked = (
+        ("twenty_windows", "nannyml", "twenty windows, with bounds, against realised performance"),
+        ("sequential", "mapie", "updates as rows come"),
+        ("per_candidate", "mcgrad", "per candidate"),
+    )
+    for what, other, title in asked:
+        ours, theirs = (peers.get(name, {}).get("speed", {}) for name in ("huc", other))
+        both = [n for n in ours if what in ours[n] and what in theirs.get(n, {})]
+        for n in sorted(both, key=int)[-1:]:
+            ratio = theirs[n][what] / ours[n][what]
+            yield f"- {title}: {other} takes {ratio:,.3g} times as long at {int(n):,} rows."
+    if any(peer.get("speed") for peer in peers.values()):
+        yield ""
 
 
 def speed_table(peers):
@@ -217,12 +296,21 @@ def short(value):
 
 def effort_table(peers):
     """What it takes to have it."""
-    yield "| | lines of code to detect | to recalibrate | installation, s |"
-    yield "|---|---:|---:|---:|"
+    yield (
+        "| | lines of code to detect | to recalibrate | to find segments | installation, s "
+        "| page, kB | addresses outside in it |"
+    )
+    yield "|---|---:|---:|---:|---:|---:|---:|"
     for name, peer in peers.items():
-        lines = peer.get("lines", {})
-        installed = peer.get("install_seconds") or "-"
-        cells = [name, lines.get("detect", "-"), lines.get("recalibrate", "-"), installed]
+        lines, sizes = peer.get("lines", {}), list(peer.get("speed", {}).values())
+        page = sizes[0] if sizes else {}
+        cells = [
+            name,
+            *(lines.get(what, "-") for what in ("detect", "recalibrate", "discover")),
+            peer.get("install_seconds") or "-",
+            page.get("page_kb", "-"),
+            page.get("outside", "-"),
+        ]
         yield "| " + " | ".join(map(str, cells)) + " |"
 
 
@@ -269,7 +357,7 @@ def dot(x, y, k):
 
 def write_page(results: Path, page: Path) -> None:
     """Write the page and its picture."""
-    peers, pairs = load(results), recalibration(results)
+    peers, (pairs, calibrated) = load(results), recalibration(results)
     found = detection(peers)
     found = {OURS: found.pop(OURS), **found}
     guilty = {("massive", "swap"): ("calendar", "app"), ("massive", "noise"): ("calendar", ""),
@@ -277,17 +365,19 @@ def write_page(results: Path, page: Path) -> None:
               ("support2", "swap"): ("milder", "app"), ("attack", "new"): ("dos", "")}  # fmt: skip
     text = Path(__file__).with_name("page.md").read_text("utf-8")
     parts = {
-        "losses": losses(found, pairs),
+        "losses": chain(losses(found, pairs), slower(peers)),
         "detection": detection_table(found, guilty),
         "summary": summary(pairs),
         "recalibration": recalibration_table(pairs),
-        "speed": speed_table(peers),
+        "calibrated": calibrated_table(calibrated) if calibrated else (),
+        "segments": segment_table(peers),
+        "speed": chain(speed_lines(peers), speed_table(peers)),
         "effort": effort_table(peers),
     }
     sections = text.split("\n## ")
     for name, lines in parts.items():
         filled = "\n".join(lines)
-        missing = not pairs if name in {"summary", "recalibration"} else not filled
+        missing = not pairs if name in {"summary", "recalibration", "calibrated"} else not filled
         if missing and name != "losses":  # a part that was not run has no section
             sections = [one for one in sections if f"{{{name}}}" not in one]
         sections = [one.replace(f"{{{name}}}", filled or "- Nowhere.") for one in sections]

@@ -1,12 +1,14 @@
 """Runs one peer's script over the tasks, in that peer's own environment; numpy is all it needs.
 
-``python peer.py SCRIPT TASKS OUT [--what detect recalibrate speed]`` writes ``OUT/SCRIPT.json``. A
-script defines any of
+``python peer.py SCRIPT TASKS OUT [--what detect recalibrate discover speed]`` writes
+``OUT/SCRIPT.json``. A script defines any of
 
 * ``DETECTORS``: functions by name that take a stream and give ``(alarm, statistic, names)`` for
   every day after the reference;
 * ``RECALIBRATORS``: functions by name that take rows to learn from and rows to mend, and give
   probabilities for the latter, which ``judge.py`` compares;
+* ``SEGMENTERS``: functions by name that take a frame with ``score`` and ``y``, and give the rows of
+  every segment they claim, the worst first;
 * ``speed(n)``: seconds by name, for n rows.
 """
 
@@ -27,7 +29,7 @@ from pathlib import Path
 
 import numpy as np
 
-REFERENCE_DAYS, SPLITS = 3, 3
+REFERENCE_DAYS, SPLITS = 3, 5
 N_KNOWN, N_NEW = 2_000, 4_000
 
 
@@ -108,12 +110,12 @@ def plain(item):
     return item.item() if hasattr(item, "item") else str(item)
 
 
-def each(tasks, kind, functions, run):
+def each(given, kind, functions, run):
     """Results by variant and file; what a peer cannot do is kept as its own words."""
     found = {}
     for name, function in functions.items():
         found[name] = {}
-        for path in sorted((tasks / kind).glob("*.npz")):
+        for path in sorted((given.tasks / kind).glob(given.files)):
             started = time.process_time()
             try:
                 answer = run(path, name, function)
@@ -133,7 +135,7 @@ def detect(functions, given):
         days = function(Stream(table, data["day"]))
         return {"days": [[bool(a), size, sorted(set(names))] for a, size, names in days]}
 
-    return each(given.tasks, "streams", functions, run)
+    return each(given, "streams", functions, run)
 
 
 def recalibrate(functions, given):
@@ -147,10 +149,26 @@ def recalibrate(functions, given):
             np.save(folder / f"{path.stem}-{k}.npy", np.asarray(q, dtype=np.float32))
         return {}
 
-    return each(given.tasks, "pairs", functions, run)
+    return each(given, "pairs", functions, run)
 
 
-PARTS = {"detect": "DETECTORS", "recalibrate": "RECALIBRATORS"}
+def discover(functions, given):
+    """Every search for segments: is anything claimed, and how well does it fit the planted one?"""
+    import pandas as pd
+
+    def run(path, _, function):
+        data = np.load(path)
+        more = {key: data[key] for key in data if key not in {"p", "inside"}}
+        found = [np.asarray(rows) for rows in function(pd.DataFrame(more), data["p"])]
+        inside = data["inside"]
+        fits = [float((rows & inside).sum() / (rows | inside).sum()) for rows in found]
+        first, best = fits[0] if fits else 0.0, max(fits, default=0.0)
+        return {"claimed": len(found), "first": first, "best": best}
+
+    return each(given, "segments", functions, run)
+
+
+PARTS = {"detect": "DETECTORS", "recalibrate": "RECALIBRATORS", "discover": "SEGMENTERS"}
 
 
 def measure_speed(script, n):
@@ -167,8 +185,9 @@ def main():
     parser.add_argument("script")
     parser.add_argument("tasks", type=Path)
     parser.add_argument("out", type=Path)
-    parser.add_argument("--what", nargs="*", default=["detect", "recalibrate", "speed"])
+    parser.add_argument("--what", nargs="*", default=["detect", "recalibrate", "discover", "speed"])
     parser.add_argument("--sizes", nargs="*", type=int, default=[10_000, 100_000, 1_000_000])
+    parser.add_argument("--files", default="*.npz", help="some of the tasks: a pattern")
     parser.add_argument("--speed-of", type=int)
     given = parser.parse_args()
     warnings.simplefilter("ignore")
@@ -179,15 +198,25 @@ def main():
         answer["peak_mb"] = round(resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024)
         print(json.dumps(answer))
         return
-    path = given.out / f"{given.script}.json"
-    found = json.loads(path.read_text("utf-8")) if path.exists() else {}
+    answers, counted = {}, {}
     if "speed" in given.what and hasattr(module, "speed"):
-        found["speed"] = {str(n): measure_speed(given.script, n) for n in given.sizes}
+        answers["speed"] = {str(n): measure_speed(given.script, n) for n in given.sizes}
     for what, functions in PARTS.items():
         if what in given.what and hasattr(module, functions):
-            found[what] = globals()[what](getattr(module, functions), given)
+            answers[what] = globals()[what](getattr(module, functions), given)
             used = list(getattr(module, functions).values())[-1]
-            found.setdefault("lines", {})[what] = lines(getattr(used, "func", used))
+            counted[what] = lines(getattr(used, "func", used))
+    keep(given.out / f"{given.script}.json", answers, counted)
+
+
+def keep(path, answers, counted):
+    """Add answers to what earlier runs of other tasks have left."""
+    found = json.loads(path.read_text("utf-8")) if path.exists() else {}
+    for what, by_name in answers.items():
+        kept = found.setdefault(what, {})
+        for name, one in by_name.items():
+            kept[name] = {**kept.get(name, {}), **one}
+    found.setdefault("lines", {}).update(counted)
     path.write_text(json.dumps(found, default=plain), "utf-8")
 
 

@@ -1,10 +1,16 @@
-"""scikit-learn: doing nothing, temperature scaling, isotonic regression of each class."""
+"""scikit-learn: doing nothing, temperature scaling, its own calibration of each class."""
 
 from __future__ import annotations
 
+from functools import partial
+
 import numpy as np
+import pandas as pd
 from scipy.optimize import minimize_scalar
-from sklearn.isotonic import IsotonicRegression
+from sklearn.base import BaseEstimator, ClassifierMixin
+from sklearn.calibration import CalibratedClassifierCV
+from sklearn.frozen import FrozenEstimator
+from sklearn.tree import DecisionTreeRegressor
 
 
 def tempered(p, t):
@@ -27,13 +33,41 @@ def temperature(known, new):
     return tempered(new.probabilities, np.exp(best))
 
 
-def isotonic(known, new):
-    found = np.empty_like(new.probabilities)
-    for k in range(len(known.classes)):
-        fit = IsotonicRegression(y_min=1e-4, y_max=1, out_of_bounds="clip")
-        fit.fit(known.probabilities[:, k], known.codes == k)
-        found[:, k] = fit.predict(new.probabilities[:, k])
-    return found / found.sum(axis=1, keepdims=True)
+class Given(ClassifierMixin, BaseEstimator):
+    """A model that predicts what it is given."""
+
+    def fit(self, p, y):  # noqa: ARG002 - called like a model
+        self.classes_ = np.unique(y)
+        return self
+
+    def predict_proba(self, p):
+        return p[:, self.classes_] / p[:, self.classes_].sum(axis=1, keepdims=True)
+
+    def predict(self, p):
+        return self.classes_[self.predict_proba(p).argmax(axis=1)]
 
 
-RECALIBRATORS = {"nothing": nothing, "temperature": temperature, "isotonic": isotonic}
+def calibrated(known, new, method):
+    model = FrozenEstimator(Given().fit(known.probabilities, known.codes))
+    model = CalibratedClassifierCV(model, method=method).fit(known.probabilities, known.codes)
+    found = new.probabilities.copy()
+    mass = found[:, model.classes_].sum(axis=1, keepdims=True)
+    found[:, model.classes_] = mass * model.predict_proba(found)
+    return found
+
+
+def tree_on_residuals(frame, p):  # noqa: ARG001 - called like the others
+    residual = (frame["y"] < 2) - frame["score"]
+    x = pd.get_dummies(frame.drop(columns=["y", "score"])).to_numpy(dtype=float)
+    model = DecisionTreeRegressor(max_leaf_nodes=12, min_samples_leaf=200).fit(x, residual)
+    leaf = model.apply(x)
+    return [leaf == max(np.unique(leaf), key=lambda one: abs(residual[leaf == one].mean()))]
+
+
+SEGMENTERS = {"decision tree on residuals": tree_on_residuals}
+RECALIBRATORS = {
+    "nothing": nothing,
+    "temperature": temperature,
+    "isotonic": partial(calibrated, method="isotonic"),
+    "sigmoid": partial(calibrated, method="sigmoid"),
+}

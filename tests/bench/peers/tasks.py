@@ -3,7 +3,8 @@
 ``python tasks.py DATA OUT [--quick]`` reads the real data sets of the folder DATA and writes
 
 * ``OUT/streams/*.npz``: labelled predictions by day, with a fault from one day on or without;
-* ``OUT/pairs/*.npz``: predictions of a model on rows to learn from and on rows to be judged by.
+* ``OUT/pairs/*.npz``: predictions of a model on rows to learn from and on rows to be judged by;
+* ``OUT/segments/*.npz``: features with a planted segment that nobody named, or without.
 
 All models are as their libraries make them, or with little regularisation, so that errors that were
 always there stand beside those that are planted.
@@ -78,7 +79,7 @@ SKIPPED = {("massive", "boosting")}  # it takes no sparse words
 
 
 def write_pairs(folder, out, quick):
-    """One file for each model and data set: five splits into rows to learn from and to judge by."""
+    """One file for each model and data set, and one whose labels are drawn as predicted."""
     for name, read in SETS.items():
         x, labels, tree, n_train = read(folder)
         rest = np.arange(n_train, len(labels))
@@ -91,8 +92,14 @@ def write_pairs(folder, out, quick):
                 model.fit(x[:n_train], labels[:n_train])
             kept = rest[np.isin(labels[rest], model.classes_)]
             p = model.predict_proba(x[kept]).clip(1e-6)
+            p /= p.sum(axis=1, keepdims=True)
             save(out / "pairs" / f"{name}-{kind}.npz", p, labels[kept], model.classes_, tree,
                  group=groups[kept])  # fmt: skip
+            if kind == "logistic":
+                drawn = p.cumsum(axis=1) < np.random.default_rng(1).random((len(p), 1))
+                save(out / "pairs" / f"{name}-calibrated.npz", p,
+                     model.classes_[drawn.sum(axis=1).clip(max=p.shape[1] - 1)], model.classes_,
+                     tree, group=groups[kept])  # fmt: skip
 
 
 def save(path, p, labels, classes, tree, **more):
@@ -175,6 +182,20 @@ def write_streams(folder, out, seeds):
                          faulty=FAULTY_FROM if fault else -1)  # fmt: skip
 
 
+def write_segments(out, seeds):
+    """Twelve features, and one branch off by 15 points where two conditions hold, or nowhere."""
+    from discovery import make_rows
+
+    (out / "segments").mkdir(parents=True, exist_ok=True)
+    for seed in seeds:
+        for name, off in (("planted", 0.15), ("calibrated", 0.0)):
+            p, y, frame, inside = make_rows(20_000, 300 + seed, off=off)
+            columns = {key: frame[key].to_numpy(dtype=str if key[0] == "t" else float)
+                       for key in frame}  # fmt: skip
+            path = out / "segments" / f"{name}-{seed}.npz"
+            np.savez(path, p=p, y=y, score=p[:, :2].sum(axis=1), inside=inside, **columns)
+
+
 def main():
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("data", type=Path)
@@ -184,6 +205,7 @@ def main():
     given = parser.parse_args()
     write_streams(given.data, given.out, range(1 if given.quick else given.seeds))
     write_pairs(given.data, given.out, given.quick)
+    write_segments(given.out, range(2 if given.quick else 2 * given.seeds))
 
 
 if __name__ == "__main__":
