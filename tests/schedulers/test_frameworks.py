@@ -74,7 +74,8 @@ if ENVIRONMENTS["DAGSTER"]:
 
     @pytest.mark.slow
     def test_dagster_fails_the_asset_check_on_an_alert(make_project):
-        assert "passed" in run("DAGSTER", DAGSTER, make_project("calm", broken=False))
+        # A warning is open: 1,000 rows a day leave the tolerance within chance. It fails nothing.
+        assert "passed warning" in run("DAGSTER", DAGSTER, make_project("calm", broken=False))
         found = run("DAGSTER", DAGSTER, make_project("wrong", broken=True))
         assert "failed critical" in found
         assert "attack" in found
