@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping, Sequence
+from datetime import timedelta
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
@@ -11,14 +13,33 @@ from huc_monitor.audit.discovery.options import SEARCH
 from huc_monitor.cli import options
 from huc_monitor.cli.reading import read_log
 
+if TYPE_CHECKING:
+    from huc_monitor.sources import WindowData
+    from huc_monitor.tree import LabelTree
+    from huc_monitor.utilities import Utility
+
 FINE, FOUND = 0, 1
+_NOTHING_TO_SEARCH = (
+    "Name a labelled log with --tree and at least one --feature, or --config huc.yaml."
+)
 
 
 def run(
-    predictions: Annotated[Path, typer.Argument(help="Labelled log, as for `audit`.")],
-    tree: options.Tree,
+    predictions: Annotated[
+        Path | None, typer.Argument(help="Labelled log, as for `audit`.", show_default=False)
+    ] = None,
     *,
-    feature: Annotated[list[str], typer.Option(help="Column to describe segments by; repeatable.")],
+    tree: Annotated[
+        Path | None, typer.Option(help="Label tree of that log.", show_default=False)
+    ] = None,
+    config: Annotated[
+        Path | None,
+        typer.Option(help="Search the log and labels of this file instead.", show_default=False),
+    ] = None,
+    feature: Annotated[
+        list[str] | None,
+        typer.Option(help="Column to describe segments by; repeatable. From --config: all."),
+    ] = None,
     label: options.Label = None,
     prefix: options.Prefix = None,
     lists: options.Lists = None,
@@ -39,6 +60,8 @@ def run(
     holds there is printed with the lines to paste into huc.yaml; exit code 1 if there is any.
 
     Example: huc-monitor discover log.parquet --tree tree.yaml --label y --feature age --feature app
+
+    Example: huc-monitor discover --config huc.yaml
     """
     import yaml
 
@@ -48,15 +71,25 @@ def run(
     from huc_monitor.cli.specs import parse_utilities
     from huc_monitor.tree.labels import LeafCodes
 
-    label_tree = hm.LabelTree.from_file(tree)
+    columns = list(dict.fromkeys(feature or []))
     where = {"label": label, "prefix": prefix, "lists": lists, "classes": classes}
-    data = read_log(predictions, tree=label_tree, features=list(dict.fromkeys(feature)), **where)
+    asked: Sequence[hm.Utility] | None
+    if config is not None:
+        given = {"PREDICTIONS": predictions, "--tree": tree, "--utility": utility}
+        given |= {f"--{name}": value for name, value in where.items()}
+        label_tree, asked, data = _configured(config, columns, given)
+    elif predictions is None or tree is None or not columns:
+        raise typer.BadParameter(_NOTHING_TO_SEARCH)
+    else:
+        label_tree = hm.LabelTree.from_file(tree)
+        asked = parse_utilities(utility or [], label_tree)
+        data = read_log(predictions, tree=label_tree, features=columns, **where)
     found = hm.discover(
         data.probabilities,
         LeafCodes(data.labels),
         tree=label_tree,
         features=data.features,
-        utilities=parse_utilities(utility or [], label_tree),
+        utilities=asked,
         tolerance=tolerance,
         max_conditions=conditions,
         confidence_level=confidence,
@@ -79,3 +112,27 @@ def run(
         typer.echo("\nTo watch them, add to huc.yaml:\n")
         typer.echo(yaml.safe_dump(section, sort_keys=False, default_flow_style=None).rstrip())
     raise typer.Exit(FOUND if found.certified else FINE)
+
+
+def _configured(
+    path: Path, columns: list[str], given: Mapping[str, Any]
+) -> tuple[LabelTree, Sequence[Utility], WindowData]:
+    """Read what a configuration file describes: tree, utilities, and all labelled rows."""
+    from huc_monitor.config import load_config
+
+    twice = [name for name, value in given.items() if value]
+    if twice:
+        msg = f"--config says all of it; leave out {', '.join(twice)}."
+        raise typer.BadParameter(msg)
+    settings = load_config(path)
+    features = columns or list(settings.feature_columns)
+    if not features:
+        msg = f"{path} names no column for subgroups; say with --feature what to describe rows by."
+        raise typer.BadParameter(msg)
+    source = settings.open_source(features=features, keys=())
+    extent = source.time_range()
+    if extent is None:
+        msg = f"`source.log` must have rows with a time; the log of {path} has none."
+        raise typer.BadParameter(msg)
+    rows = source.labelled(extent.first, extent.last + timedelta(microseconds=1))
+    return settings.tree, list(settings.utilities), rows

@@ -208,13 +208,19 @@ def guess_labels(
     settles ``guess.id``. `named` are columns that the user named: "label" and "labels_id".
     """
     given = {key: sample.check(key, column) for key, column in named.items()}
-    label = given.get("label") or find_label(sample, tree, Guess(), None)
+    seen = Guess()
+    label = given.get("label") or find_label(sample, tree, seen, None)
     if label is None:
-        msg = (
-            f"`labels` must hold a column whose values are leaves of the tree; found none in "
-            f"{sample.name}. Its columns: {sample.listed()}. Say which with --label."
-        )
-        raise InvalidInputError(msg)
+        # In a table of labels the only column of leaves is what it was given for.
+        label, *others = seen.proposed or [None]
+        if label is None or others:
+            held = " or ".join(f"--label {name}" for name in seen.proposed)
+            msg = (
+                f"`labels` must hold one column whose values are leaves of the tree; "
+                f"{sample.name} has {len(seen.proposed)}. Its columns: {sample.listed()}. Say "
+                f"which is meant: {held or '--label'}."
+            )
+            raise InvalidInputError(msg)
     key = given.get("labels_id") or (guess.id if guess.id in sample.types else None)
     if key is None or guess.id is None:
         mine = [guess.id] if guess.id else possible_ids(log, guess.used)

@@ -34,7 +34,7 @@ import numpy as np
 import pandas as pd
 
 from huc_monitor._common.threads import run_tasks
-from huc_monitor.audit.decomposition import dense_block, tree_tables
+from huc_monitor.audit.expected_squares import expected_squares
 from huc_monitor.audit.inputs import (
     check_labels,
     check_predictions,
@@ -209,23 +209,18 @@ class _Variances:
 
     def of(self, block: Floats, rows: Ints) -> Floats:
         """Return one column per utility and relevant branch; `rows` are the block's numbers."""
-        from huc_monitor import _kernels
-
         expected = block
         if self.likelihood is not None:
             codes, factor = self.likelihood
             expected = block.copy()
             expected[np.arange(rows.size), codes[rows]] *= factor
             expected /= expected.sum(axis=1, keepdims=True)
-        tables = tree_tables(self.tree)
-        out, values = np.empty((rows.size, self.n_branches)), np.empty(block.shape)
-        done = 0
-        for utility, relevant in zip(self.utilities, self.relevant, strict=True):
-            dense = dense_block(utility, block, self.tree)
-            _kernels.utility_values(block, dense, tables, utility.compile(self.tree), values)
-            _branch_squares(block, values, expected, relevant, self.tree, out[:, done:])
-            done += relevant.size
-        return out
+        return np.hstack(
+            [
+                expected_squares(utility, block, relevant, self.tree, expected)
+                for utility, relevant in zip(self.utilities, self.relevant, strict=True)
+            ]
+        )
 
     def floor(self, n_groups: int) -> Floats:
         """Return what an audit of one label adds for branches that are seen rarely."""
@@ -245,31 +240,6 @@ class _Variances:
             for v in relevant
         ]
         return named[column]
-
-
-def _branch_squares(
-    p: Floats, values: Floats, expected: Floats, relevant: Ints, tree: LabelTree, out: Floats
-) -> None:
-    """Write sum_c e_c (m_c - m_v)^2 of some branches; e are the expected masses."""
-    arrays = tree.arrays
-    before = np.zeros((3, p.shape[0], p.shape[1] + 1))
-    for place, terms in enumerate((p, p * values, expected)):
-        np.cumsum(terms, axis=1, out=before[place, :, 1:])
-
-    def sums(first: int, stop: int) -> tuple[Floats, Floats]:
-        mass, total, hoped = before[:, :, stop] - before[:, :, first]
-        # Differences of sums are rough where a child has next to no mass, and count for nothing.
-        return np.clip(total / np.maximum(mass, 1e-300), -1.0, 1.0), np.maximum(hoped, 0.0)
-
-    for column, v in enumerate(relevant.tolist()):
-        mean, _ = sums(arrays.start[v], arrays.stop[v])
-        square = np.zeros(p.shape[0])
-        for code in arrays.child_code[arrays.child_ptr[v] : arrays.child_ptr[v + 1]].tolist():
-            leaf = -1 - code
-            ends = (arrays.start[code], arrays.stop[code]) if code >= 0 else (leaf, leaf + 1)
-            mine, mass = sums(*ends)
-            square += mass * (mine - mean) ** 2
-        out[:, column] = square
 
 
 def _likelihood(proxy: Any, odds: float, n: int, tree: LabelTree) -> tuple[Ints, float] | None:

@@ -16,11 +16,19 @@ from huc_monitor._common.checks import check_number
 from huc_monitor._common.forms import Form
 from huc_monitor._common.frames import to_frame
 from huc_monitor._common.views import Plotted
+from huc_monitor.audit.bounds.bound import log_share
 from huc_monitor.audit.decomposition import UtilityRows, iter_decomposed
-from huc_monitor.audit.discovery.conditions import read_conditions
+from huc_monitor.audit.discovery.conditions import Mask, read_conditions
 from huc_monitor.audit.discovery.options import SEARCH, DiscoveryOptions
 from huc_monitor.audit.discovery.search import Found, Search
-from huc_monitor.audit.inputs import check_labels, check_predictions, check_tree, check_utilities
+from huc_monitor.audit.expected_squares import expected_squares
+from huc_monitor.audit.inputs import (
+    Predictions,
+    check_labels,
+    check_predictions,
+    check_tree,
+    check_utilities,
+)
 from huc_monitor.audit.label_depth import coverage_among
 from huc_monitor.audit.options import DEFAULTS, AuditOptions
 from huc_monitor.errors import InvalidInputError
@@ -85,9 +93,9 @@ class Segment(Form):
         way = "overstate" if self.moment < 0 else "understate"
         return (
             f"{self.whom} ({self.share:.1%} of rows): at {self.node!r} "
-            f"predictions {way} {self.utility} by {abs(self.moment_in_segment):.3f} for each of "
-            f"{self.n:,} rows; {self.moment:+.4f} per prediction "
-            f"[{self.lower:+.4f}, {self.upper:+.4f}]"
+            f"predictions {way} {self.utility} by {abs(self.moment_in_segment):.3g} for each of "
+            f"{self.n:,} rows; {self.moment:+.2g} per prediction "
+            f"[{self.lower:+.2g}, {self.upper:+.2g}]"
             + ("." if self.certified else "; not certified.")
         )
 
@@ -189,10 +197,11 @@ def discover(
 
     Notes
     -----
-    Bounds are Student's, divided over the segments (Bonferroni), for independent rows. On
-    calibrated predictions a segment is certified with probability at most 1 - confidence_level.
-    A segment that is not found is no proof of calibration: opposite errors inside every condition
-    and range of predicted utility stay hidden.
+    Bounds are Student's, divided over the segments (Bonferroni), for independent rows; the
+    variance is at least the one that predictions expect, with the floor of `audit` for rare
+    outcomes that did not happen. On calibrated predictions a segment is certified with probability
+    at most 1 - confidence_level. A segment that is not found is no proof of calibration: opposite
+    errors inside every condition and range of predicted utility stay hidden.
 
     Examples
     --------
@@ -236,6 +245,7 @@ def discover(
     search, certify = (
         _Half(
             frame.iloc[half].reset_index(drop=True),
+            predictions.take(half),
             [item.take(half) for item in rows],
             [float(np.median(item.scores)) for item in rows],
         )
@@ -251,6 +261,7 @@ class _Half:
     """Features and contributions of some rows; ``middles`` divide predicted utilities in two."""
 
     frame: pd.DataFrame
+    predictions: Predictions
     rows: list[UtilityRows]
     middles: list[float]
 
@@ -266,16 +277,35 @@ class _Half:
     def entries(self, utility: int, slot: int, part: str) -> tuple[Ints, Floats]:
         """Return the rows that reach a branch in a range of scores, and their contributions."""
         rows, values = self._by_branch[utility][slot]
-        scores = self.rows[utility].scores[rows]
-        if part == "any":
-            return rows, values
-        kept = scores <= self.middles[utility]
-        kept = kept if part == "low" else ~kept
+        kept = self.in_range(utility, part)[rows]
         return rows[kept], values[kept]
+
+    def in_range(self, utility: int, part: str) -> Mask:
+        """Return which rows have a predicted utility in the range."""
+        scores = self.rows[utility].scores
+        if part == "any":
+            return np.ones(scores.size, dtype=bool)
+        low: Mask = scores <= self.middles[utility]
+        return low if part == "low" else ~low
+
+    def expected_square(self, utility: int, slot: int, inside: Mask) -> float:
+        """Return the sum of the squared contributions that some rows are expected to have."""
+        rows = self.rows[utility]
+        mine = self.predictions.take(np.flatnonzero(inside))
+        branch = rows.relevant[slot : slot + 1]
+        return sum(
+            float(expected_squares(rows.utility, mine.block(lo, hi), branch, rows.tree).sum())
+            for lo, hi in mine.spans()
+        )
 
     @cached_property
     def _by_branch(self) -> list[list[tuple[Ints, Floats]]]:
         return [rows.by_branch() for rows in self.rows]
+
+    @cached_property
+    def spreads(self) -> list[Floats]:
+        """Return the largest contribution of each branch, by utility and slot."""
+        return [rows.utility.spreads(rows.tree)[rows.relevant] for rows in self.rows]
 
     def node(self, utility: int, slot: int) -> str:
         rows = self.rows[utility]
@@ -291,7 +321,10 @@ def _search(
     nodes = np.array([half.node(u, slot) for u, slot, _ in columns])
     peers = [np.flatnonzero(nodes == node) for node in nodes]
     conditions, ordered, notes = read_conditions(half.frame, math.ceil(far.min_share * n))
-    entries = [half.entries(*column) for column in columns]
+    entries = []
+    for u, slot, part in columns:
+        rows, values = half.entries(u, slot, part)
+        entries.append((rows, values / half.spreads[u][slot]))
     search = Search(entries, n, peers, conditions, ordered, far.max_conditions, min_rows)
     return [(item, columns[item.column]) for item in search.run(far.max_segments)], notes
 
@@ -306,6 +339,7 @@ def _certify(
 
     n = len(half.frame)
     level = 1 - (1 - confidence_level) / (2 * max(1, len(found)))
+    unseen = log_share(len(found), confidence_level)
     segments = []
     for item, (u, slot, part) in found:
         rule = _rule_of(item)
@@ -318,7 +352,12 @@ def _certify(
         in_segment = float(values.mean()) if values.size else 0.0
         values = values / seen
         moment = float(values.sum() / n)
-        spread = math.sqrt(max(float((values**2).sum()) / n - moment**2, 0.0) / n)
+        # The squares seen are too few where outcomes are rare: what predictions expect counts, and
+        # the floor of `bounds.bootstrap` for what may happen nonetheless.
+        expected = half.expected_square(u, slot, inside & half.in_range(u, part)) / seen
+        square = max(float((values**2).sum()), expected)
+        square += unseen * (half.spreads[u][slot] / seen) ** 2
+        spread = math.sqrt(max(square / n - moment**2, 0.0) / n)
         radius = float(stdtrit(max(1, values.size - 1), level)) * spread
         size = abs(moment) - radius
         segments.append(

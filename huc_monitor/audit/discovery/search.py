@@ -3,6 +3,11 @@
 Under calibrated predictions every contribution has mean zero, for any rows chosen by features. The
 search looks for rows where a branch's sum is large against its own noise, and pays for looking: a
 conjunction of k of A conditions must beat the largest of about A^k standard normal numbers.
+
+Where predictions are nearly sure and nothing unlikely has happened yet, all contributions are tiny
+and of one sign, and their own squares say nothing of the rare large one. So contributions are
+measured in units of the largest that their branch can have, and three of these are added to their
+squares: so many may be expected (at 95 %) where none was seen.
 """
 
 from __future__ import annotations
@@ -27,6 +32,7 @@ _MOST_PAIRED: Final = 10_000_000  # rows times pairs of features; beyond, some r
 _SWEEPS: Final = 2
 # Chance alone reaches this in about half of all searches; certifying rows tell which is which.
 _WORTH_A_LOOK: Final = -1.5
+_UNSEEN: Final = 3.0
 _LEAST_EVIDENCE: Final = 3.0  # half a squared standard normal number: 2.4 standard errors
 
 
@@ -59,6 +65,7 @@ class _Cells:
 class Search:
     """Columns of contributions (rows, values), the conditions to combine, and how many at most.
 
+    Values are shares of the largest contribution that is possible.
     ``peers`` are, for each column, the columns of the same branch: what one finding explains of
     them is taken out before the next is looked for.
     """
@@ -107,8 +114,12 @@ class Search:
         return max(worth, key=lambda item: item.gain, default=None)
 
     def _is_worth_a_look(self, item: Found) -> bool:
-        paid = len(item.conditions) * self._price + self._entry
-        return item.gain > _WORTH_A_LOOK and item.gain + paid > _LEAST_EVIDENCE
+        evidence = item.gain + self._paid(len(item.conditions))
+        return item.gain > _WORTH_A_LOOK and evidence > _LEAST_EVIDENCE
+
+    def _paid(self, depth: int) -> float:
+        """Return what looking at all conjunctions of so many conditions costs."""
+        return depth * self._price + self._entry
 
     def _start(self) -> list[Found]:
         whole = [
@@ -236,7 +247,7 @@ class Search:
         return inside
 
     def _gains(self, masks: Masks, values: Floats, depth: int) -> Floats:
-        """Score each mask: squared sum over sum of squares, less the price of looking."""
+        """Score each mask: squared sum over its noise, less the price of looking."""
         weights = masks.astype(np.float64)
         count, total, square = (weights @ v for v in (np.ones(values.size), values, values**2))
         return self._worth(count, total, square, depth)
@@ -249,8 +260,7 @@ class Search:
         depth: int,
         min_rows: float | None = None,
     ) -> Floats:
-        with np.errstate(divide="ignore", invalid="ignore"):
-            gains = total**2 / square / 2 - depth * self._price - self._entry
+        gains = total**2 / (square + _UNSEEN) / 2 - self._paid(depth)
         least = self.min_rows if min_rows is None else min_rows
         return np.where((count >= least) & (square > 0), gains, -np.inf)
 

@@ -9,6 +9,7 @@ import pandas as pd
 import pytest
 import yaml
 from scipy.stats import t as student
+from support.production_log import make_log, write_project
 from typer.testing import CliRunner
 
 import huc_monitor as hm
@@ -68,7 +69,7 @@ def test_what_one_segment_explains_is_not_found_again(found):
     assert len(result.certified) <= 2
 
 
-def test_bounds_are_students_on_rows_that_chose_nothing(found):
+def test_bounds_are_students_with_a_floor_on_rows_that_chose_nothing(found):
     p, y, frame, _ = make_rows()
     result, _, _ = found
     best = result.certified[0]
@@ -82,12 +83,31 @@ def test_bounds_are_students_on_rows_that_chose_nothing(found):
         inside &= tests[part["op"]].to_numpy() if part["op"] != "==" else (column == value)
     assert best.score_range == "any"
     values = residual * inside
-    spread = np.sqrt((np.mean(values**2) - values.mean() ** 2) / half.size)
+    unseen = np.log(len(result.segments) / 0.05)  # the largest contribution of this branch is 1
+    expected = (p[half, :2].sum(axis=1) * p[half, 2:].sum(axis=1) * inside).mean()
+    square = max(np.mean(values**2), expected) + unseen / half.size
+    spread = np.sqrt((square - values.mean() ** 2) / half.size)
     level = 1 - 0.05 / (2 * len(result.segments))
     radius = student.ppf(level, inside.sum() - 1) * spread
     assert best.n == inside.sum()
     assert best.moment == pytest.approx(values.mean())
     assert (best.lower, best.upper) == pytest.approx((best.moment - radius, best.moment + radius))
+
+
+def discover_in_sure_predictions(seed, n=3000):
+    """Search calibrated rows most of which are nearly certain."""
+    rng = np.random.default_rng(seed)
+    frame = pd.DataFrame({name: rng.choice(list("abcd"), n) for name in ("x", "y")})
+    logits = rng.normal(size=(n, 5))
+    logits[np.arange(n), rng.integers(0, 5, n)] += rng.uniform(4, 14, n)
+    p = np.exp(logits) / np.exp(logits).sum(axis=1, keepdims=True)
+    y = (p.cumsum(axis=1) < rng.uniform(size=(n, 1))).sum(axis=1).clip(0, 4)
+    return hm.discover(p, y, tree=TREE, features=frame)
+
+
+def test_predictions_that_are_sure_and_right_are_no_finding():
+    false = [bool(discover_in_sure_predictions(seed).certified) for seed in range(20)]
+    assert sum(false) <= 1, "5 % of searches may certify something by chance"
 
 
 @pytest.mark.parametrize("seed", range(5))
@@ -105,7 +125,7 @@ def test_the_first_finding_is_the_best_of_all_conditions_and_pairs(seed):
     def evidence(parts):
         inside = np.logical_and.reduce([part.mask[rows] for part in parts])
         price = len(parts) * np.log(len(conditions)) + np.log(2)
-        return values[inside].sum() ** 2 / (values[inside] ** 2).sum() / 2 - price
+        return values[inside].sum() ** 2 / ((values[inside] ** 2).sum() + 3) / 2 - price
 
     pairs = [
         pair
@@ -233,6 +253,27 @@ def test_the_command_prints_what_can_be_pasted(tmp_path):
     assert any("channel=app" in name for name in groups.names)
     plain = CliRunner().invoke(app, [str(word) for word in [*call, "--json"]])
     assert json.loads(plain.stdout)["discovery"]["segments"][0]["certified"] is True
+
+
+def test_the_command_searches_the_log_of_a_configuration(tmp_path):
+    log, labels = make_log(4, 1000, broken_from=0)
+    write_project(tmp_path, log, labels)
+    done = CliRunner().invoke(app, ["discover", "--config", str(tmp_path / "huc.yaml"), "--json"])
+    assert done.exit_code == 1, done.output
+    first = json.loads(done.stdout)["discovery"]["segments"][0]
+    assert (first["node"], first["name"], first["certified"]) == ("attack", "protocol=udp", True)
+
+
+def test_the_command_wants_a_log_or_a_configuration(tmp_path):
+    write_project(tmp_path, *make_log(1, 10))
+    config = ["discover", "--config", str(tmp_path / "huc.yaml")]
+    for call, message in (
+        (["discover"], "Name a labelled log with --tree"),
+        ([*config, "--label", "y"], "leave out --label"),
+    ):
+        done = CliRunner().invoke(app, call)
+        assert done.exit_code == 2
+        assert message in done.stderr
 
 
 def test_boosting_over_what_is_discovered_mends_a_segment_nobody_named():

@@ -341,6 +341,23 @@ def test_ids_are_found_by_their_values_where_names_do_not_tell(folder):
     assert source.labelled(*config.reference).n > 500
 
 
+def test_the_only_column_of_leaves_in_a_table_of_labels_is_the_label(folder):
+    log = make_log().drop(columns="day")
+    labels = log[["request_id", "outcome"]].rename(columns={"outcome": "category"})
+    log.drop(columns="outcome").to_parquet(folder / "log.parquet")
+    labels.to_parquet(folder / "labels.parquet")
+    place = {"labels": folder / "labels.parquet", "folder": folder}
+    text = init_config(folder / "log.parquet", folder / "tree.yaml", **place)
+    config, _, _ = read(text, folder)
+    assert config.settings.source.labels.label == "category"
+    labels.assign(reviewed=labels["category"]).to_parquet(folder / "labels.parquet")
+    with pytest.raises(hm.InvalidInputError, match=r"has 2.*--label category or --label reviewed"):
+        init_config(folder / "log.parquet", folder / "tree.yaml", **place)
+    labels.drop(columns="category").to_parquet(folder / "labels.parquet")
+    with pytest.raises(hm.InvalidInputError, match=r"has 0.*which is meant: --label"):
+        init_config(folder / "log.parquet", folder / "tree.yaml", **place)
+
+
 def test_labels_whose_ids_meet_nothing_are_refused_with_both_lists(folder):
     log = make_log().drop(columns="day")
     log.drop(columns="outcome").to_parquet(folder / "log.parquet")
