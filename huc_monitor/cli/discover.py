@@ -75,8 +75,8 @@ def run(
     where = {"label": label, "prefix": prefix, "lists": lists, "classes": classes}
     asked: Sequence[hm.Utility] | None
     if config is not None:
-        given = {"PREDICTIONS": predictions, "--tree": tree, "--utility": utility}
-        given |= {f"--{name}": value for name, value in where.items()}
+        given: dict[str, Any] = {f"--{name}": value for name, value in where.items()}
+        given |= {"PREDICTIONS": predictions, "--tree": tree, "--utility": utility}
         label_tree, asked, data = _configured(config, columns, given)
     elif predictions is None or tree is None or not columns:
         raise typer.BadParameter(_NOTHING_TO_SEARCH)
