@@ -20,7 +20,6 @@ if TYPE_CHECKING:
     from huc_monitor.monitor._state import MonitorState
     from huc_monitor.planning import LabelPlan
     from huc_monitor.sources import PredictionData, TableSource
-    from huc_monitor.sources.versions import VersionedSource
     from huc_monitor.tree import LabelTree
 
 # Labelled rows with a proxy's opinion that say how good it is.
@@ -107,7 +106,7 @@ def run(
 
 
 def _find_window(
-    settings: Config, source: TableSource | VersionedSource, wanted: str | None
+    settings: Config, source: TableSource, wanted: str | None
 ) -> tuple[datetime, datetime]:
     from huc_monitor._common.times import get_zone, to_utc
 
@@ -129,7 +128,7 @@ def _find_window(
 
 def _opinion(
     tree: LabelTree,
-    source: TableSource | VersionedSource,
+    source: TableSource,
     state: MonitorState,
     data: PredictionData,
     proxy: str | None,

@@ -164,7 +164,7 @@ class Config:
         features: Sequence[str] | None = None,
         base: bool = False,
         keys: Sequence[str] | None = None,
-    ) -> TableSource | VersionedSource:
+    ) -> TableSource:
         """Open the log and the labels; checks that their columns are there.
 
         Parameters
@@ -233,7 +233,9 @@ class Config:
                     "are read together with `source.log.union_by_name: true`."
                 )
                 raise self.document.error(("tree_changes",), msg) from error
-        return VersionedSource(newest, earlier)
+        return VersionedSource(
+            newest.log, tree=self.tree, columns=newest.columns, earlier=earlier, **more
+        )
 
     def _plan(self) -> LabelTable | None:
         given = self.settings.source.plan

@@ -134,7 +134,7 @@ def find_dependent(config: Config, start: datetime, end: datetime) -> tuple[str,
     from huc_monitor.monitor.noticing import find_dependence
 
     source = config.open_source(keys=())
-    used = source.needed_columns(with_labels=True)
+    used = source.used_columns()
     keys = likely_keys(source.log.columns(), used)
     if isinstance(source.log, DuckTable | SQLTable):
         keys += repeated_columns(source.log.head(_KEY_ROWS), used)

@@ -295,6 +295,10 @@ class TableSource:
                 wanted[self.labels.time] = "when the label became known"
             require_columns(self.labels.table, wanted)
 
+    def used_columns(self) -> set[str]:
+        """Name the columns of the log that reading a range takes."""
+        return set(self.needed_columns(with_labels=True))
+
     def needed_columns(self, *, with_labels: bool) -> dict[str, ColumnKind]:
         """Return the columns of the log that reading a range takes, and no others."""
         given = self.columns

@@ -3,37 +3,33 @@
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from collections.abc import Sequence
+from dataclasses import dataclass, field
 from datetime import datetime
 from typing import Any
 
 import numpy as np
 
 from huc_monitor._common.times import to_utc
-from huc_monitor.audit.comparison import Comparison
 from huc_monitor.audit.inputs import Predictions
-from huc_monitor.audit.result import AuditResult
-from huc_monitor.sources._data import PredictionData, RowCounts, TimeRange, WindowData, concatenate
+from huc_monitor.sources._data import PredictionData, WindowData, concatenate
 from huc_monitor.sources._source import TableSource
-from huc_monitor.sources._spec import Columns, LabelTable
-from huc_monitor.sources._table import ColumnKind, Table
 from huc_monitor.tree.changes import TreeVersion
 
 
-@dataclass(frozen=True, slots=True, eq=False)
-class VersionedSource:
+@dataclass(frozen=True, slots=True, eq=False, repr=False)
+class VersionedSource(TableSource):
     """Reads each time by the tree it was written by, and hands over rows of the newest tree.
+
+    The other parameters are those of the newest version.
 
     Parameters
     ----------
-    newest : TableSource
     earlier : sequence of (TreeVersion, TableSource), oldest first
         A version counts until its time; its source reads the log by its tree.
     """
 
-    newest: TableSource
-    earlier: Sequence[tuple[TreeVersion, TableSource]]
+    earlier: Sequence[tuple[TreeVersion, TableSource]] = field(kw_only=True)
 
     def _parts(
         self, start: datetime, end: datetime
@@ -47,38 +43,14 @@ class VersionedSource:
                 parts.append((first, stop, version, source))
                 first = stop
         if first < last or not parts:
-            parts.append((first, last, None, self.newest))
+            newest = super(VersionedSource, self)  # this one, read by a single tree
+            parts.append((first, last, None, newest))
         return parts
 
-    @property
-    def log(self) -> Table:
-        """The table of the log, which is one."""
-        return self.newest.log
-
-    @property
-    def columns(self) -> Columns:
-        """Which columns mean what, in the newest version."""
-        return self.newest.columns
-
-    @property
-    def labels(self) -> LabelTable | None:
-        """The table of labels, if they have one."""
-        return self.newest.labels
-
-    def needed_columns(self, *, with_labels: bool) -> dict[str, ColumnKind]:
-        """Return the columns of the log that reading a range by any version takes."""
-        needed: dict[str, ColumnKind] = {}
-        for source in (*(source for _, source in self.earlier), self.newest):
-            needed |= source.needed_columns(with_labels=with_labels)
-        return needed
-
-    def time_range(self) -> TimeRange | None:
-        """Return when the log begins and ends, or None if it has no rows."""
-        return self.newest.time_range()
-
-    def counts(self, start: datetime, end: datetime, *, as_of: datetime | None = None) -> RowCounts:
-        """Count predictions and labels without reading probabilities."""
-        return self.newest.counts(start, end, as_of=as_of)
+    def used_columns(self) -> set[str]:
+        """Name the columns of the log that reading a range by any version takes."""
+        earlier = [source.used_columns() for _, source in self.earlier]
+        return TableSource.used_columns(self).union(*earlier)
 
     def labelled(
         self, start: datetime, end: datetime, *, as_of: datetime | None = None
@@ -102,20 +74,6 @@ class VersionedSource:
                 data = dataclasses.replace(data, probabilities=_spread(data, version))
             found.append(data)
         return found[0] if len(found) == 1 else concatenate([_dense(data) for data in found])
-
-    def advance(self, start: datetime, n_rows: int) -> datetime | None:
-        """Find the smallest time of a row such that ``[start, time)`` holds at least `n_rows`."""
-        return self.newest.advance(start, n_rows)
-
-    @property
-    def auditor(self) -> Callable[..., AuditResult] | None:
-        """None: `labelled` returns all rows."""
-        return None
-
-    @property
-    def comparer(self) -> Callable[..., list[Comparison] | None] | None:
-        """None: rows are compared in memory."""
-        return None
 
 
 def _spread(data: PredictionData, version: TreeVersion) -> Any:
