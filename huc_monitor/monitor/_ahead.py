@@ -6,72 +6,39 @@ The source is used by one thread at a time, though not always by the same one.
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
-from datetime import datetime
-from types import TracebackType
-from typing import Any, Self
+from typing import Any, Self, cast
 
-from huc_monitor.audit.comparison import Comparison
-from huc_monitor.audit.result import AuditResult
 from huc_monitor.monitor._rows import Decomposed, RowCache
 from huc_monitor.monitor.windows import Window
-from huc_monitor.sources import PredictionData, PredictionSource, RowCounts, TimeRange, WindowData
-from huc_monitor.sources._data import Known
+from huc_monitor.sources import PredictionSource
 
 
-class OneAtATime:
-    """A source whose calls wait for one another."""
+class _OneAtATime:
+    """Whatever a source has; its methods wait for one another."""
 
     def __init__(self, source: PredictionSource) -> None:
         self._source, self._lock = source, threading.Lock()
 
-    def time_range(self) -> TimeRange | None:
-        """As the source."""
-        with self._lock:
-            return self._source.time_range()
+    def __getattr__(self, name: str) -> Any:
+        """Return the source's own, and methods so that one of them runs at a time."""
+        found = getattr(self._source, name)
+        if not callable(found):
+            return found
 
-    def counts(self, start: datetime, end: datetime, *, as_of: datetime | None = None) -> RowCounts:
-        """As the source."""
-        with self._lock:
-            return self._source.counts(start, end, as_of=as_of)
+        def alone(*arguments: Any, **options: Any) -> Any:
+            with self._lock:
+                return found(*arguments, **options)
 
-    def labelled(
-        self, start: datetime, end: datetime, *, as_of: datetime | None = None
-    ) -> WindowData:
-        """As the source."""
-        with self._lock:
-            return self._source.labelled(start, end, as_of=as_of)
+        return alone
 
-    @property
-    def auditor(self) -> Callable[..., AuditResult] | None:
-        """As the source."""
-        return None if self._source.auditor is None else self._audit
 
-    def _audit(self, start: datetime, end: datetime, **options: Any) -> AuditResult:
-        with self._lock:
-            assert self._source.auditor is not None  # noqa: S101 - asked before
-            return self._source.auditor(start, end, **options)
-
-    @property
-    def comparer(self) -> Callable[..., list[Comparison] | None] | None:
-        """As the source."""
-        return None if self._source.comparer is None else self._compare
-
-    def _compare(self, ranges: Sequence[Known], **options: Any) -> list[Comparison] | None:
-        with self._lock:
-            assert self._source.comparer is not None  # noqa: S101 - asked before
-            return self._source.comparer(ranges, **options)
-
-    def predictions(self, start: datetime, end: datetime) -> PredictionData:
-        """As the source."""
-        with self._lock:
-            return self._source.predictions(start, end)
-
-    def advance(self, start: datetime, n_rows: int) -> datetime | None:
-        """As the source."""
-        with self._lock:
-            return self._source.advance(start, n_rows)
+def one_at_a_time(source: PredictionSource) -> PredictionSource:
+    """Return a source whose calls wait for one another."""
+    if isinstance(source, _OneAtATime):
+        return source
+    return cast(PredictionSource, _OneAtATime(source))
 
 
 class ReadAhead:
@@ -105,11 +72,6 @@ class ReadAhead:
     def __enter__(self) -> Self:
         return self
 
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> Any:
+    def __exit__(self, *_: object) -> None:
         if self._pool is not None:
             self._pool.shutdown(wait=True, cancel_futures=True)

@@ -16,7 +16,7 @@ from huc_monitor._common.times import to_utc
 from huc_monitor._common.views import Plotted
 from huc_monitor.audit.inputs import check_utilities
 from huc_monitor.errors import InvalidInputError
-from huc_monitor.monitor._ahead import OneAtATime
+from huc_monitor.monitor._ahead import one_at_a_time
 from huc_monitor.monitor._check import Check
 from huc_monitor.monitor._lock import default_path, hold
 from huc_monitor.monitor._preview import preview
@@ -175,7 +175,7 @@ class Monitor(Plotted):
             # Names in its rules are known from here on.
             self.policy.tolerance.values(self.tree, chosen, self.subgroups)
         object.__setattr__(self, "utilities", chosen)
-        object.__setattr__(self, "source", _one_at_a_time(self.source))
+        object.__setattr__(self, "source", one_at_a_time(self.source))
         object.__setattr__(self, "identity", self.identity or self._identity())
 
     def _identity(self) -> str:
@@ -306,10 +306,6 @@ class Monitor(Plotted):
     def __repr__(self) -> str:
         """One line."""
         return f"Monitor({self.name!r}, identity={self.identity!r})"
-
-
-def _one_at_a_time(source: PredictionSource) -> OneAtATime:
-    return source if isinstance(source, OneAtATime) else OneAtATime(source)
 
 
 def _result(check: Check) -> CheckResult:
