@@ -25,8 +25,8 @@ from huc_monitor.subgroups import Subgroups
 from huc_monitor.utilities.program import Ints
 
 if TYPE_CHECKING:
-    from huc_monitor.monitor._examine import Reference
     from huc_monitor.monitor._monitor import Monitor
+    from huc_monitor.monitor._reference import Reference
     from huc_monitor.monitor._state import MonitorState, Visited
 
 

@@ -3,53 +3,41 @@
 from __future__ import annotations
 
 import dataclasses
-from collections import Counter
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
-from datetime import datetime
+from dataclasses import dataclass
 from time import perf_counter
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from huc_monitor._common.forms import Form
-from huc_monitor._common.safe_text import chat
 from huc_monitor.audit import audit_rows
 from huc_monitor.audit.curves import reliability_curve
 from huc_monitor.audit.familiar import MOST_CELLS, FamiliarNumbers, measure
 from huc_monitor.audit.inputs import Predictions
 from huc_monitor.audit.result import AuditResult, Candidate
-from huc_monitor.audit.sparse_rows import as_dense
 from huc_monitor.audit.truncation import Truncation, say_unlogged
-from huc_monitor.audit.unforeseen import LEAST_MASS
 from huc_monitor.detection import EDetectorStep
+from huc_monitor.monitor._reference import Reference, measure_drift
 from huc_monitor.monitor._rows import Decomposed
 from huc_monitor.monitor.alerts import AlertStep, Judgement, advance, judge
 from huc_monitor.monitor.change import CandidateChange, WindowChange
 from huc_monitor.monitor.confusion import (
-    count_pairs,
-    find_confusion,
     keep_pairs,
-    kept_pairs,
-    n_pairs,
 )
-from huc_monitor.monitor.drift import DriftReference, children, compare, summarise
+from huc_monitor.monitor.drift import summarise
+from huc_monitor.monitor.explaining import Explaining
 from huc_monitor.monitor.findings import Finding, branches_above, find_changed, find_standing
 from huc_monitor.monitor.hints import (
     Cancellation,
     branch_frequencies,
-    cancellation,
-    child_hints,
-    labels_under,
-    rows_inside,
-    shift_hints,
 )
 from huc_monitor.monitor.people import say_history
 from huc_monitor.monitor.records import AlertState, AlertTransition, DriftFinding
 from huc_monitor.monitor.tolerance import accepted
 from huc_monitor.monitor.windows import Window
 from huc_monitor.subgroups import Subgroups
-from huc_monitor.utilities.program import Floats, Ints
+from huc_monitor.utilities import Utility
+from huc_monitor.utilities.program import Floats
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -59,46 +47,6 @@ if TYPE_CHECKING:
 
 Triple = tuple[str, str, str]
 _MOST_HINTED = 20
-_MOST_TAKEN = 3
-
-
-@dataclass(frozen=True, slots=True, eq=False)
-class Reference(Form):
-    """The frozen window that others are compared with.
-
-    Attributes
-    ----------
-    moments, radii : of every candidate
-    drift : DriftReference
-    start, end : datetime or None
-        When it was; older states do not say.
-    pairs : dict of subgroup to (cells, counts)
-        Which children were mistaken for each other (`huc_monitor.monitor.confusion`).
-    """
-
-    moments: Floats
-    drift: DriftReference
-    radii: Floats | None = None
-    start: datetime | None = None
-    end: datetime | None = None
-    pairs: Mapping[str, tuple[Floats, Floats]] = field(default_factory=dict)
-
-    @property
-    def when(self) -> str:
-        """The days of the reference in brackets, after a space; empty if not known."""
-        if self.start is None or self.end is None:
-            return ""
-        first, last = (f"{time:%Y-%m-%d %H:%M}" for time in (self.start, self.end))
-        return f" ({first} to {last})".replace(" 00:00", "")
-
-    def differs(self, row: int, moment: float, radius: float) -> bool | None:
-        """Tell whether a moment's size is another one than here; None where nobody can.
-
-        Sizes are compared: of two ranges off by nearly as much in opposite ways, chance picks one.
-        """
-        if self.radii is None or not np.isfinite(radius + self.radii[row]):
-            return None
-        return bool(abs(abs(moment) - abs(self.moments[row])) > radius + self.radii[row])
 
 
 @dataclass(slots=True, eq=False)
@@ -136,17 +84,7 @@ class Examination:
         allowed = None
         if monitor.policy.tolerance.relative and reference is not None:
             allowed = reference.moments
-        drift: tuple[DriftFinding, ...] = ()
-        if monitor.policy.drift.enabled and reference is not None:
-            drift = compare(
-                reference.drift,
-                found.data.probabilities,
-                found.rows,
-                found.weights,
-                tree=monitor.tree,
-                subgroups=subgroups,
-                policy=monitor.policy.drift,
-            )
+        parts = (found.data.probabilities, found.rows, found.weights)
         sums = result.uc_frame()
         pairs = zip(sums["utility"], sums["subgroup"], sums["moment"].abs(), strict=True)
         return cls(
@@ -157,7 +95,7 @@ class Examination:
             result,
             frame,
             tolerances=accepted(values, allowed),
-            drift=drift,
+            drift=measure_drift(monitor, subgroups, reference, *parts),
             reference=reference,
             seconds=seconds,
             totals={(str(u), str(c)): float(moment) for u, c, moment in pairs},
@@ -190,6 +128,10 @@ class Examination:
         )
 
     @property
+    def _explaining(self) -> Explaining:
+        return Explaining(self.monitor, self.subgroups, self.found, self.drift, self.reference)
+
+    @property
     def candidates(self) -> list[Triple]:
         """(utility, subgroup, node) of every row of the audit."""
         names = (self.frame[name].tolist() for name in ("utility", "subgroup", "node"))
@@ -218,10 +160,11 @@ class Examination:
         standing = find_standing(judgements)
         parts = {node for one in changed for node in (one.node, *one.above, *one.below)}
         rows = dict(zip(self.candidates, range(len(limits)), strict=True))
+        why = self._explaining
         explained = [
             dataclasses.replace(
                 one,
-                causes=tuple(self._explain(self.frame.iloc[rows[one.candidate]], one.change)[1]),
+                causes=tuple(why.explain(self.frame.iloc[rows[one.candidate]], one.change)[1]),
             )
             for one in changed[:_MOST_HINTED]
         ]
@@ -285,13 +228,16 @@ class Examination:
 
     def _transition(self, step: AlertStep, explain: bool) -> AlertTransition:  # noqa: FBT001
         row = self.frame.iloc[step.judgement.row]
-        utility = self.monitor.utilities[self._utility(row["utility"])]
+        utility = self._utility(row["utility"])
         change = None
         if "changed" in step.judgement.reasons and step.kind != "resolved":
             change = self._change_of(step.judgement.candidate)
-        hidden, hints = self._explain(row, change) if explain else (Cancellation(), [])
-        if explain and self.result.unlogged:
-            hints = [*hints, say_unlogged(self.result.unlogged)]
+        hidden = Cancellation()
+        hints: list[str] = []
+        if explain:
+            hidden, hints = self._explaining.explain(row, change)
+            if self.result.unlogged:
+                hints = [*hints, say_unlogged(self.result.unlogged)]
         return AlertTransition(
             kind=step.kind,
             level=step.level,
@@ -335,97 +281,11 @@ class Examination:
         if then is None or self.monitor.policy.tolerance.relative:
             return changed
         if then < now.tolerance and (by_detector or then < abs(now.moment)):
-            utility = self.monitor.utilities[self._utility(now.candidate[0])]
+            utility = self._utility(now.candidate[0])
             scale, units = (utility.scale, f" {utility.units}") if utility.units else (1.0, "")
             values = f"from {then * scale:.4g} to {now.tolerance * scale:.4g}{units}"
             changed.append(f"the tolerance was raised {values}")
         return changed
-
-    def _explain(
-        self, row: pd.Series[Any], change: CandidateChange | None = None
-    ) -> tuple[Cancellation, list[str]]:
-        low, high = row["interval_low"], row["interval_high"]
-        if change is not None and change.counted:
-            return Cancellation(), self._taken_for(change)
-        if change is not None:
-            low, high = change.interval_low, change.interval_high
-        if low is None or not np.isfinite(low):
-            return Cancellation(), []
-        tree, data = self.monitor.tree, self.found.data
-        rows = self.found.rows[self._utility(row["utility"])]
-        weights = self.found.weights[self.subgroups.names.index(row["subgroup"])]
-        inside = rows_inside(rows, weights, low, high)
-        hidden = Cancellation()
-        if change is None:
-            seen = row["moment"] * row["label_coverage"]
-            hidden = cancellation(rows, weights, inside, row["node"], seen)
-        branch = tree.branch_index(row["node"])
-        probabilities, labels = data.probabilities[inside], data.labels[inside]
-        counts = np.bincount(labels, minlength=tree.n_leaves)
-        shares = branch_frequencies(tree, branch, probabilities.sum(axis=0), counts)
-        hints = child_hints(row["node"], shares)
-        if change is not None:
-            confused = self._confusion(branch, row["subgroup"], changed=True)
-            hints = [self._size(branch, counts), *(confused or hints)]
-        hints = hints or self._confusion(branch, row["subgroup"])
-        if change is None and row["lower"] is not None and not row["lower"] > 0:
-            # What may be chance needs no cause.
-            return hidden, hints
-        known = self.reference
-        hints += shift_hints(
-            self.drift,
-            tree=tree,
-            labels=data.labels,
-            reference=None if known is None else known.drift,
-            policy=self.monitor.policy.drift,
-            changed=self._changed(row) if change is None else True,
-            when="" if known is None else known.when,
-        )
-        return hidden, hints
-
-    def _taken_for(self, change: CandidateChange) -> list[str]:
-        """Say what the model predicted in the window's rows with unforeseen labels."""
-        assert change.unforeseen is not None  # noqa: S101 - they were counted
-        tree, data, name = self.monitor.tree, self.found.data, change.unforeseen.name
-        start, stop = tree.label_slices(tree.label_encoder().encode([name]))
-        first, last = tree.label_slices(data.labels)
-        mine = self.found.weights[self.subgroups.names.index(change.subgroup)] != 0
-        p = as_dense(data.probabilities[mine & (start <= first) & (last <= stop)])
-        p = p[p[:, start[0] : stop[0]].sum(axis=1) < LEAST_MASS]
-        found = Counter(p.argmax(axis=1).tolist()).most_common(_MOST_TAKEN)
-        told = [f"*{chat(tree.leaves[leaf])}* in {n:,}" for leaf, n in found]
-        if not told:
-            return []
-        return [f"Of the {len(p):,} in this window the likeliest was {', '.join(told)}."]
-
-    def _confusion(self, branch: int, subgroup: str, *, changed: bool = False) -> list[str]:
-        """Say which children of a branch are mistaken for each other in a subgroup."""
-        tree, data, names = self.monitor.tree, self.found.data, self.subgroups.names
-        mine = np.flatnonzero(self.found.weights[names.index(subgroup)])
-        pairs = count_pairs(tree, branch, data.probabilities[mine], data.labels[mine])
-        kept = None if self.reference is None else self.reference.pairs.get(subgroup)
-        error = 1.0 - self.monitor.policy.audit.confidence_level
-        found = find_confusion(
-            tree,
-            branch,
-            pairs,
-            reference=kept_pairs(tree, branch, kept),
-            changed=changed,
-            least_p=error / max(1, n_pairs(tree, len(names))),
-        )
-        return [] if found is None else [str(found)]
-
-    def _size(self, branch: int, counts: Ints) -> str:
-        """Say how many rows the branch is about."""
-        tree, n = self.monitor.tree, self.found.data.n
-        mine = sum(labels_under(tree, counts, one) for one in children(tree, branch)[1])
-        return f"{mine:,} of the window's {n:,} labels lie under this branch and in this range."
-
-    def _changed(self, row: pd.Series[Any]) -> bool | None:
-        if self.reference is None:
-            return None
-        place = list(self.frame.index).index(row.name)
-        return self.reference.differs(place, float(row["moment"]), float(row["radius"]))
 
     def familiar(self) -> FamiliarNumbers | None:
         """Numbers people know, of the rows in hand; None where these are too many."""
@@ -462,8 +322,8 @@ class Examination:
         )
         return curve.to_dict()
 
-    def _utility(self, name: str) -> int:
-        return [utility.name for utility in self.monitor.utilities].index(name)
+    def _utility(self, name: str) -> Utility:
+        return next(utility for utility in self.monitor.utilities if utility.name == name)
 
 
 def _audit(monitor: Monitor, subgroups: Subgroups, found: Decomposed) -> AuditResult:
@@ -487,29 +347,6 @@ def _audit(monitor: Monitor, subgroups: Subgroups, found: Decomposed) -> AuditRe
         subgroups=subgroups,
         options=options,
     )
-
-
-def reconcile(early: Sequence[DriftFinding], judgements: Sequence[Judgement]) -> list[str]:
-    """Say what the labels made of drift that was seen before they came."""
-    if not early:
-        return []
-    confirmed, harmless = [], []
-    position = {"scores": 0, "subgroup": 1, "branch": 2}
-    for item in early:
-        mine = [j for j in judgements if j.candidate[position[item.kind]] == item.name and j.level]
-        worst = max(mine, key=lambda j: abs(j.moment), default=None)
-        if worst is None:
-            harmless.append(f"*{item.name}*")
-        else:
-            confirmed.append(f"*{item.name}* (moment {worst.moment:+.3f})")
-    notes = []
-    if confirmed:
-        text = ", ".join(confirmed)
-        notes.append(f"Drift seen before the labels came is miscalibration by now: {text}.")
-    if harmless:
-        text = ", ".join(harmless)
-        notes.append(f"Drift seen before the labels came did no harm to calibration: {text}.")
-    return notes
 
 
 def _finite(value: float) -> float | None:

@@ -7,7 +7,8 @@ from datetime import datetime
 from typing import TYPE_CHECKING
 
 from huc_monitor.errors import InvalidInputError
-from huc_monitor.monitor._examine import Examination, Reference
+from huc_monitor.monitor._examine import Examination
+from huc_monitor.monitor._reference import Reference
 from huc_monitor.monitor._rows import Decomposed, RowCache
 from huc_monitor.monitor.windows import Window, readiness
 from huc_monitor.sources import TooManyBadRowsError
@@ -58,10 +59,9 @@ class Standards:
         """What later windows are compared with, once there is one."""
         return None if self.state.reference is None else Reference.from_dict(self.state.reference)
 
-    def freeze(self, examined: Examination, window: Window) -> None:
-        """Compare later windows with this one."""
-        span = {"start": window.start.isoformat(), "end": window.end.isoformat()}
-        self.state.reference = {**examined.as_reference().to_dict(), **span}
+    def freeze(self, examined: Examination) -> None:
+        """Keep a window as what later ones are compared with."""
+        self.state.reference = examined.as_reference().to_dict()
         self.frozen = examined.found
 
     def _freeze_subgroups(self, windows: list[tuple[Window, datetime]]) -> None:
@@ -104,4 +104,4 @@ class Standards:
             raise InvalidInputError(msg)
         window = Window(0, start, end, due_at, "reference")
         examined = Examination.of(self.monitor, self.subgroups, window, found, None)
-        self.freeze(examined, window)
+        self.freeze(examined)

@@ -93,11 +93,8 @@ class Discovering:
 
     def _since(self) -> datetime | None:
         """Return the end of the reference, or of what was searched before if that is later."""
-        frozen = self.state.reference
-        if frozen is None or "end" not in frozen:
-            return None
-        end = datetime.fromisoformat(frozen["end"])
-        return max(end, self.state.searched_until or end)
+        frozen = self.state.reference_times
+        return None if frozen is None else max(frozen[1], self.state.searched_until or frozen[1])
 
     def _search(self, policy: DiscoveryPolicy, rows: WindowData) -> Discovery:
         options = self.monitor.policy
@@ -125,10 +122,9 @@ class Discovering:
         chosen = chosen[:most]
         if not chosen:
             return False
-        frozen = state.reference
+        frozen = state.reference_times
         assert frozen is not None  # noqa: S101 - windows are searched since its end
-        start, end = (datetime.fromisoformat(frozen[name]) for name in ("start", "end"))
-        if not self.monitor.source.counts(start, end).n_labelled:
+        if not self.monitor.source.counts(*frozen).n_labelled:
             state.notes.append(
                 f"{len(chosen)} subgroups were found and are not watched, because the log no "
                 "longer has the rows of the reference."

@@ -21,7 +21,7 @@ import math
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from statistics import NormalDist
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import pandas as pd
@@ -33,12 +33,16 @@ from huc_monitor.audit.decomposition import UtilityRows
 from huc_monitor.audit.dependence import Dependence, ShortBlocks, measure_blocks, measure_dependence
 from huc_monitor.audit.forecast import ScoreGaps, residuals
 from huc_monitor.audit.inputs import Predictions
+from huc_monitor.monitor._rows import Decomposed, score_rows
 from huc_monitor.monitor.drift import children
-from huc_monitor.sources import PredictionData
+from huc_monitor.sources import PredictionData, TooManyBadRowsError
 from huc_monitor.sources._keys import LEAST_VALUES
 from huc_monitor.subgroups import Subgroups
 from huc_monitor.tree import LabelTree
 from huc_monitor.utilities.program import Floats, Ints
+
+if TYPE_CHECKING:
+    from huc_monitor.monitor._monitor import Monitor
 
 _LEVEL = 0.01
 _MOST_ROWS = 50_000
@@ -50,6 +54,8 @@ _MOST_CHILDREN = 50
 # Of predictions that many rows share, what comes again within this part of the mean distance.
 _SHARED_BY = 10
 _SOON = 0.2
+# What is compared, in words, among labelled rows and among all.
+Terms = Iterable[tuple[str, Floats, Floats]]
 SAME_PREDICTION = "identical predictions"
 SAME_AND_NEAR = "identical predictions that follow each other"
 
@@ -215,6 +221,47 @@ class Selection:
         )
 
 
+@dataclass(frozen=True, slots=True, eq=False)
+class Noticing:
+    """Looks at the rows of a monitor's windows."""
+
+    monitor: Monitor
+    subgroups: Subgroups
+
+    def selection(self, found: Decomposed) -> Selection:
+        """Compare labelled rows with all rows of the window, where some have no label."""
+        data, monitor = found.data, self.monitor
+        wanted = monitor.policy.noticing.enabled or monitor.windows.min_branch_coverage > 0
+        if not wanted or data.n_labelled >= data.n_predictions or data.sampled_from is not None:
+            return Selection()
+        try:
+            everyone = monitor.source.predictions(data.start, data.end)
+        except TooManyBadRowsError:
+            return Selection()  # of rows without labels; those with labels can be used
+        return look_at_labels(
+            everyone,
+            score_rows(everyone, monitor.utilities, monitor.tree),
+            (data.probabilities, found.rows, found.weights),
+            tree=monitor.tree,
+            subgroups=self.subgroups,
+            label_probability=data.label_probability,
+        )
+
+    def faults(self, found: Decomposed, selection: Selection) -> dict[str, str | None]:
+        """Say what makes bounds untrue: by what it is remembered, and None where nothing does."""
+        data = found.data
+        if not self.monitor.policy.noticing.enabled or data.sampled_from is not None:
+            return {}
+        if data.clusters is None:
+            keys = {str(name): data.keys[name].to_numpy() for name in data.keys}
+            tested = find_dependence(found.rows, data.probabilities, keys, data.features)
+            dependent = None if tested is None else say_dependence(*tested)
+        else:
+            short = find_short_blocks(found.rows, data.clusters)
+            dependent = None if short is None else say_blocks(short)
+        return {"labels:chosen": say_selection(selection), "rows:dependent": dependent}
+
+
 def look_at_labels(
     everyone: PredictionData,
     scored: Sequence[UtilityRows],
@@ -284,7 +331,7 @@ def say_selection(found: Selection) -> str | None:
     )
 
 
-def _sure(terms: Iterable[tuple[str, Floats, Floats]], chance: Floats) -> list[str]:
+def _sure(terms: Terms, chance: Floats) -> list[str]:
     """Say what differs by more than chance, with half of the error budget."""
     tested: list[tuple[float, str]] = []
     for words, mine, theirs in terms:
@@ -308,16 +355,12 @@ def _difference(mine: Floats, theirs: Floats, chance: Floats) -> float | None:
     return float(np.sum(total * off)) / error
 
 
-def _mean_terms(
-    rows: Sequence[UtilityRows], scored: Sequence[UtilityRows]
-) -> Iterable[tuple[str, Floats, Floats]]:
+def _mean_terms(rows: Sequence[UtilityRows], scored: Sequence[UtilityRows]) -> Terms:
     for mine, theirs in zip(rows, scored, strict=True):
         yield f"{{higher}} scores of *{chat(mine.utility.name)}*", mine.scores, theirs.scores
 
 
-def _range_terms(
-    rows: Sequence[UtilityRows], scored: Sequence[UtilityRows]
-) -> Iterable[tuple[str, Floats, Floats]]:
+def _range_terms(rows: Sequence[UtilityRows], scored: Sequence[UtilityRows]) -> Terms:
     for mine, theirs in zip(rows, scored, strict=True):
         name = chat(mine.utility.name)
         for cut in np.unique(np.quantile(theirs.scores, [0.25, 0.5, 0.75])):
@@ -325,9 +368,7 @@ def _range_terms(
             yield words, (mine.scores > cut).astype(float), (theirs.scores > cut).astype(float)
 
 
-def _child_terms(
-    here: Ints, there: Ints, names: Sequence[str]
-) -> Iterable[tuple[str, Floats, Floats]]:
+def _child_terms(here: Ints, there: Ints, names: Sequence[str]) -> Terms:
     often = np.argsort(-np.bincount(there, minlength=len(names)), kind="stable")[:_MOST_CHILDREN]
     for c in often.tolist():
         words = f"{{more}} predictions of *{chat(names[c])}*"
@@ -338,7 +379,7 @@ def _group_terms(
     mine: Sequence[np.ndarray[Any, Any]],
     theirs: Sequence[np.ndarray[Any, Any]],
     subgroups: Subgroups,
-) -> Iterable[tuple[str, Floats, Floats]]:
+) -> Terms:
     for name, own, all_rows in list(zip(subgroups.names, mine, theirs, strict=True))[1:]:
         yield f"{{more}} of {chat(name)}", np.asarray(own, float), np.asarray(all_rows, float)
 

@@ -1,0 +1,98 @@
+"""What a check says besides alerts, each thing once, or again after the cool-down."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from datetime import datetime
+from typing import TYPE_CHECKING
+
+import pandas as pd
+
+from huc_monitor.monitor.findings import Finding, say_standing
+from huc_monitor.monitor.messages import say_repeats, say_unknown, say_untimed, still_there
+from huc_monitor.monitor.muting import Quiet
+from huc_monitor.monitor.windows import Window
+from huc_monitor.sources import WindowData
+
+if TYPE_CHECKING:
+    from huc_monitor.monitor._monitor import Monitor
+    from huc_monitor.monitor._state import MonitorState
+    from huc_monitor.monitor.change import WindowChange
+
+_REPEATS = "rows:repeated"
+_UNKNOWN = "unknown labels"
+_UNTIMED = "rows:untimed"
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Telling:
+    """Notes of one check; what was told is kept in the state."""
+
+    monitor: Monitor
+    state: MonitorState
+    quiet: Quiet
+    now: datetime
+
+    def is_due(self, window: Window, key: str, **about: str) -> bool:
+        """Tell whether to speak of something odd in a window, and note that it is spoken of."""
+        told = self.state.drift_told.get(key)
+        pause = self.monitor.policy.alerts.pause
+        if told is not None and window.end - pd.Timestamp(told) < pause:
+            return False
+        if about and self.quiet.why(window.start, window.end, **about) is not None:
+            return False
+        self.state.drift_told[key] = window.end.isoformat()
+        return True
+
+    def say(self, window: Window, said: Mapping[str, str | None]) -> None:
+        """Say what is odd about a window's rows, and again after the cool-down while it is."""
+        for key, text in said.items():
+            if text is not None and self.is_due(window, key):
+                self.note(f"Window of {window.start:%Y-%m-%d %H:%M} UTC: {text}")
+
+    def note(self, text: str) -> None:
+        """Say something in the next message."""
+        self.state.notes.append(text)
+
+    def rows(self, window: Window, data: WindowData) -> None:
+        """Say which rows count once or not at all."""
+        self.say(window, {_REPEATS: say_repeats(data), _UNKNOWN: say_unknown(data)})
+
+    def untimed(self) -> None:
+        """Say that rows are in no window for want of a time, and again when there are more."""
+        extent, told = self.monitor.source.time_range(), self.state.drift_told
+        n = 0 if extent is None else extent.n_untimed
+        if n > int(told.get(_UNTIMED, 0)):
+            told[_UNTIMED] = str(n)
+            self.note(f"{say_untimed(n)}: repair their time (`columns.time`).")
+
+    def standing(self, findings: Sequence[Finding], change: WindowChange | None) -> None:
+        """Say once what is beyond tolerance and did not change; again after it had been better.
+
+        People hear of all of it at once, the first time; what joins it later is a warning in status
+        and report, and as little a change as the rest.
+        """
+        better = {item.node for item in change.changes if item.better} if change else set()
+        told = [node for node in self.state.standing if node not in better]
+        nodes = [finding.node for finding in findings if finding.kind == "standing"]
+        heard = {alert.node for alert in self.state.open_alerts if alert.muted is None}
+        nodes = [node for node in nodes if node in heard]
+        if nodes and not told:
+            self.note(say_standing(nodes))
+        self.state.standing = [*told, *(node for node in nodes if node not in told)]
+
+    def unmuted(self) -> None:
+        """Tell of alerts whose mute is over though no window was audited since."""
+        state, last = self.state, self.state.last
+        state.mutes = [mute for mute in state.mutes if mute.until > self.now]
+        if last is None:
+            return
+        utilities = {utility.name: utility for utility in self.monitor.utilities}
+        for alert in state.open_alerts:
+            names = {"branch": alert.node, "subgroup": alert.subgroup, "utility": alert.utility}
+            if alert.muted is None or self.quiet.why(last.start, last.end, **names) is not None:
+                continue
+            state.alerts[alert.candidate] = alert.heard(alert.last_seen)
+            state.transitions.append(still_there(alert, utilities[alert.utility], last.id))
+            state.until = state.until or last.end
