@@ -412,24 +412,8 @@ def parse_config(
 def config_schema() -> dict[str, Any]:
     """Return the JSON Schema of the file: editors complete and check by it while one types."""
     schema = Settings.model_json_schema(by_alias=True)
-    shorthand = {
-        "model": {"type": "string"},
-        "tolerance": {"type": "number", "minimum": 0},
-        "tracker": {"type": "string"},
-    }
-    for key, short in shorthand.items():
-        full = schema["properties"][key]
-        schema["properties"][key] = {"anyOf": [short, full]}
-    columns = schema["$defs"]["ColumnSettings"]["properties"]
-    columns["probabilities"] = {"anyOf": [{"type": "string"}, columns["probabilities"]]}
-    columns["base_probabilities"]["anyOf"].insert(0, {"type": "string"})
     own = dict.fromkeys(Settings.__annotations__) | schema["properties"]
     schema["properties"] = {key: schema["properties"][key] for key in own}
-    for key in ("attachments", "channels", "exporters"):
-        named = schema["properties"][key]
-        named["additionalProperties"] = {
-            "anyOf": [{"type": "string"}, named["additionalProperties"]]
-        }
     return {"$schema": "https://json-schema.org/draft/2020-12/schema", **schema}
 
 

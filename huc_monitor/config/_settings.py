@@ -135,15 +135,22 @@ def _pattern(value: Any) -> Any:
     return {"pattern": value} if isinstance(value, str) else value
 
 
+Predictions = Annotated[
+    PredictionColumns,
+    BeforeValidator(_pattern, json_schema_input_type=str | PredictionColumns),
+]
+
+
 class ColumnSettings(LogColumns):
     """Which columns of the log mean what."""
 
-    probabilities: Annotated[PredictionColumns, BeforeValidator(_pattern)] = Field(
+    probabilities: Predictions = Field(
         default_factory=lambda: PredictionColumns(pattern="{leaf}"),
-        description="Where the predictions are, and in what form; a text is a pattern.",
+        description="Where the predictions are: exactly one of pattern, columns, list, pairs, map; "
+        "a text is a pattern.",
         examples=["p_{leaf}"],
     )
-    base_probabilities: Annotated[PredictionColumns, BeforeValidator(_pattern)] | None = Field(
+    base_probabilities: Predictions | None = Field(
         default=None,
         description="Where the base model's own probabilities are, for logs whose `probabilities` "
         "are those of a recalibrated version; recalibration is fitted to them.",
@@ -208,7 +215,7 @@ def _named(value: Any) -> Any:
     return {"name": value} if isinstance(value, str) else value
 
 
-Host = Annotated[HostSettings, BeforeValidator(_named)]
+Host = Annotated[HostSettings, BeforeValidator(_named, json_schema_input_type=str | HostSettings)]
 
 
 _ROWS = frozenset({"n_rows", "rows"})
@@ -243,7 +250,9 @@ class Settings(Policy):
     model_config = ConfigDict(title="huc-monitor configuration")
 
     version: Literal[1] = Field(default=1, description="Of this format.")
-    model: Annotated[ModelSettings, BeforeValidator(_named)]
+    model: Annotated[
+        ModelSettings, BeforeValidator(_named, json_schema_input_type=str | ModelSettings)
+    ]
     tree: PathText = Field(description="Label tree: a .yaml, .json or .csv file.")
     tree_changes: PathText | None = Field(
         default=None,

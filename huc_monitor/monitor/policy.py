@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Annotated, Any
 
-from pydantic import BeforeValidator, Field
+from pydantic import BeforeValidator, Field, NonNegativeFloat
 
 from huc_monitor._common.settings import Section, renamed
 from huc_monitor.audit.options import AuditOptions
@@ -54,7 +54,9 @@ class Policy(Section):
     (0.03, '6h', 1000)
     """
 
-    tolerance: Annotated[Tolerance, BeforeValidator(valued)] = Tolerance()
+    tolerance: Annotated[
+        Tolerance, BeforeValidator(valued, json_schema_input_type=NonNegativeFloat | Tolerance)
+    ] = Tolerance()
     audit: AuditOptions = Field(default=AuditOptions(), validation_alias=renamed("audit", "bounds"))
     sequential: DetectorOptions = DetectorOptions()
     change: ChangePolicy = ChangePolicy()
