@@ -22,7 +22,7 @@ from huc_monitor.errors import InvalidInputError
 
 TimeUnit: TypeAlias = Literal["s", "ms", "us", "ns"]
 _YEAR_FIRST: Final = re.compile(r"\s*\d{4}")
-_PER_SECOND: Final = {"s": 1, "ms": 10**3, "us": 10**6, "ns": 10**9}
+PER_SECOND: Final = {"s": 1, "ms": 10**3, "us": 10**6, "ns": 10**9}
 
 _SPAN: Final = re.compile(r"\s*([0-9]{1,6})\s*(s|m|h|d|w)\s*")
 _SECONDS: Final = {"s": 1, "m": 60, "h": 3600}
@@ -175,12 +175,12 @@ def wall_bound(moment: datetime, zone: ZoneInfo) -> datetime:
 def epoch_bound(moment: datetime, unit: TimeUnit) -> int:
     """Return the smallest count of `unit` since 1970 that is not before `moment`."""
     microseconds = (moment - EPOCH) // timedelta(microseconds=1)
-    return -(-microseconds * _PER_SECOND[unit] // 10**6)
+    return -(-microseconds * PER_SECOND[unit] // 10**6)
 
 
 def from_epoch(count: float, unit: TimeUnit) -> datetime:
     """Return the moment a count of `unit` since 1970 means, to the microsecond."""
-    return EPOCH + timedelta(microseconds=math.floor(count * 10**6 / _PER_SECOND[unit]))
+    return EPOCH + timedelta(microseconds=math.floor(count * 10**6 / PER_SECOND[unit]))
 
 
 def utc_column(values: Any, zone: ZoneInfo, unit: TimeUnit | None = None) -> NDArray[Any]:
@@ -191,7 +191,7 @@ def utc_column(values: Any, zone: ZoneInfo, unit: TimeUnit | None = None) -> NDA
     """
     series = values if isinstance(values, pd.Series) else pd.Series(values)
     if unit is not None and not pd.api.types.is_datetime64_any_dtype(series.dtype):
-        per_second = _PER_SECOND[unit]
+        per_second = PER_SECOND[unit]
         counts = pd.to_numeric(series, errors="coerce").to_numpy(np.float64, na_value=np.nan)
         if unit == "ns" and pd.api.types.is_integer_dtype(series.dtype) and not series.isna().any():
             return (series.to_numpy(np.int64) // 1000).astype("datetime64[us]")

@@ -11,10 +11,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 from urllib.parse import unquote
 
-import numpy as np
-from numpy.typing import NDArray
-
-from huc_monitor._common.times import EPOCH, epoch_bound, from_column, wall_bound
+from huc_monitor._common.times import wall_bound
 from huc_monitor.errors import InvalidInputError
 from huc_monitor.sources._data import TimeRange
 from huc_monitor.sources._lake import is_delta, is_iceberg, lake_files
@@ -22,11 +19,11 @@ from huc_monitor.sources._partition import Partition, ScanProfile, read_profile
 from huc_monitor.sources._presets import find_preset, unpacked
 from huc_monitor.sources._spec import FILES
 from huc_monitor.sources._table import (
-    PREDICTIONS,
     Chunk,
     ColumnKind,
     Lookup,
     TimeColumn,
+    as_chunk,
     chunk_rows,
 )
 
@@ -190,7 +187,7 @@ class DuckTable:
         column = self._time(time)
         found = f"min({column}) AS f, max({column}) AS l, count(*) - count({column}) AS n"
         table = self._table(f"SELECT {found} FROM {self._from()}")
-        first, last = (_moment(table, name, time) for name in ("f", "l"))
+        first, last = (time.first(table.column(name).to_pandas()) for name in ("f", "l"))
         return time.extent(self.name, first, last, table.column("n")[0].as_py())
 
     def count(
@@ -213,7 +210,8 @@ class DuckTable:
             f"ORDER BY {column} LIMIT 1 OFFSET {int(n_rows) - 1}"
         )
         query = f"SELECT min({column}) AS t FROM {source} WHERE {column} > ({nth})"
-        return _moment(self._table(query, (*self._values(), bound)), "t", time)
+        found = self._table(query, (*self._values(), bound))
+        return time.first(found.column("t").to_pandas())
 
     def scan(
         self, columns: Mapping[str, ColumnKind], time: TimeColumn, start: datetime, end: datetime
@@ -222,7 +220,7 @@ class DuckTable:
         query, values = self._scan_query(columns, time, start, end)
         with _explained(self.name):
             for batch in self._sql(query, values).arrow(chunk_rows(columns)):
-                yield _chunk(batch, columns)
+                yield as_chunk(batch, columns)
 
     def rows(self, columns: Mapping[str, ColumnKind]) -> Iterator[Chunk]:
         """Read columns of all rows, in their order, some rows at a time."""
@@ -230,7 +228,7 @@ class DuckTable:
         with _explained(self.name):
             found = self._sql(f"SELECT {selected} FROM {self._from(columns)}")
             for batch in found.arrow(chunk_rows(columns)):
-                yield _chunk(batch, columns)
+                yield as_chunk(batch, columns)
 
     def lookup(self, wanted: Lookup) -> pd.DataFrame:
         """Read columns of the rows that have one of some values."""
@@ -358,13 +356,7 @@ class DuckTable:
         if kind in _WALL:
             return wall_bound(moment, time.zone)
         if kind in {*_WHOLE, "DOUBLE", "FLOAT"} or kind.startswith("DECIMAL"):
-            if time.unit is None:
-                raise time.no_unit(self.name)
-            if kind in _WHOLE:
-                return epoch_bound(moment, time.unit)
-            return (moment - EPOCH).total_seconds() * {"s": 1, "ms": 1e3, "us": 1e6}.get(
-                time.unit, 1e9
-            )
+            return time.number(moment, self.name, whole=kind in _WHOLE)
         msg = (
             f"`time` must be a column of times; got {time.name!r} of type {kind} in {self.name}. "
             "Name another column."
@@ -467,21 +459,3 @@ def _explained(name: str) -> Iterator[None]:
         reason = str(error).strip().splitlines()[0] if str(error).strip() else "no reason given"
         msg = f"{name[0].upper()}{name[1:]} could not be read: {reason}"
         raise InvalidInputError(msg) from error
-
-
-def _moment(table: pa.Table, column: str, time: TimeColumn) -> datetime | None:
-    values: NDArray[np.datetime64] = time.read(table.column(column).to_pandas())
-    return None if str(values[0]) == "NaT" else from_column(values[0])
-
-
-def _chunk(batch: pa.RecordBatch, columns: Mapping[str, ColumnKind]) -> Chunk:
-    import pyarrow as pa
-
-    # Probabilities stay out of pandas, which takes long over a thousand columns.
-    arrays = {
-        name: batch.column(name)
-        for name, kind in columns.items()
-        if kind in PREDICTIONS and not pa.types.is_string(batch.schema.field(name).type)
-    }
-    others = [name for name in batch.schema.names if name not in arrays]
-    return Chunk(batch.select(others).to_pandas(integer_object_nulls=True), arrays)

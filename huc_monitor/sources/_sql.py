@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any, Final
 import numpy as np
 import pandas as pd
 
-from huc_monitor._common.times import EPOCH, epoch_bound, from_column, get_zone, wall_bound
+from huc_monitor._common.times import EPOCH, get_zone, wall_bound
 from huc_monitor.errors import InvalidInputError, UnknownNameError, did_you_mean
 from huc_monitor.sources._data import TimeRange
 from huc_monitor.sources._table import Chunk, ColumnKind, Lookup, TimeColumn, chunk_rows
@@ -223,10 +223,7 @@ class SQLTable:
         return [column >= self._bound(time, start), column < self._bound(time, end)]
 
     def _moment(self, value: Any, time: TimeColumn) -> datetime | None:
-        if value is None:
-            return None
-        moment = time.read(pd.Series([value], dtype=None if time.unit else object))[0]
-        return None if np.isnat(moment) else from_column(moment)
+        return time.first(pd.Series([value], dtype=None if time.unit else object))
 
     def _bound(self, time: TimeColumn, moment: datetime) -> Any:
         form = self._form(time)
@@ -235,15 +232,7 @@ class SQLTable:
         if isinstance(form, str):
             return _text_bound(form, moment, time, self.name)
         if isinstance(form, int | float) and not isinstance(form, bool):
-            if time.unit is None:
-                raise time.no_unit(self.name)
-            if isinstance(form, int):
-                return epoch_bound(moment, time.unit)
-            return (
-                (moment - EPOCH)
-                / timedelta(seconds=1)
-                * epoch_bound(EPOCH + timedelta(seconds=1), time.unit)
-            )
+            return time.number(moment, self.name, whole=isinstance(form, int))
         if form is None:
             return moment  # an empty table: nothing to compare with
         kind = type(form).__name__

@@ -8,14 +8,23 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
-from datetime import datetime
+from datetime import datetime, timedelta
 from typing import Any, Final, Literal, Protocol, TypeAlias, get_args
 from zoneinfo import ZoneInfo
 
+import numpy as np
 import pandas as pd
 from numpy.typing import NDArray
 
-from huc_monitor._common.times import TimeUnit, get_zone, utc_column
+from huc_monitor._common.times import (
+    EPOCH,
+    PER_SECOND,
+    TimeUnit,
+    epoch_bound,
+    from_column,
+    get_zone,
+    utc_column,
+)
 from huc_monitor.errors import InvalidInputError, UnknownNameError, did_you_mean
 from huc_monitor.sources._data import TimeRange
 
@@ -61,6 +70,19 @@ class TimeColumn:
     def read(self, values: Any) -> NDArray[Any]:
         """Return values of the column as datetime64[us] in UTC."""
         return utc_column(values, self.zone, self.unit)
+
+    def first(self, values: Any) -> datetime | None:
+        """Return the first time of a column; None where it has none, or none that can be read."""
+        found = self.read(values)
+        return None if not len(found) or np.isnat(found[0]) else from_column(found[0])
+
+    def number(self, moment: datetime, where: str, *, whole: bool = True) -> float:
+        """Return a moment as a column of numbers would have it, whole ones rounded up."""
+        if self.unit is None:
+            raise self.no_unit(where)
+        if whole:
+            return epoch_bound(moment, self.unit)
+        return (moment - EPOCH) / timedelta(seconds=1) * PER_SECOND[self.unit]
 
     def extent(
         self, where: str, first: datetime | None, last: datetime | None, n_untimed: int
@@ -138,6 +160,19 @@ class Table(Protocol):
 
     def lookup(self, wanted: Lookup) -> pd.DataFrame:
         """Read columns of the rows that have one of some values."""
+
+
+def as_chunk(batch: Any, columns: Mapping[str, ColumnKind]) -> Chunk:
+    """Read a record batch; probabilities stay out of pandas, which takes long over many columns."""
+    import pyarrow as pa
+
+    arrays = {
+        name: batch.column(name)
+        for name, kind in columns.items()
+        if kind in PREDICTIONS and not pa.types.is_string(batch.schema.field(name).type)
+    }
+    others = [name for name in batch.schema.names if name not in arrays]
+    return Chunk(batch.select(others).to_pandas(integer_object_nulls=True), arrays)
 
 
 def require_columns(table: Table, needed: Mapping[str, str]) -> Mapping[str, str]:

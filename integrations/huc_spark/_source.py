@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import functools
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime
 from typing import TYPE_CHECKING, Any, cast
@@ -12,7 +12,7 @@ import numpy as np
 import pandas as pd
 import pyarrow as pa
 
-from huc_monitor._common.times import from_column, to_utc
+from huc_monitor._common.times import to_utc
 from huc_monitor.audit.comparison import Comparison
 from huc_monitor.audit.forms.reader import PredictionReader
 from huc_monitor.audit.forms.spec import PredictionColumns
@@ -26,13 +26,13 @@ from huc_monitor.sources import RowCounts, TableSource
 from huc_monitor.sources._data import Known
 from huc_monitor.sources._labels import label_time
 from huc_monitor.sources._rows import add_design, column_kinds, read_chunk
-from huc_monitor.sources._table import ColumnKind
+from huc_monitor.sources._table import ColumnKind, as_chunk
 from huc_monitor.sources.large import LargeSource
 from huc_monitor.tree import LabelTree
 from huc_spark._audit import SparkAudit
 from huc_spark._change import compare_frame
-from huc_spark._table import WHOLE, SparkTable, as_chunk, on_disk, quoted
-from huc_spark._worker import Job, tables
+from huc_spark._table import WHOLE, SparkTable, on_disk, quoted
+from huc_spark._worker import Job, Step, tables
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
@@ -85,8 +85,7 @@ class SparkSource(LargeSource):
         latest = None
         when = label_time(self.labels)
         if when is not None:
-            known = when.read(found.column("latest").to_pandas())
-            latest = None if np.isnat(known[0]) else from_column(known[0])
+            latest = when.first(found.column("latest").to_pandas())
         counted = found.to_pylist()[0]
         return RowCounts(int(counted["rows"]), int(counted["labelled"]), latest)
 
@@ -268,7 +267,7 @@ def _carried(source: SparkSource) -> list[str]:
 
 def _keep_usable(
     source: SparkSource,
-) -> Callable[[Iterable[pa.RecordBatch]], Iterator[pa.RecordBatch]]:
+) -> Step:
     """Read rows on executors as `TableSource` does, and leave out what cannot be used."""
     tree, given, tolerance = source.tree.to_dict(), source.probabilities.given, source.sum_tolerance
     # Rows are kept as they were logged: what is missing is spread where they are audited.

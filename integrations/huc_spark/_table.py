@@ -7,18 +7,17 @@ from dataclasses import dataclass
 from datetime import datetime
 from typing import TYPE_CHECKING, Any
 
-import numpy as np
 import pandas as pd
 
-from huc_monitor._common.times import epoch_bound, from_column, wall_bound
+from huc_monitor._common.times import EPOCH, wall_bound
 from huc_monitor.errors import InvalidInputError
 from huc_monitor.sources import TimeRange
 from huc_monitor.sources._table import (
-    PREDICTIONS,
     Chunk,
     ColumnKind,
     Lookup,
     TimeColumn,
+    as_chunk,
     chunk_rows,
 )
 
@@ -51,7 +50,7 @@ class SparkTable:
         n_untimed = f.count(f.lit(1)) - f.count(column)
         ends = f.min(column).alias("f"), f.max(column).alias("l")
         found = self.df.agg(*ends, n_untimed.alias("n")).toArrow()
-        first, last = (_moment(found.column(name), time) for name in ("f", "l"))
+        first, last = (time.first(found.column(name).to_pandas()) for name in ("f", "l"))
         return time.extent(self.name, first, last, found.column("n")[0].as_py())
 
     def count(
@@ -78,7 +77,7 @@ class SparkTable:
                 moment = self.df.sparkSession.createDataFrame(
                     [(row["t"],)], counts.select("t").schema
                 )
-                return _moment(moment.select(f.col("t")).toArrow().column("t"), time)
+                return time.first(moment.select(f.col("t")).toArrow().column("t").to_pandas())
             done += int(row["count"])
         return None
 
@@ -166,40 +165,17 @@ class SparkTable:
 
         kind = self.columns()[time.name]
         if kind == "timestamp":
-            micros = int((moment - _EPOCH).total_seconds() * 1_000_000)
+            micros = int((moment - EPOCH).total_seconds() * 1_000_000)
             return f.timestamp_micros(f.lit(micros))
         if kind in {"timestamp_ntz", "date"}:
             return f.lit(wall_bound(moment, time.zone)).cast("timestamp_ntz")
         if kind in WHOLE:
-            if time.unit is None:
-                raise time.no_unit(self.name)
-            return f.lit(epoch_bound(moment, time.unit))
+            return f.lit(time.number(moment, self.name))
         msg = (
             f"`time` must be a column of times; got {time.name!r} of type {kind} in {self.name}. "
             "Cast it to a timestamp in a view."
         )
         raise InvalidInputError(msg)
-
-
-_EPOCH = pd.Timestamp(0, tz="UTC").to_pydatetime()
-
-
-def as_chunk(batch: Any, columns: Mapping[str, ColumnKind]) -> Chunk:
-    """Keep probabilities as Arrow arrays; the rest becomes a frame."""
-    import pyarrow as pa
-
-    arrays = {
-        name: batch.column(name)
-        for name, kind in columns.items()
-        if kind in PREDICTIONS and not pa.types.is_string(batch.schema.field(name).type)
-    }
-    others = [name for name in batch.schema.names if name not in arrays]
-    return Chunk(batch.select(others).to_pandas(integer_object_nulls=True), arrays)
-
-
-def _moment(column: Any, time: TimeColumn) -> datetime | None:
-    values = time.read(column.to_pandas())
-    return None if not len(values) or np.isnat(values[0]) else from_column(values[0])
 
 
 def quoted(name: str) -> str:

@@ -44,6 +44,8 @@ from huc_monitor.tree.labels import LeafCodes
 from huc_monitor.utilities import CustomUtility, Utility
 from huc_monitor.utilities.program import Floats, Ints
 
+# What Spark calls on the rows of one partition.
+Step = Callable[[Iterable[pa.RecordBatch]], Iterator[pa.RecordBatch]]
 # Rows taken at a time: enough to make calls cheap, few enough to stay small.
 ROWS_AT_A_TIME = 1 << 16
 ROWS_BEFORE_SENDING = 1 << 18
@@ -230,7 +232,7 @@ def tables(batches: Iterable[pa.RecordBatch], at_least: int) -> Iterator[pa.Tabl
         yield pa.Table.from_batches(kept)
 
 
-def find_facts(job: Job) -> Callable[[Iterable[pa.RecordBatch]], Iterator[pa.RecordBatch]]:
+def find_facts(job: Job) -> Step:
     """Check every row, count, and sample scores; one row per task."""
 
     def step(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
@@ -281,9 +283,7 @@ class ScoreSample:
         return np.array([rows.scores for rows in found]).tobytes()
 
 
-def send_rows(
-    job: Job, facts: Any, cuts: list[Floats]
-) -> Callable[[Iterable[pa.RecordBatch]], Iterator[pa.RecordBatch]]:
+def send_rows(job: Job, facts: Any, cuts: list[Floats]) -> Step:
     """Score rows, and hand them over by utility and range of score, many rows to a record."""
 
     def step(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
@@ -340,9 +340,7 @@ def merge(key: tuple[Any, ...], table: pa.Table) -> pa.Table:
     return pa.Table.from_batches([summary_batch(u, run, merge_runs(runs))])
 
 
-def sum_within(
-    job: Job, facts: Facts, shown: list[Floats]
-) -> Callable[[Iterable[pa.RecordBatch]], Iterator[pa.RecordBatch]]:
+def sum_within(job: Job, facts: Facts, shown: list[Floats]) -> Step:
     """Add up all branches on the intervals that were found; one row per task and utility."""
 
     def step(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
