@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from contextlib import closing
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from huc_monitor.cli import options
 from huc_monitor.cli.check import say_forecasts
-from huc_monitor.cli.logs import start_logging
+from huc_monitor.cli.reading import opened
 from huc_monitor.cli.showing import print_json, tell
 
 if TYPE_CHECKING:
@@ -28,12 +27,9 @@ def run(
 
     Example: huc-monitor forecast --config huc.yaml
     """
-    from huc_monitor.config import load_config
-    from huc_monitor.config.opening import open_tracker
     from huc_monitor.monitor.forecasting import say_score, score_forecasts
 
-    start_logging(None)
-    with closing(open_tracker(load_config(config))) as tracker:
+    with opened(config) as (_, tracker):
         records = list(tracker.records())
     if as_json:
         print_json(_document(records))

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from huc_monitor.cli import options
-from huc_monitor.cli.logs import start_logging
+from huc_monitor.cli.reading import opened
 from huc_monitor.cli.showing import say
 from huc_monitor.errors import InvalidInputError
 
@@ -100,13 +100,9 @@ def migrate(
 
 @contextlib.contextmanager
 def _keeper(config: Path) -> Iterator[Keeper]:
-    from huc_monitor.config import load_config
-    from huc_monitor.config.opening import open_tracker
     from huc_monitor.monitor.keeping import Keeper
 
-    start_logging(None)
-    given = load_config(config)
-    with contextlib.closing(open_tracker(given)) as tracker:
+    with opened(config) as (given, tracker):
         yield Keeper(tracker=tracker, identity=given.identity, name=given.settings.model.name)
 
 

@@ -2,16 +2,32 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import contextlib
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from huc_monitor.cli.logs import start_logging
 from huc_monitor.errors import InvalidInputError, UnknownNameError, did_you_mean
 
 if TYPE_CHECKING:
     from huc_monitor.audit.forms.spec import PredictionColumns
+    from huc_monitor.config import Config
+    from huc_monitor.monitor.ports import Tracker
     from huc_monitor.sources import DuckTable, WindowData
     from huc_monitor.tree import LabelTree
+
+
+@contextlib.contextmanager
+def opened(path: Path) -> Iterator[tuple[Config, Tracker]]:
+    """Open a configuration and its tracker, for commands that ask for what a monitor keeps."""
+    from huc_monitor.config import load_config
+    from huc_monitor.config.opening import open_tracker
+
+    start_logging(None)
+    config = load_config(path)
+    with contextlib.closing(open_tracker(config)) as tracker:
+        yield config, tracker
 
 
 def read_log(

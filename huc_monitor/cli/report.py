@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping
-from contextlib import closing
 from dataclasses import replace
 from pathlib import Path
 from typing import Annotated, Any
@@ -12,7 +11,7 @@ from typing import Annotated, Any
 import typer
 
 from huc_monitor.cli import options
-from huc_monitor.cli.logs import start_logging
+from huc_monitor.cli.reading import opened
 from huc_monitor.cli.showing import print_json, say
 from huc_monitor.errors import InvalidInputError
 
@@ -64,13 +63,9 @@ def run(
 
 
 def _from_config(config: Path) -> tuple[Any, Any, float | None]:
-    from huc_monitor.config import load_config
-    from huc_monitor.config.opening import open_tracker
     from huc_monitor.monitor import read_state
 
-    start_logging(None)
-    settings = load_config(config)
-    with closing(open_tracker(settings)) as tracker:
+    with opened(config) as (settings, tracker):
         records = list(tracker.records())
         state = tracker.load_state()
         if records and state is not None:

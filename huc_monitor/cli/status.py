@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from contextlib import closing
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -12,7 +11,7 @@ import typer
 from huc_monitor._common.safe_text import chat, chat_line
 from huc_monitor.cli import options
 from huc_monitor.cli.check import ALERT, ERROR, exit_code, say_failed, say_forecasts
-from huc_monitor.cli.logs import start_logging
+from huc_monitor.cli.reading import opened
 from huc_monitor.cli.showing import STYLES, make_console, print_json, print_table, say, tell
 from huc_monitor.errors import HUCError
 
@@ -45,7 +44,6 @@ def run(
 
     Example: huc-monitor status --config 'fleet/*/huc.yaml'
     """
-    start_logging(None)
     configs = options.find_configs(config)
     if len(configs) > 1:
         raise typer.Exit(_show_fleet(configs, last, fail_on, as_json=as_json))
@@ -66,13 +64,10 @@ def _read(
     config: Path, last: int, *, as_json: bool = False, alone: bool = False
 ) -> tuple[MonitorState, list[WindowRecord], ShadowTrial | None]:
     """Read where one monitor stands; alone, also how a trial does, and windows in any case."""
-    from huc_monitor.config import load_config
-    from huc_monitor.config.opening import open_tracker
     from huc_monitor.monitor import open_state
     from huc_monitor.monitor.ports.stored import DamagedError
 
-    settings = load_config(config)
-    with closing(open_tracker(settings)) as tracker:
+    with opened(config) as (settings, tracker):
         records = _without_superseded(tracker.records(last))[-last:]
         try:
             state = open_state(tracker, settings.identity, settings.tree, settings.utilities)

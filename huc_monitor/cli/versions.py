@@ -14,6 +14,7 @@ from huc_monitor._common.stages import listening
 from huc_monitor.cli import options
 from huc_monitor.cli.check import progress_bar
 from huc_monitor.cli.logs import start_logging
+from huc_monitor.cli.reading import opened
 from huc_monitor.cli.showing import print_json, say
 
 if TYPE_CHECKING:
@@ -99,12 +100,10 @@ def rollback(
 @contextlib.contextmanager
 def _host(path: Path) -> Iterator[RecalibrationHost]:
     """Open what the tracker's package offers for versions."""
-    from huc_monitor.config import load_config
-    from huc_monitor.config.opening import open_recalibration_host, open_tracker
+    from huc_monitor.config.opening import open_recalibration_host
     from huc_monitor.errors import InvalidInputError
 
-    settings = load_config(path)
-    with contextlib.closing(open_tracker(settings)) as tracker:
+    with opened(path) as (settings, tracker):
         host = open_recalibration_host(settings, tracker)
         if host is None:
             msg = (
