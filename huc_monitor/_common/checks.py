@@ -25,6 +25,16 @@ def check_count(argument: str, value: Any) -> None:
         raise InvalidInputError(msg)
 
 
+def check_whole(argument: str, value: Any, *, least: int, most: int | None = None) -> int:
+    """Refuse what is no whole number within limits."""
+    whole = isinstance(value, int | np.integer) and not isinstance(value, bool)
+    if whole and value >= least and (most is None or value <= most):
+        return int(value)
+    limits = f"of at least {least}" if most is None else f"from {least} to {most:,}"
+    msg = f"`{argument}` must be a whole number {limits}; got {value!r}."
+    raise InvalidInputError(msg)
+
+
 def check_number(
     argument: str,
     value: Any,

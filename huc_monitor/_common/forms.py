@@ -156,9 +156,7 @@ def _generic(origin: Any, inner: tuple[Any, ...]) -> _Codec:
     if origin in (Union, types.UnionType):
         return _optional(_codec(next(arg for arg in inner if arg is not type(None))))
     if origin is Annotated:
-        return _Codec(
-            _finite, lambda value: math.nan if value is None else _of((int, float), value)
-        )
+        return _Codec(_finite, _measured)
     if origin is Literal:
         return _Codec(_same, lambda value: _among(inner, value))
     if origin is np.ndarray:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import operator
 from collections.abc import Iterable, Mapping
 from typing import Any, TypeAlias
 
@@ -98,13 +97,3 @@ def check_name(argument: str, name: object) -> str:
         msg = f"`{argument}` must be named by non-empty text; got {name!r}. Rename it."
         raise InvalidInputError(msg)
     return name
-
-
-def check_count(argument: str, value: object) -> None:
-    try:
-        count = -1 if isinstance(value, bool) else operator.index(value)  # type: ignore[arg-type]
-    except TypeError:
-        count = -1
-    if count < 0:
-        msg = f"`{argument}` must be a whole number of at least 0; got {value!r}."
-        raise InvalidInputError(msg)

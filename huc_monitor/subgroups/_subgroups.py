@@ -16,6 +16,7 @@ import numpy as np
 import pandas as pd
 from numpy.typing import NDArray
 
+from huc_monitor._common.checks import check_whole
 from huc_monitor._common.frames import to_frame
 from huc_monitor.errors import InvalidInputError
 from huc_monitor.recalibration.runtime.columns import IN_WORDS, KINDS, Column
@@ -25,7 +26,6 @@ from huc_monitor.subgroups._columns import Features, n_rows, read_columns
 from huc_monitor.subgroups._predicates import check_kind, parse
 from huc_monitor.subgroups._rules import (
     Rule,
-    check_count,
     check_mapping,
     check_name,
     compared_columns,
@@ -147,7 +147,7 @@ class Subgroups:
         ... )
         Subgroups(3: all, words<=5.5, words>5.5; 1 dropped)
         """
-        check_count("min_size", min_size)
+        check_whole("min_size", min_size, least=0)
         spec = check_mapping("spec", spec)
         named: list[tuple[str, Rule]] = [
             (check_name("predicates", name), parse(rule, f"predicates[{name!r}]"))
@@ -206,7 +206,7 @@ class Subgroups:
         list of ndarray, each of shape (n,)
             One per name: ``uint8`` 0/1 for indicators, ``float64`` for real-valued weights.
         """
-        check_count("n", n)
+        check_whole("n", n, least=0)
         columns = self._read(features, n, argument="features")
         whole = np.ones(n, dtype=np.uint8)
         return [whole, *(evaluate(name, rule, columns, "features") for name, rule in self._rules)]
@@ -265,7 +265,7 @@ class Subgroups:
         >>> family.restrict({"sex": ["f", "m"]}, {"sex": ["f", "f"]}, min_size=1)
         Subgroups(2: all, sex=f; 1 dropped)
         """
-        check_count("min_size", min_size)
+        check_whole("min_size", min_size, least=0)
         sizes = []
         for i, given in enumerate(frames):
             argument = f"frames[{i}]"
@@ -332,7 +332,7 @@ class Subgroups:
                 msg = f"`data['columns'][{column!r}]` must be one of {choices}; got {kind!r}."
                 raise InvalidInputError(msg)
         for name, size in dropped.items():
-            check_count(f"data['dropped'][{name!r}]", size)
+            check_whole(f"data['dropped'][{name!r}]", size, least=0)
         rules = tuple(
             parse_entry(entry, f"data['subgroups'][{i}]") for i, entry in enumerate(entries)
         )

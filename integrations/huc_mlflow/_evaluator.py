@@ -17,8 +17,9 @@ from mlflow.entities import Metric
 from mlflow.models.evaluation import EvaluationArtifact, EvaluationResult, ModelEvaluator
 
 from huc_mlflow._bases import check_classes
-from huc_mlflow._metrics import FEWEST_KEYS, MOST_KEYS, candidate_labels, finite, whole_number
+from huc_mlflow._metrics import FEWEST_KEYS, MOST_KEYS, candidate_labels, finite
 from huc_mlflow._pages import report_files
+from huc_monitor._common.checks import check_whole
 from huc_monitor._common.safe_text import table_cell
 from huc_monitor.audit import audit
 from huc_monitor.audit.forms.given import read_predictions
@@ -167,8 +168,8 @@ def _check(given: Mapping[str, Any]) -> dict[str, Any]:
         "tree": tree,
         "utilities": utilities or list(correct_at_every_level(tree)),
         **{name: given.get(name) for name in _AS_GIVEN},
-        "metric_keys": whole_number(
-            "metric_keys", given.get("metric_keys", 100), FEWEST_KEYS, MOST_KEYS
+        "metric_keys": check_whole(
+            "metric_keys", given.get("metric_keys", 100), least=FEWEST_KEYS, most=MOST_KEYS
         ),
         **{name: given.get(name, default) for name, default in DEFAULTS},
     }

@@ -22,7 +22,6 @@ import pandas as pd
 from huc_mlflow._card import alert_lines
 from huc_monitor._common.safe_text import code, metric_keys, plain, table_cell
 from huc_monitor.audit.result import AuditResult, CandidateTable
-from huc_monitor.errors import InvalidInputError
 from huc_monitor.monitor.records import AlertState, WindowRecord
 
 # Sections are shown sorted by name: what is wrong comes first, then the summary.
@@ -322,11 +321,3 @@ def finite(found: Mapping[str, float | None]) -> dict[str, float]:
         for key, value in found.items()
         if value is not None and math.isfinite(value)
     }
-
-
-def whole_number(name: str, value: int, least: int, most: int) -> int:
-    """Refuse a setting that is no whole number in its range."""
-    if isinstance(value, bool) or not isinstance(value, int) or not least <= value <= most:
-        msg = f"`{name}` must be a whole number from {least} to {most:,}; got {value!r}."
-        raise InvalidInputError(msg)
-    return value

@@ -25,10 +25,10 @@ from huc_mlflow._metrics import (
     WORST,
     ShownWindow,
     by_importance,
-    whole_number,
 )
 from huc_mlflow._pages import report_files
 from huc_mlflow._runs import Runs, checksum
+from huc_monitor._common.checks import check_whole
 from huc_monitor._common.safe_text import plain
 from huc_monitor.errors import HUCError
 from huc_monitor.monitor.ports import MonitorInfo
@@ -97,8 +97,8 @@ class MLflowTracker:
         champion_windows: int = 3,
     ) -> None:
         self._info = info
-        self._most_keys = whole_number("metric_keys", metric_keys, FEWEST_KEYS, MOST_KEYS)
-        self._patience = whole_number("champion_windows", champion_windows, 1, 1_000)
+        self._most_keys = check_whole("metric_keys", metric_keys, least=FEWEST_KEYS, most=MOST_KEYS)
+        self._patience = check_whole("champion_windows", champion_windows, least=1, most=1_000)
         self._client = Client(tracking_uri, registry_uri, deadline)
         self.runs = Runs(self._client, info, experiment or f"huc-monitor/{info.name}")
         self._run_id: str | None = None

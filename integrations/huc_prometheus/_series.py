@@ -15,8 +15,8 @@ from typing import Any
 
 import numpy as np
 
+from huc_monitor._common.checks import check_whole
 from huc_monitor._common.safe_text import distinct
-from huc_monitor.errors import InvalidInputError
 from huc_monitor.monitor.ports import MonitorInfo
 from huc_monitor.monitor.ports.exporter import Standing
 from huc_monitor.monitor.records import WindowRecord
@@ -94,11 +94,7 @@ class Family:
 
 def check_limit(max_series: Any) -> int:
     """Return a limit that leaves room for at least one candidate."""
-    least = N_FIXED + len(CANDIDATE)
-    if not isinstance(max_series, int) or isinstance(max_series, bool) or max_series < least:
-        msg = f"`max_series` must be a whole number of at least {least}; got {max_series!r}."
-        raise InvalidInputError(msg)
-    return max_series
+    return check_whole("max_series", max_series, least=N_FIXED + len(CANDIDATE))
 
 
 def check_families(info: MonitorInfo, standing: Standing) -> list[Family]:

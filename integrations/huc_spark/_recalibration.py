@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import os
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from functools import lru_cache
 from typing import TYPE_CHECKING, Any, cast
@@ -12,16 +12,18 @@ from typing import TYPE_CHECKING, Any, cast
 import numpy as np
 import pyarrow as pa
 
+from huc_monitor._common.checks import check_whole
 from huc_monitor.audit import audit as audit_locally
 from huc_monitor.audit.result import AuditResult
 from huc_monitor.errors import InvalidInputError
 from huc_monitor.recalibration import HUCBoost
 from huc_monitor.sources._rows import column_kinds, read_chunk
+from huc_monitor.sources._table import as_chunk
 from huc_monitor.subgroups import Subgroups
 from huc_monitor.utilities.program import Floats
 from huc_spark._audit import audit, reader_of
-from huc_spark._table import SparkTable, as_chunk
-from huc_spark._worker import tables
+from huc_spark._table import SparkTable
+from huc_spark._worker import Step, tables
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -103,9 +105,7 @@ def fit_on_sample(
     **options
         Handed on to ``boost.fit``, such as ``validation=...``.
     """
-    if isinstance(rows, bool) or rows < 1:
-        msg = f"`rows` must be a whole number of at least 1; got {rows!r}."
-        raise InvalidInputError(msg)
+    check_whole("rows", rows, least=1)
     if isinstance(boost.subgroups, str):
         msg = (
             f"`subgroups` must be a family of subgroups on Spark; got {boost.subgroups!r}. Pass "
@@ -182,9 +182,7 @@ def _read(text: str) -> HUCBoost:
     return HUCBoost.from_dict(json.loads(text))
 
 
-def _replay(
-    text: str, probabilities: str | Mapping[str, str]
-) -> Callable[[Iterable[pa.RecordBatch]], Iterator[pa.RecordBatch]]:
+def _replay(text: str, probabilities: str | Mapping[str, str]) -> Step:
     def step(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         os.environ.setdefault("HUC_NUM_THREADS", "1")
         boost = _read(text)
