@@ -47,10 +47,8 @@ def run(
     Example: huc-monitor audit log.parquet --tree tree.yaml --label y --tolerance 0.02
     """
     import huc_monitor as hm
-    from huc_monitor.audit.clusters import ClusterKeys
     from huc_monitor.cli.showing import print_json, say, show_audit
     from huc_monitor.cli.specs import parse_subgroups, parse_utilities
-    from huc_monitor.tree.labels import LeafCodes
 
     label_tree = hm.LabelTree.from_file(tree)
     utilities = parse_utilities(utility or [], label_tree)
@@ -72,12 +70,12 @@ def run(
         warnings.simplefilter("ignore", hm.HUCWarning)  # told below, as a note of the result
         result = hm.audit(
             data.probabilities,
-            LeafCodes(data.labels),
+            data.codes,
             tree=label_tree,
             utilities=utilities,
             subgroups=hm.Subgroups.from_reference(data.features, rules) if rules else None,
             features=data.features if rules else None,
-            clusters=None if data.clusters is None else ClusterKeys(data.clusters),
+            clusters=data.cluster_keys,
             label_probability=data.label_probability,
             familiar=True,
             bounds=bounds,

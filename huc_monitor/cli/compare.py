@@ -56,7 +56,6 @@ def run(
     from huc_monitor.cli.showing import print_json, show_comparison
     from huc_monitor.cli.specs import parse_subgroups, parse_utilities
     from huc_monitor.reporting import check_picture_path, save_picture, stack
-    from huc_monitor.tree.labels import LeafCodes
 
     picture = None if out is None else check_picture_path(out)
     label_tree = hm.LabelTree.from_file(tree)
@@ -69,7 +68,7 @@ def run(
     features = [log.features for log in logs]
     sides = tuple(features) if not paired else features[1]
     cut = features[1] if paired else pd.concat(features, ignore_index=True)
-    old, new = ((log.probabilities, LeafCodes(log.labels)) for log in logs)
+    old, new = ((log.probabilities, log.codes) for log in logs)
     result = hm.compare(
         old,
         new,

@@ -69,7 +69,6 @@ def run(
     from huc_monitor._common.safe_text import line
     from huc_monitor.cli.showing import print_json, say, wrapped
     from huc_monitor.cli.specs import parse_utilities
-    from huc_monitor.tree.labels import LeafCodes
 
     columns = list(dict.fromkeys(feature or []))
     where = {"label": label, "prefix": prefix, "lists": lists, "classes": classes}
@@ -86,7 +85,7 @@ def run(
         data = read_log(predictions, tree=label_tree, features=columns, **where)
     found = hm.discover(
         data.probabilities,
-        LeafCodes(data.labels),
+        data.codes,
         tree=label_tree,
         features=data.features,
         utilities=asked,

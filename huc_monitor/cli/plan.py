@@ -107,7 +107,6 @@ def _read_pilot(
 ) -> _Case:
     import huc_monitor as hm
     from huc_monitor.cli.specs import parse_subgroups, parse_utilities
-    from huc_monitor.tree.labels import LeafCodes
 
     if tree is None or where["label"] is None:
         msg = "`pilot` must come with its label tree and label column: add --tree and --label."
@@ -122,7 +121,7 @@ def _read_pilot(
         "features": data.features if rules else None,
     }
     frame = hm.pilot_candidates(
-        data.probabilities, LeafCodes(data.labels), confidence_level=confidence, **shared
+        data.probabilities, data.codes, confidence_level=confidence, **shared
     )
     if frame.empty:
         msg = "`--utility` must have a relevant branch in this tree; none of them has."

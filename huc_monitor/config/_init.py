@@ -264,7 +264,6 @@ class _Pilot:
 
 def _pilot(config: Config, found: FileContents) -> _Pilot:
     from huc_monitor.audit import audit
-    from huc_monitor.tree.labels import LeafCodes
 
     simple = 3 * 0.5 / math.sqrt(max(1, found.n_labels))
     window = config.open_source().labelled(*found.reference)
@@ -275,7 +274,7 @@ def _pilot(config: Config, found: FileContents) -> _Pilot:
         window = window.take(np.arange(0, window.n, step))
     result = audit(
         window.probabilities,
-        LeafCodes(window.labels),
+        window.codes,
         tree=config.tree,
         utilities=config.utilities,
         subgroups=config.make_subgroups(window.features),

@@ -158,10 +158,9 @@ def find_short_blocks(config: Config, start: datetime, end: datetime) -> ShortBl
 
 def _decompose(config: Config, data: WindowData) -> list[UtilityRows]:
     from huc_monitor.audit.decomposition import decompose
-    from huc_monitor.tree.labels import LeafCodes
 
-    codes, utilities = LeafCodes(data.labels), list(config.utilities)
-    return decompose(data.probabilities, codes, tree=config.tree, utilities=utilities)
+    utilities = list(config.utilities)
+    return decompose(data.probabilities, data.codes, tree=config.tree, utilities=utilities)
 
 
 def measure(

@@ -22,7 +22,6 @@ from huc_monitor.monitor._state import MonitorState
 from huc_monitor.monitor.windows import Window
 from huc_monitor.sources import TooManyBadRowsError, WindowData
 from huc_monitor.subgroups import Subgroups
-from huc_monitor.tree.labels import LeafCodes
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -101,7 +100,7 @@ class Discovering:
         tolerance = options.tolerance
         return discover(
             rows.probabilities,
-            LeafCodes(rows.labels),
+            rows.codes,
             tree=self.monitor.tree,
             utilities=self.monitor.utilities,
             features=rows.features[list(policy.columns)],

@@ -16,10 +16,12 @@ import pandas as pd
 from numpy.typing import NDArray
 
 from huc_monitor._common.forms import Form
+from huc_monitor.audit.clusters import ClusterKeys
 from huc_monitor.audit.comparison import Comparison
 from huc_monitor.audit.result import AuditResult
 from huc_monitor.audit.sparse_rows import Rows, SparseRows, join
 from huc_monitor.errors import InvalidInputError
+from huc_monitor.tree.labels import LeafCodes
 
 N_EXAMPLES = 5
 N_UNKNOWN = 20
@@ -211,6 +213,16 @@ class WindowData(PredictionData):
         if self.sampled_from is None:
             return self.n
         return self.sampled_from - self.n_quarantined - self.n_duplicate_ids
+
+    @property
+    def codes(self) -> LeafCodes:
+        """The labels, marked as codes: as audits and recalibrators take them."""
+        return LeafCodes(self.labels)
+
+    @property
+    def cluster_keys(self) -> ClusterKeys | None:
+        """The clusters, marked as hashed: as audits and recalibrators take them."""
+        return None if self.clusters is None else ClusterKeys(self.clusters)
 
     @property
     def counts(self) -> RowCounts:

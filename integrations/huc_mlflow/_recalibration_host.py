@@ -16,7 +16,7 @@ from huc_mlflow._card import FittedSample, model_card
 from huc_mlflow._client import DEADLINE, filter_text
 from huc_mlflow._lease import LAST
 from huc_mlflow._registry import BASE_TAG, CHALLENGER, CHAMPION, ID_TAG, Registry
-from huc_mlflow._rows import LabelledRows, NoBaseProbabilitiesError, RowReader
+from huc_mlflow._rows import NoBaseProbabilitiesError, RowReader
 from huc_mlflow._runs import RECALIBRATION
 from huc_mlflow._shadow import Shadow
 from huc_mlflow._tracker import MLflowTracker
@@ -32,6 +32,7 @@ from huc_monitor.monitor.records import RecalibrationTrigger
 from huc_monitor.monitor.windows import Window
 from huc_monitor.recalibration.choosing import Recalibration, find_recalibration
 from huc_monitor.recalibration.shadow import ShadowTrial
+from huc_monitor.sources import WindowData
 from huc_monitor.subgroups import Subgroups
 
 if TYPE_CHECKING:
@@ -307,7 +308,7 @@ class MLflowRecalibrationHost:
 
     def _rows(
         self, trigger: RecalibrationTrigger, champion: ModelVersion, state: MonitorState
-    ) -> LabelledRows:
+    ) -> WindowData:
         """Read the rows since the alerts began, and older ones if these are too few."""
         source = self.config.open_source()
         extent = source.time_range()
@@ -325,7 +326,7 @@ class MLflowRecalibrationHost:
         base = self.registry.root(champion)
         return self.reader.read(base, start, trigger.window_end, versions=[champion])
 
-    def _about(self, rows: LabelledRows, state: MonitorState) -> dict[str, Any]:
+    def _about(self, rows: WindowData, state: MonitorState) -> dict[str, Any]:
         """Return what audits and fits are told besides probabilities and labels."""
         groups = None if state.subgroups is None else Subgroups.from_dict(state.subgroups)
         return {
@@ -333,28 +334,26 @@ class MLflowRecalibrationHost:
             "utilities": self.config.utilities,
             "subgroups": groups,
             "features": rows.features if groups is not None and groups.columns else None,
-            "clusters": rows.clusters,
+            "clusters": rows.cluster_keys,
             "label_probability": rows.label_probability,
             "confidence_level": self.config.settings.audit.confidence_level,
         }
 
-    def _sample(self, rows: LabelledRows, state: MonitorState) -> FittedSample | None:
+    def _sample(self, rows: WindowData, state: MonitorState) -> FittedSample | None:
         """Say what it costs that these are not all rows, if they are not."""
         if rows.sampled_from is None:
             return None
         about = self._about(rows, state)
         bounds = "sharp" if rows.label_probability is None else "bootstrap"
-        found = audit(rows.probabilities, rows.labels, bounds=bounds, **about)
+        found = audit(rows.probabilities, rows.codes, bounds=bounds, **about)
         radius = float(found.radii.max(initial=0.0))
         return FittedSample(rows.sampled_from, int(found.n), radius, found.confidence_level)
 
-    def _find(
-        self, rows: LabelledRows, champion: ModelVersion, state: MonitorState
-    ) -> Recalibration:
+    def _find(self, rows: WindowData, champion: ModelVersion, state: MonitorState) -> Recalibration:
         wrapped = BASE_TAG in champion.tags
         return find_recalibration(
             rows.probabilities,
-            rows.labels,
+            rows.codes,
             current=self.reader.replay(champion, rows) if wrapped else None,
             gate=self.gate,
             rng=self.config.settings.audit.rng,

@@ -16,7 +16,7 @@ from __future__ import annotations
 import shutil
 import weakref
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import replace
 from datetime import datetime
 from pathlib import Path
 from tempfile import TemporaryDirectory, mkdtemp
@@ -27,14 +27,12 @@ import numpy as np
 
 from huc_mlflow._bases import describe, fetch
 from huc_mlflow._registry import BASE_TAG, ID_TAG, PREVIOUS_TAG, Registry
-from huc_monitor.audit.clusters import ClusterKeys
 from huc_monitor.audit.sparse_rows import as_dense
 from huc_monitor.config import Config
 from huc_monitor.errors import InvalidInputError
 from huc_monitor.recalibration.runtime.base import Base
 from huc_monitor.recalibration.runtime.stage import Stage, choose_engine
 from huc_monitor.sources import WindowData
-from huc_monitor.tree.labels import LeafCodes
 
 if TYPE_CHECKING:
     from mlflow.entities.model_registry import ModelVersion
@@ -42,37 +40,6 @@ if TYPE_CHECKING:
 
 class NoBaseProbabilitiesError(InvalidInputError):
     """Nothing says what the root base model predicted for some rows."""
-
-
-@dataclass(frozen=True, slots=True, eq=False)
-class LabelledRows:
-    """Labelled rows as the root base model predicted them, in order of time.
-
-    Where there are more of them than are held, a sample; ``sampled_from`` is then their number.
-    """
-
-    probabilities: Any
-    labels: Any
-    features: Any
-    start: datetime
-    end: datetime
-    sampled_from: int | None = None
-    clusters: ClusterKeys | None = None
-    label_probability: Any = None
-
-    @classmethod
-    def of(cls, data: WindowData, probabilities: Any = None) -> LabelledRows:
-        """Take rows of the log, with other probabilities if given."""
-        return cls(
-            data.probabilities if probabilities is None else probabilities,
-            LeafCodes(data.labels),
-            data.features,
-            data.start,
-            data.end,
-            data.sampled_from,
-            None if data.clusters is None else ClusterKeys(data.clusters),
-            data.label_probability,
-        )
 
 
 class RowReader:
@@ -104,7 +71,7 @@ class RowReader:
         *,
         versions: Sequence[ModelVersion] = (),
         as_of: datetime | None = None,
-    ) -> LabelledRows:
+    ) -> WindowData:
         """Read labelled rows, with the columns that the subgroups of some versions need too."""
         needed = [name for version in versions for name in self._columns(version)]
         wanted = list(dict.fromkeys([*self._config.feature_columns, *needed]))
@@ -112,10 +79,10 @@ class RowReader:
             source = self._config.open_source(features=wanted, base=True)
             data = source.labelled(start, end, as_of=as_of)
             if data.n:
-                return LabelledRows.of(data)
+                return data
         data = self._config.open_source(features=wanted).labelled(start, end, as_of=as_of)
         if self._is_by(base, data):
-            return LabelledRows.of(data)
+            return data
         return self._scored(base, data, wanted, as_of)
 
     def check_base(self, base: ModelVersion) -> str:
@@ -135,7 +102,7 @@ class RowReader:
         names = ", ".join(map(repr, lacking[:3])) + (", ..." if len(lacking) > 3 else "")
         return f"{text}; it does not know {names}, whose probability counts as 0"
 
-    def replay(self, version: ModelVersion, rows: LabelledRows) -> Any:
+    def replay(self, version: ModelVersion, rows: WindowData) -> Any:
         """Recompute what a version would have answered: its stages on the base's probabilities.
 
         Leaves that the version's tree did not have are 0, before and after.
@@ -163,7 +130,7 @@ class RowReader:
 
     def _scored(
         self, base: ModelVersion, data: WindowData, wanted: list[str], as_of: datetime | None
-    ) -> LabelledRows:
+    ) -> WindowData:
         """Score logged features with the base: other versions' probabilities are not its own."""
         model, found = self._base(base)
         columns = found["base_columns"]
@@ -173,7 +140,7 @@ class RowReader:
             raise NoBaseProbabilitiesError(self._nothing(base, data, absent))
         source = self._config.open_source(features=list(dict.fromkeys([*columns, *wanted])))
         rows = source.labelled(data.start, data.end, as_of=as_of)
-        return LabelledRows.of(rows, model.probabilities(model.answer(rows.features)))
+        return replace(rows, probabilities=model.probabilities(model.answer(rows.features)))
 
     def _nothing(self, base: ModelVersion, data: WindowData, absent: list[str] | None) -> str:
         others = sorted(set(data.versions) - {str(base.version), ""})

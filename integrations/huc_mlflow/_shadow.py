@@ -15,7 +15,7 @@ import pandas as pd
 from mlflow.entities import Metric
 
 from huc_mlflow._registry import ID_TAG, Registry
-from huc_mlflow._rows import LabelledRows, RowReader
+from huc_mlflow._rows import RowReader
 from huc_mlflow._runs import RECALIBRATION
 from huc_mlflow._tracker import MLflowTracker
 from huc_monitor.audit.compare import compare
@@ -26,6 +26,7 @@ from huc_monitor.monitor.windows import Window
 from huc_monitor.recalibration.choosing import measure
 from huc_monitor.recalibration.gate import Gate
 from huc_monitor.recalibration.shadow import ShadowTrial, ShadowWindow
+from huc_monitor.sources import WindowData
 from huc_monitor.subgroups import Subgroups
 from huc_monitor.tree.labels import LeafCodes
 from huc_monitor.utilities.program import Floats
@@ -136,7 +137,7 @@ class Shadow:
 
     def _answers(
         self, trial: ShadowTrial, version: ModelVersion, record: WindowRecord
-    ) -> tuple[LabelledRows, list[Floats]]:
+    ) -> tuple[WindowData, list[Floats]]:
         """Read a window's rows, and what champion and challenger say of them."""
         both = (self._registry.version(trial.champion), version)
         rows = self._reader.read(
@@ -160,7 +161,7 @@ class Shadow:
         """Compare champion and challenger on the rows of all windows together."""
         records = [self._tracker.window(window.ordinal) for window in trial.windows]
         found = [self._answers(trial, version, one) for one in records if one is not None]
-        labels = np.concatenate([rows.labels.codes for rows, _ in found])
+        labels = np.concatenate([rows.labels for rows, _ in found])
         sides = [
             (np.concatenate(answers), LeafCodes(labels))
             for answers in zip(*(answers for _, answers in found), strict=True)
@@ -177,7 +178,7 @@ class Shadow:
         rows, answers = self._answers(trial, version, record)
         options = self._options()
         options["features"] = rows.features if options["subgroups"].columns else None
-        figures = [measure(answer, rows.labels, **options) for answer in answers]
+        figures = [measure(answer, rows.codes, **options) for answer in answers]
         window = ShadowWindow.of(record.ordinal, figures[0][0], figures[1][0])
         when = int(record.end.timestamp() * 1000)
         metrics = [

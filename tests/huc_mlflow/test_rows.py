@@ -78,7 +78,7 @@ def test_other_rows_are_scored_with_the_base(serve):
     assert np.abs(rows.probabilities - expected).max() <= 1e-12
     replayed = reader.replay(registry.version("2"), rows)
     assert np.abs(replayed - served).max() <= 1e-12
-    assert rows.labels.codes.tolist() == world.story.tree.encode(frame["label"]).tolist()
+    assert rows.labels.tolist() == world.story.tree.encode(frame["label"]).tolist()
 
 
 @pytest.mark.parametrize("logs", [("version",), ()], ids=["versions", "no versions"])
