@@ -12,12 +12,11 @@ from huc_monitor._kernels.multiplier import (
     centre_multipliers,
     count_terms,
     draw_multipliers,
-    fix_tie_order,
     gather_terms,
     raise_to_ranges,
     write_ranges,
 )
-from huc_monitor._kernels.order import gather_rows, merge_orders, select_rows, weigh_values
+from huc_monitor._kernels.order import gather_rows, select_rows, sort_order, weigh_values
 from huc_monitor._kernels.scan import interval_sums, scan_group, span_sums, square_sums
 
 __all__ = [
@@ -28,15 +27,14 @@ __all__ = [
     "decompose_rows",
     "draw_multipliers",
     "first_bad_row",
-    "fix_tie_order",
     "gather_rows",
     "gather_terms",
     "interval_sums",
     "load_rows",
-    "merge_orders",
     "raise_to_ranges",
     "scan_group",
     "select_rows",
+    "sort_order",
     "span_sums",
     "square_sums",
     "utility_values",

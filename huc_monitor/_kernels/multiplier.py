@@ -101,43 +101,6 @@ def _centre_multipliers(roots, repeats, sample, factors, total, sums, means, out
 
 
 @loop
-def fix_tie_order(scores, order, positions):
-    """Put rows of equal score in the caller's order; the sort leaves them in any.
-
-    By a sort in place (heapsort): numba's own sort takes longer to compile than all else here.
-    """
-    first = 0
-    for m in range(1, positions.shape[0] + 1):
-        if m < positions.shape[0] and scores[positions[m]] == scores[positions[first]]:
-            continue
-        n = m - first
-        for step in range(n // 2 + n if n > 1 else 0):
-            # First every parent is sunk, from the last up; then the root goes to the end.
-            root = n // 2 - 1 - step
-            stop = n
-            if root < 0:
-                stop = n - 1 - (step - n // 2)
-                root = 0
-                last = positions[first + stop]
-                positions[first + stop] = positions[first]
-                positions[first] = last
-            moved = positions[first + root]
-            while 2 * root + 1 < stop:
-                child = 2 * root + 1
-                if (
-                    child + 1 < stop
-                    and order[positions[first + child + 1]] > order[positions[first + child]]
-                ):
-                    child += 1
-                if order[positions[first + child]] <= order[moved]:
-                    break
-                positions[first + root] = positions[first + child]
-                root = child
-            positions[first + root] = moved
-        first = m
-
-
-@loop
 def count_terms(labels, values, positions, paths, ptr):
     """Write where every branch's nonzero contributions begin, branch after branch."""
     for j in range(ptr.shape[0]):

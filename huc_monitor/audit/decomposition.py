@@ -12,7 +12,7 @@ import numpy as np
 import pandas as pd
 
 from huc_monitor._common.row_order import check_row_order
-from huc_monitor._common.threads import n_threads, run_tasks
+from huc_monitor._common.threads import run_tasks
 from huc_monitor.audit.inputs import (
     Predictions,
     check_labels,
@@ -24,7 +24,7 @@ from huc_monitor.tree import LabelTree
 from huc_monitor.utilities import Utility
 from huc_monitor.utilities.program import Floats, Ints, PathTables, Program, TreeTables
 
-_PARALLEL_SORT_ROWS = 100_000
+_PARALLEL_ROWS = 100_000
 # Rows are turned into vectors of 16; the scratch for them stays in a core's own cache.
 _LANES = 16
 _SCRATCH_CELLS = 1 << 17
@@ -285,7 +285,7 @@ def sort_rows(rows: UtilityRows, scale: float) -> SortedRows:
     """Sort labelled rows by score, once per utility, and gather what the scans stream through."""
     from huc_monitor import _kernels
 
-    order = _argsort(rows.scores)
+    order = _kernels.sort_order(rows.scores)
     n, width = rows.contributions.shape
     scores = np.empty(n)
     labels = np.empty(n, dtype=np.int64)
@@ -303,21 +303,8 @@ def sort_rows(rows: UtilityRows, scale: float) -> SortedRows:
             values[lo:hi],
         )
 
-    list(run_tasks(gather, _halves(n), parallel=n >= _PARALLEL_SORT_ROWS))
+    list(run_tasks(gather, _halves(n), parallel=n >= _PARALLEL_ROWS))
     return SortedRows(rows.utility, rows.relevant, order, scores, values, labels, rows.paths, scale)
-
-
-def _argsort(scores: Floats) -> Ints:
-    """Sort the two halves side by side and merge: ties may fall in any order."""
-    from huc_monitor import _kernels
-
-    n = scores.size
-    if n < _PARALLEL_SORT_ROWS or n_threads() == 1:
-        return np.argsort(scores)
-    left, right = run_tasks(lambda lo, hi: np.argsort(scores[lo:hi]) + lo, _halves(n))
-    order = np.empty(n, dtype=np.int64)
-    _kernels.merge_orders(scores, left, right, order)
-    return order
 
 
 def _halves(n: int) -> list[tuple[int, int]]:

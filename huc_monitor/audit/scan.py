@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import math
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from itertools import pairwise
 from typing import TYPE_CHECKING, Any
@@ -310,23 +310,38 @@ class GroupRows:
     values: Ints
 
 
-def group_rows(rows: SortedRows, groups: Groups, c: int) -> GroupRows:
-    """Select a subgroup's rows; an indicator shares the window's contributions."""
+def group_rows(rows: SortedRows, groups: Groups) -> Callable[[int], GroupRows]:
+    """Return what selects a subgroup's rows; indicators share contributions weighed once."""
     from huc_monitor import _kernels
 
-    weights = groups.weights[c]
-    positions = np.empty(rows.order.size, dtype=np.int64)
-    positions = positions[: _kernels.select_rows(rows.order, weights, positions)]
     amounts = groups.amounts
-    if weights.dtype == np.uint8 and not amounts.size:
-        return GroupRows(positions, rows.values)
-    values = np.empty_like(rows.values)
-    _kernels.weigh_values(rows.order, rows.values, weights, amounts, values)
-    return GroupRows(positions, values)
+
+    def weigh(weights: np.ndarray[Any, Any]) -> Ints:
+        values = np.empty_like(rows.values)
+        _kernels.weigh_values(rows.order, rows.values, weights, amounts, values)
+        return values
+
+    indicators = [weights.dtype == np.uint8 for weights in groups.weights]
+    shared = rows.values  # noqa: PD011 - no frame
+    if amounts.size and any(indicators):
+        shared = weigh(np.ones(amounts.size, dtype=np.uint8))
+
+    def select(c: int) -> GroupRows:
+        weights = groups.weights[c]
+        positions = np.empty(rows.order.size, dtype=np.int64)
+        positions = positions[: _kernels.select_rows(rows.order, weights, positions)]
+        return GroupRows(positions, shared if indicators[c] else weigh(weights))
+
+    return select
 
 
-def scan_utility(rows: SortedRows, groups: Groups) -> UtilityScan:
-    """Maximise the absolute moment over all intervals, for every subgroup and relevant branch."""
+def scan_utility(
+    rows: SortedRows, groups: Groups, also: Callable[[int, GroupRows, Ints], None] | None = None
+) -> UtilityScan:
+    """Maximise the absolute moment over all intervals, for every subgroup and relevant branch.
+
+    ``also`` is called with every subgroup's number, rows and spans, while these are at hand.
+    """
     n_groups, n_slots = len(groups.weights), rows.relevant.size
     best = np.zeros((n_groups, n_slots + 1), dtype=np.int64)
     span = np.zeros((n_groups, n_slots + 1, 2), dtype=np.int64)
@@ -334,11 +349,12 @@ def scan_utility(rows: SortedRows, groups: Groups) -> UtilityScan:
     size = np.zeros(n_groups)
     on_uc = np.zeros((n_groups, n_slots), dtype=np.int64)
     on_worst = np.zeros((n_groups, n_slots), dtype=np.int64)
+    select = group_rows(rows, groups)
 
     def work(c: int) -> None:
         from huc_monitor import _kernels
 
-        mine = group_rows(rows, groups, c)
+        mine = select(c)
         _kernels.scan_group(
             rows.scores, rows.labels, mine.values, mine.positions, rows.paths, best[c], span[c]
         )
@@ -362,6 +378,8 @@ def scan_utility(rows: SortedRows, groups: Groups) -> UtilityScan:
                     _kernels.interval_sums(rows.labels, mine.values, chosen, rows.paths, part)
                     for sums in takers:
                         np.add(sums, part, out=sums)
+        if also is not None:
+            also(c, mine, span[c])
 
     list(run_tasks(work, [(c,) for c in range(n_groups)], parallel=_is_large(rows)))
     unit = 1.0 / (rows.scale * groups.mass)
@@ -392,12 +410,18 @@ def row_counts(rows: SortedRows, groups: Groups, positions: Ints) -> Any:
 def second_moments(rows: SortedRows, groups: Groups) -> Floats:
     """Mean squared contribution of every subgroup and relevant branch, shape (C, S)."""
     sums = np.zeros((len(groups.weights), rows.relevant.size), dtype=np.int64)
+    select = group_rows(rows, groups)
 
     def work(c: int) -> None:
-        add_squares(rows, groups, group_rows(rows, groups, c), sums[c])
+        add_squares(rows, groups, select(c), sums[c])
 
     list(run_tasks(work, [(c,) for c in range(len(sums))], parallel=_is_large(rows)))
-    return sums / (0.5 * rows.scale * groups.mass)
+    return mean_squares(sums, rows.scale, groups.mass)
+
+
+def mean_squares(sums: Ints, scale: float, mass: float) -> Floats:
+    """Turn what `add_squares` added up into means."""
+    return sums / (0.5 * scale * mass)
 
 
 def add_squares(rows: SortedRows, groups: Groups, mine: GroupRows, sums: Ints) -> None:

@@ -35,7 +35,7 @@ Labels that stop above the leaves count as in `label_depth`, with the coverage o
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 
 import numpy as np
@@ -48,12 +48,14 @@ from huc_monitor.audit.plan import AuditPlan
 from huc_monitor.audit.scan import (
     AFTER,
     BEFORE,
+    GroupRows,
     Groups,
     UtilityScan,
+    add_squares,
     group_rows,
+    mean_squares,
     row_counts,
     scan_utility,
-    second_moments,
 )
 from huc_monitor.errors import InvalidInputError
 from huc_monitor.utilities.program import Floats, Ints
@@ -117,15 +119,14 @@ def compare_samples(
         spreads * np.maximum(*factors)
         for spreads, *factors in zip(plan.limits, wider, also, strict=True)
     ]
+    least = change_bound(plan, groups)
     for *pair, spreads in zip(old, new, limits, strict=True):
         ordered = sort_rows(join_rows(pair), groups.scale)
-        scans.append(scan_utility(ordered, groups))
-        after_sums.append(AfterSums.of(ordered, groups, scans[-1].span[:, :-1]))
+        scan, sums, squares = _scan(ordered, groups)
+        least.visit_summary(squares, np.empty(0, np.int64), spreads)
+        scans.append(scan)
+        after_sums.append(sums)
         sorted_rows.append((ordered, spreads))
-    least = change_bound(plan, groups)
-    if screen:
-        for ordered, spreads in sorted_rows:
-            least.visit_summary(second_moments(ordered, groups), np.empty(0, np.int64), spreads)
     radii = None
     if not screen or may_be_sure(scans, least):
         bound = change_bound(plan, groups)
@@ -133,6 +134,19 @@ def compare_samples(
             bound.visit(ordered, groups, spreads)
         radii = bound.radii()
     return make_comparison(plan, groups, scans, after_sums, radii, groups.totals)
+
+
+def _scan(rows: SortedRows, groups: Groups) -> tuple[UtilityScan, AfterSums, Floats]:
+    """Scan rows; add up those after on what was found, and the squares of all, in one go."""
+    sums, add = AfterSums.start(rows, groups)
+    squares = np.zeros(sums.sums.shape, dtype=np.int64)
+
+    def also(c: int, mine: GroupRows, span: Ints) -> None:
+        add(c, mine, span)
+        add_squares(rows, groups, mine, squares[c])
+
+    scan = scan_utility(rows, groups, also)
+    return scan, sums, mean_squares(squares, rows.scale, groups.mass)
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -143,19 +157,32 @@ class AfterSums:
     counts: Floats
 
     @classmethod
-    def of(cls, rows: SortedRows, groups: Groups, span: Ints) -> AfterSums:
-        """Add up sorted rows between the places of ``span``, of shape (C, S, 2)."""
+    def start(
+        cls, rows: SortedRows, groups: Groups
+    ) -> tuple[AfterSums, Callable[[int, GroupRows, Ints], None]]:
+        """Return empty sums, and what adds a subgroup's rows between places of shape (S, 2)."""
         from huc_monitor import _kernels
 
-        sums = np.zeros(span.shape[:2], dtype=np.int64)
-        counts = np.zeros(span.shape[:2])
+        shape = (len(groups.weights), rows.relevant.size)
+        found = cls(np.zeros(shape, dtype=np.int64), np.zeros(shape))
         is_after = groups.sample[rows.order] == AFTER
-        for c in range(len(groups.weights)):
-            mine = group_rows(rows, groups, c)
+
+        def add(c: int, mine: GroupRows, span: Ints) -> None:
+            span = span[: shape[1]]
             chosen = mine.positions[is_after[mine.positions]]
-            _kernels.span_sums(rows.labels, mine.values, chosen, rows.paths, span[c], sums[c])
-            counts[c] = row_counts(rows, groups, chosen)(*np.searchsorted(chosen, span[c].T))
-        return cls(sums, counts)
+            _kernels.span_sums(rows.labels, mine.values, chosen, rows.paths, span, found.sums[c])
+            found.counts[c] = row_counts(rows, groups, chosen)(*np.searchsorted(chosen, span.T))
+
+        return found, add
+
+    @classmethod
+    def of(cls, rows: SortedRows, groups: Groups, span: Ints) -> AfterSums:
+        """Add up sorted rows between the places of ``span``, of shape (C, S, 2)."""
+        found, add = cls.start(rows, groups)
+        select = group_rows(rows, groups)
+        for c in range(len(groups.weights)):
+            add(c, select(c), span[c])
+        return found
 
     def __add__(self, other: AfterSums) -> AfterSums:
         """Add up both sets of rows."""

@@ -191,21 +191,27 @@ class ChangeTest:
         if not windows:
             msg = "`windows` must hold at least one window; got none."
             raise InvalidInputError(msg)
-        found = []
-        for size in self.sizes(len(windows)):
-            pooled = Sample.join(windows[: -size - 1 : -1])
-            found.append((size, compare_samples(reference, pooled, self.plan, screen=True)))
-        unforeseen = self.unforeseen(reference, windows)
-        return ChangeStep(tuple(found), self.average_run_length, unforeseen)
+        pools = self.pooled(windows)
+        found = tuple(
+            (size, compare_samples(reference, pooled, self.plan, screen=True))
+            for size, pooled in pools
+        )
+        return ChangeStep(found, self.average_run_length, self.unforeseen(reference, pools))
 
-    def unforeseen(self, reference: Sample, windows: Sequence[Sample]) -> tuple[Change, ...]:
+    def pooled(self, windows: Sequence[Sample]) -> list[tuple[int, Sample]]:
+        """Join the newest windows, pool by pool."""
+        sizes = self.sizes(len(windows))
+        return [(size, Sample.join(windows[: -size - 1 : -1])) for size in sizes]
+
+    def unforeseen(
+        self, reference: Sample, pools: Iterable[tuple[int, Sample]]
+    ) -> tuple[Change, ...]:
         """Find branches under which labels came that the model gave almost no mass, in any pool.
 
         Each is told of the lowest branch above the labels that is a candidate.
         """
         plan, found = self.plan, []
-        for size in self.sizes(len(windows)):
-            pooled = Sample.join(windows[: -size - 1 : -1])
+        for size, pooled in pools:
             sides = [(side.unforeseen, side.n) for side in (reference, pooled)]
             for rise in find_rises(plan.tree, sides[0], sides[1], self._error_of_counts):
                 subgroup = plan.subgroups.names[rise.subgroup]

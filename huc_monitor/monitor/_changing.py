@@ -260,7 +260,7 @@ class Changing:
             # A log that is pruned may have less left than the sample that was kept.
             if found is not None and found[0].n_before >= reference.n:
                 pools = tuple(zip(sizes, found, strict=True))
-                counted = test.unforeseen(reference, samples)
+                counted = test.unforeseen(reference, test.pooled(samples))
                 return ChangeStep(pools, test.average_run_length, counted)
         return test.look(reference, samples)
 

@@ -326,13 +326,13 @@ class BoostWindow:
         )
 
     def _sort(self, u: int, rows: Ints, records: Ints) -> None:
-        from huc_monitor._kernels import boost_scan
+        from huc_monitor._kernels import boost_scan, sort_order
 
         item = self.utilities[u]
         paths = item.compiled.paths
         scores = item.scores[rows]
         ties = boost_scan.merge_rows(
-            item.rows, self._moved, rows, np.argsort(scores), scores, records, item.spare
+            item.rows, self._moved, rows, sort_order(scores), scores, records, item.spare
         )
         item.rows, item.spare = item.spare, item.rows
         plain = not self._factors.size

@@ -228,15 +228,10 @@ class BootstrapBound(Bound):
 
 
 def gather_terms(rows: SortedRows, groups: Groups, c: int, units: Floats) -> Terms:
-    """List one subgroup's nonzero contributions by branch, times ``units`` of the branch.
-
-    Rows of equal score are put in the caller's order, because sums of floats depend on order and
-    the sort leaves ties in any.
-    """
+    """List one subgroup's nonzero contributions by branch, times ``units`` of the branch."""
     from huc_monitor import _kernels
 
-    mine = group_rows(rows, Groups.counted(groups.weights, np.empty(0)), c)
-    _kernels.fix_tie_order(rows.scores, rows.order, mine.positions)
+    mine = group_rows(rows, Groups.counted(groups.weights, np.empty(0)))(c)
     ptr = np.empty(rows.relevant.size + 1, dtype=np.int64)
     _kernels.count_terms(rows.labels, mine.values, mine.positions, rows.paths, ptr)
     terms = Terms(

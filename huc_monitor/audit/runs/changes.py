@@ -213,8 +213,10 @@ class PieceChange(PiecePlan):
         self, utility: int, rows: ScoredRows, facts: SampleFacts, pool: int
     ) -> tuple[SortedRows, Groups, Ints]:
         """Bring the rows of a pool and of the reference into order of score."""
+        from huc_monitor._kernels import sort_order
+
         kept = np.flatnonzero(rows.samples <= pool)
-        mine = rows.take(kept[np.argsort(rows.scores[kept], kind="stable")])
+        mine = rows.take(kept[sort_order(rows.scores[kept])])
         groups = facts.groups(pool, mine)
         values = np.rint(mine.values.astype(np.float64) * groups.scale).astype(np.int64)
         ordered = self._ordered(utility, mine, values, groups.scale)

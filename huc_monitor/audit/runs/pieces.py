@@ -298,7 +298,9 @@ class PieceAudit(PiecePlan):
         self, utility: int, rows: ScoredRows, facts: Facts
     ) -> tuple[SortedRows, Groups, Ints]:
         """Bring rows into order of score."""
-        mine = rows.take(np.argsort(rows.scores, kind="stable"))
+        from huc_monitor._kernels import sort_order
+
+        mine = rows.take(sort_order(rows.scores))
         ordered = self._ordered(utility, mine, mine.values, facts.scale)
         clusters = mine.ids if facts.clusters.keys.size else np.empty(0, dtype=np.int64)
         groups = Groups(

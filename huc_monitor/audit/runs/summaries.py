@@ -18,7 +18,14 @@ import numpy as np
 
 from huc_monitor._common.threads import run_tasks
 from huc_monitor.audit.decomposition import SortedRows
-from huc_monitor.audit.scan import Groups, UtilityScan, add_squares, group_rows
+from huc_monitor.audit.scan import (
+    GroupRows,
+    Groups,
+    UtilityScan,
+    add_squares,
+    group_rows,
+    mean_squares,
+)
 from huc_monitor.utilities.program import Floats, Ints
 
 _PARALLEL_ROWS = 50_000
@@ -59,9 +66,10 @@ class ScanSummary:
         places = np.zeros((n_groups, n_slots + 1, 10))
         squares = np.zeros((n_groups, n_slots), dtype=np.int64)
         size = np.zeros(n_groups)
+        select = group_rows(rows, groups)
 
         def work(c: int) -> None:
-            size[c] = _summarise(rows, groups, c, sums[c], places[c], squares[c])
+            size[c] = _summarise(rows, groups, select(c), sums[c], places[c], squares[c])
 
         parallel = rows.order.size >= _PARALLEL_ROWS
         list(run_tasks(work, [(c,) for c in range(n_groups)], parallel=parallel))
@@ -135,8 +143,7 @@ class ScanSummary:
 
     def mean_squares(self, *, scale: float, total: float) -> Floats:
         """Mean squared contribution, as `intervals.second_moments`."""
-        found: Floats = self.squares / (0.5 * scale * total)
-        return found
+        return mean_squares(self.squares, scale, total)
 
 
 def merge_summaries(summaries: Sequence[ScanSummary]) -> ScanSummary:
@@ -153,8 +160,9 @@ def sums_within(rows: SortedRows, groups: Groups, shown: Floats) -> Ints:
     from huc_monitor._kernels.summary import sum_within
 
     sums = np.zeros((len(groups.weights), 2, rows.relevant.size), dtype=np.int64)
+    select = group_rows(rows, groups)
     for c in range(len(groups.weights)):
-        mine = group_rows(rows, groups, c)
+        mine = select(c)
         for k in range(2):
             low, high = shown[c, k]
             sum_within(
@@ -171,12 +179,11 @@ def sums_within(rows: SortedRows, groups: Groups, shown: Floats) -> Ints:
 
 
 def _summarise(
-    rows: SortedRows, groups: Groups, c: int, sums: Ints, places: Floats, squares: Ints
+    rows: SortedRows, groups: Groups, mine: GroupRows, sums: Ints, places: Floats, squares: Ints
 ) -> float:
     """Fill one subgroup's part of a summary; return its number of rows."""
     from huc_monitor._kernels import scan
 
-    mine = group_rows(rows, groups, c)
     state = scan.scan_rows(
         rows.scores, rows.labels, mine.values, mine.positions, rows.paths, len(sums)
     )

@@ -1,11 +1,14 @@
-"""Groups: how often rows count, in one sample and in the difference of two."""
+"""Groups: how often rows count, in one sample and in the difference of two; scans of them."""
 
 from __future__ import annotations
 
 import numpy as np
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 import huc_monitor as hm
+from huc_monitor._kernels import sort_order
 from huc_monitor.audit.decomposition import sort_rows
 from huc_monitor.audit.scan import Groups, scan_utility, second_moments
 
@@ -186,3 +189,40 @@ def test_a_scan_counts_rows_and_not_what_chosen_labels_weigh():
     assert found.size.tolist() == [6.0]
     inside = (rows.scores >= found.low[0, 0]) & (rows.scores <= found.high[0, 0])
     assert found.n_inside[0, 0] == (np.array([1.0, 2.0, 3.0]) * inside).sum()
+
+
+_NUMBERS = st.floats(allow_nan=False) | st.sampled_from([0.0, -0.0, 0.5, -0.5, 1.0])
+
+
+@given(st.lists(_NUMBERS, max_size=60))
+def test_rows_are_sorted_by_score_and_equal_ones_stay_in_order(scores):
+    scores = np.array(scores, dtype=np.float64)
+    expected = np.argsort(scores, kind="stable")
+    assert sort_order(scores).tolist() == expected.tolist()
+    twice = np.repeat(scores, 2)[::-1]  # not contiguous
+    assert sort_order(twice).tolist() == np.argsort(twice, kind="stable").tolist()
+
+
+@pytest.mark.parametrize("n", [1, 2047, 2048, 5000])
+def test_many_rows_are_sorted_by_score(n):
+    rng = np.random.default_rng(n)
+    for scores in (rng.normal(size=n), rng.integers(-3, 3, n) / 4, np.full(n, 0.3)):
+        assert sort_order(scores).tolist() == np.argsort(scores, kind="stable").tolist()
+
+
+def test_a_subgroup_has_the_same_moments_whichever_others_there_are():
+    rng = np.random.default_rng(5)
+    p, labels = rng.dirichlet(np.ones(4), 80), rng.integers(0, 4, 80)
+    tree = hm.LabelTree.from_nested({"left": ["a", "b"], "right": ["c", "d"]})
+    (rows,) = hm.decompose(p, labels, tree=tree, utilities=[hm.Payoff("pay", {"a": 1, "c": 0.5})])
+    some, tilt = (rng.random(80) < 0.5).astype(np.uint8), rng.uniform(-1, 1, 80)
+
+    def scan(weights):
+        sides = [Groups.of([w[part] for w in weights], None) for part in (slice(30), slice(30, 80))]
+        groups = Groups.difference(sides[1], sides[0])
+        return scan_utility(sort_rows(rows, groups.scale), groups).moment
+
+    together = scan([np.ones(80, dtype=np.uint8), some, tilt, some * tilt])
+    for c, weights in enumerate([np.ones(80, dtype=np.uint8), some, tilt, some * tilt]):
+        np.testing.assert_array_equal(scan([weights])[0], together[c])
+    np.testing.assert_allclose(scan([some.astype(np.float64)])[0], together[1], atol=1e-12)
