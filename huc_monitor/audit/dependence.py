@@ -76,24 +76,23 @@ def design_effect(terms: Floats, keys: Ints) -> float:
     return max(1.0, float(np.sum(np.bincount(codes, terms) ** 2)) / square) if square else 1.0
 
 
-def measure_dependence(scores: Floats, residuals: Floats, keys: Ints) -> Dependence | None:
-    """Measure whether residuals of rows with one key depend on each other.
+def measure_dependence(scores: Floats, residuals: Floats, codes: Ints) -> Dependence | None:
+    """Measure whether residuals of rows of one group depend on each other.
 
-    None where there are too few groups of several rows to say.
+    ``codes`` number the groups from 0. None where too few have several rows to say.
 
     Examples
     --------
     >>> rng = np.random.default_rng(0)
-    >>> keys, scores = np.repeat(np.arange(100), 20), rng.random(2000)
-    >>> found = measure_dependence(scores, rng.normal(size=2000), keys)
+    >>> codes, scores = np.repeat(np.arange(100), 20), rng.random(2000)
+    >>> found = measure_dependence(scores, rng.normal(size=2000), codes)
     >>> found.is_sure(0.01)
     False
-    >>> shared = rng.normal(size=100)[keys]
-    >>> found = measure_dependence(scores, rng.normal(size=2000) + 0.7 * shared, keys)
+    >>> shared = rng.normal(size=100)[codes]
+    >>> found = measure_dependence(scores, rng.normal(size=2000) + 0.7 * shared, codes)
     >>> found.is_sure(0.01), round(found.too_narrow)
     (True, 3)
     """
-    codes = np.unique(keys, return_inverse=True)[1]
     sizes = np.bincount(codes)
     n_groups = int((sizes > 1).sum())
     if n_groups < _LEAST_GROUPS:

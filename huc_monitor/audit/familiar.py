@@ -273,10 +273,14 @@ def _look(predictions: Predictions, codes: Ints, tree: LabelTree, rows: _Rows) -
         block, here = predictions.block(lo, hi), np.arange(hi - lo)
         seen.top[lo:hi] = top = block.argmax(axis=1)
         seen.confidence[lo:hi] = block[here, top]
-        before = np.concatenate([np.zeros((hi - lo, 1)), np.cumsum(block, axis=1)], axis=1)
         one = np.where(known[lo:hi], block[here, np.minimum(codes[lo:hi], n_leaves - 1)], 0.0)
-        below = before[here, stop[lo:hi]] - before[here, start[lo:hi]]
-        seen.at_label[lo:hi] = np.where(known[lo:hi], one, np.maximum(below, np.finfo(float).tiny))
+        seen.at_label[lo:hi] = one
+        above = np.flatnonzero(~known[lo:hi])  # labels that stop there
+        if above.size:
+            before = np.pad(np.cumsum(block[above], axis=1), ((0, 0), (1, 0)))
+            own, inner = np.arange(above.size), above + lo
+            below = before[own, stop[inner]] - before[own, start[inner]]
+            seen.at_label[inner] = np.maximum(below, np.finfo(float).tiny)
         seen.square[lo:hi] = np.einsum("ij,ij->i", block, block) - 2 * one + 1
         for level, first in enumerate(firsts):
             levels[level, lo:hi] = np.add.reduceat(block, first, axis=1).argmax(axis=1)

@@ -92,24 +92,23 @@ def find_dependence(
     Rows are in the order of time. Of ``features``, a DataFrame, retries have the same.
     """
     chosen = slice(0, _MOST_ROWS)
-    named = {name: values[chosen] for name, values in keys.items()}
-    named = {name: values for name, values in named.items() if _may_be_key(values)}
+    named = {name: _numbered(values[chosen]) for name, values in keys.items()}
+    named = {name: codes for name, codes in named.items() if _may_be_key(codes)}
     first = Predictions.of(probabilities[chosen])
     hashes = hash_rows(first.block(0, first.n))
-    cells = np.unique(hashes, return_inverse=True)[1]
-    alike = hashes
+    alike = cells = _numbered(hashes)
     if features is not None and features.shape[1]:
         own = pd.util.hash_pandas_object(features.iloc[chosen], index=False).to_numpy()
-        alike = hashes ^ own.view(np.int64)
+        alike = _numbered(hashes ^ own.view(np.int64))
     named |= {SAME_PREDICTION: alike, SAME_AND_NEAR: _follow_soon(cells)}
     level = _LEVEL / (len(named) * len(rows))
     found: list[tuple[str, Dependence]] = []
     for item in rows:
         gaps = residuals(item)[chosen]
         means = np.bincount(cells, gaps) / np.bincount(cells)
-        for name, values in named.items():
+        for name, codes in named.items():
             less = gaps - means[cells] if name == SAME_AND_NEAR else gaps
-            tested = measure_dependence(item.scores[chosen], less, values)
+            tested = measure_dependence(item.scores[chosen], less, codes)
             if tested is not None and tested.is_sure(level) and _matters(name, tested):
                 found.append((name, tested))
     # What is said of a key is of more use than that its rows look alike.
@@ -122,9 +121,9 @@ def is_repeat(name: str) -> bool:
 
 
 def _follow_soon(cells: Ints) -> Ints:
-    """Return keys that are equal for rows of one cell, shared by many, that come soon again.
+    """Give one number to rows of one cell, shared by many, that come soon again.
 
-    Rows are in the order of time; a row that stands alone has a key of its own.
+    Rows are in the order of time; a row that stands alone has a number of its own.
     """
     sizes = np.bincount(cells)[cells]
     order = np.argsort(cells, kind="stable")
@@ -132,9 +131,9 @@ def _follow_soon(cells: Ints) -> Ints:
     apart = np.diff(cells[order], prepend=-1) != 0
     limit = np.maximum(1.0, _SOON * cells.size / sizes[order])
     starts = apart | (away > limit) | (sizes[order] < _SHARED_BY)
-    keys = np.empty(cells.size, dtype=np.int64)
-    keys[order] = np.cumsum(starts)
-    return keys
+    codes = np.empty(cells.size, dtype=np.int64)
+    codes[order] = np.cumsum(starts) - 1
+    return codes
 
 
 def _matters(name: str, tested: Dependence) -> bool:
@@ -143,9 +142,14 @@ def _matters(name: str, tested: Dependence) -> bool:
     return tested.too_narrow >= _LEAST_TOO_NARROW
 
 
-def _may_be_key(values: Ints) -> bool:
-    n_distinct = np.unique(values).size
-    return LEAST_VALUES <= n_distinct <= 0.95 * values.size
+def _numbered(keys: Ints) -> Ints:
+    """Give groups of equal keys numbers from 0."""
+    return np.unique(keys, return_inverse=True)[1]
+
+
+def _may_be_key(codes: Ints) -> bool:
+    n_distinct = int(codes.max(initial=-1)) + 1
+    return LEAST_VALUES <= n_distinct <= 0.95 * codes.size
 
 
 def find_short_blocks(rows: Sequence[UtilityRows], clusters: Ints) -> ShortBlocks | None:
