@@ -321,16 +321,15 @@ def group_rows(rows: SortedRows, groups: Groups) -> Callable[[int], GroupRows]:
         _kernels.weigh_values(rows.order, rows.values, weights, amounts, values)
         return values
 
-    indicators = [weights.dtype == np.uint8 for weights in groups.weights]
     shared = rows.values  # noqa: PD011 - no frame
-    if amounts.size and any(indicators):
+    if amounts.size and any(weights.dtype == np.uint8 for weights in groups.weights):
         shared = weigh(np.ones(amounts.size, dtype=np.uint8))
 
     def select(c: int) -> GroupRows:
         weights = groups.weights[c]
         positions = np.empty(rows.order.size, dtype=np.int64)
         positions = positions[: _kernels.select_rows(rows.order, weights, positions)]
-        return GroupRows(positions, shared if indicators[c] else weigh(weights))
+        return GroupRows(positions, shared if weights.dtype == np.uint8 else weigh(weights))
 
     return select
 
