@@ -69,13 +69,19 @@ def pytest_xdist_make_scheduler(config: pytest.Config, log):
 def pytest_sessionstart(session: pytest.Session) -> None:
     import huc_monitor
 
-    kept = os.environ.get("NUMBA_CACHE_DIR", f"{Path(huc_monitor.__file__).parent}/_kernels")
-    processes = session.config.getoption("numprocesses", None)
-    compiled = any(Path(kept).rglob("*.nbi")) or not processes
+    kernels = Path(huc_monitor.__file__).parent / "_kernels"
+    kept = Path(os.environ.get("NUMBA_CACHE_DIR", kernels))
+    # What an earlier installation compiled may lie there; numba does not use it.
+    compiled = _last_change(kept, "*.nbi") > _last_change(kernels, "*.py")
+    needed = session.config.getoption("numprocesses", None) and not compiled
     session.config.stash[_COMPILING] = [
         subprocess.Popen([sys.executable, "-c", _COMPILE, *steps])
-        for steps in ([] if compiled else _HALVES)
+        for steps in (_HALVES if needed else ())
     ]
+
+
+def _last_change(folder: Path, pattern: str) -> float:
+    return max((path.stat().st_mtime for path in folder.rglob(pattern)), default=0.0)
 
 
 @pytest.hookimpl(tryfirst=True)
@@ -107,6 +113,8 @@ def pytest_configure(config: pytest.Config) -> None:
         place = tempfile.mkdtemp(dir=config.workerinput["place"])
         os.environ["TMPDIR"] = tempfile.tempdir = place
     else:
+        # Tests start many processes: each would compile its libraries anew.
+        os.environ.pop("PYTHONDONTWRITEBYTECODE", None)
         config.stash[_TEMPORARY] = place = tempfile.mkdtemp(prefix="huc-tests-")
         config.add_cleanup(lambda: shutil.rmtree(place, ignore_errors=True))
     os.environ["XDG_STATE_HOME"] = place
