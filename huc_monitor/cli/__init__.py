@@ -7,9 +7,10 @@ or bad data. A scheduler must be able to trust 1, so no error ever ends with it.
 from __future__ import annotations
 
 import contextlib
+import functools
 import os
 import sys
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Annotated
 
 import typer
@@ -114,6 +115,12 @@ def _options(
     """
 
 
+@functools.cache
+def _command() -> Callable[..., object]:
+    """Build the commands once: calling `app` would do so for each command that a process runs."""
+    return typer.main.get_command(app)
+
+
 def main(arguments: Sequence[str] | None = None) -> int:
     """Run one command and return its exit code; errors become one line on standard error."""
     choose("text")
@@ -121,7 +128,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         given = sys.argv[1:] if arguments is None else arguments
         name = next((word for word in given if not word.startswith("-")), "")
         with contextlib.nullcontext() if name in _OWN_PROGRESS else working(f"huc-monitor {name}"):
-            code = app(args=arguments, prog_name="huc-monitor", standalone_mode=False)
+            code = _command()(args=arguments, prog_name="huc-monitor", standalone_mode=False)
         sys.stdout.flush()
     except (KeyboardInterrupt, typer.Abort):
         return INTERRUPTED
