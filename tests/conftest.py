@@ -12,11 +12,10 @@ from pathlib import Path
 
 import pytest
 
+_LIBRARY = Path(__file__).parent / "huc_monitor"
 # Folders and files with the longest work: they start first, so that none is left at the end.
 _LONGEST = ("schedulers", "huc_spark", "test_crashes.py", "huc_mlflow", "test_audit_oracle.py")
 _LONGEST += ("test_detector.py", "huc_notify", "test_large.py", "test_classifier.py")
-# Of the library's own tests, those that take a browser, other processes or minutes.
-_NOT_QUICK = ("test_crashes.py", "test_report_browser.py", "test_classifier.py", "test_large.py")
 # Files with Sparks of their own; all others in their folder share a session, so a process.
 _OWN_SPARK = ("test_cluster.py", "test_connect.py")
 # What `huc-monitor doctor --warm` does, in two halves that take equally long.
@@ -39,8 +38,8 @@ def pytest_addoption(parser: pytest.Parser) -> None:
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     items.sort(key=lambda item: _rank(item.path.parts))
     for item in items:
-        own = "/tests/huc_monitor/" in item.path.as_posix()
-        if own and item.path.name not in _NOT_QUICK and item.get_closest_marker("slow") is None:
+        long = {"slow", "seconds"} & {mark.name for mark in item.iter_markers()}
+        if item.path.is_relative_to(_LIBRARY) and not long:
             item.add_marker("quick")
 
 
@@ -118,6 +117,9 @@ def pytest_configure(config: pytest.Config) -> None:
         config.stash[_TEMPORARY] = place = tempfile.mkdtemp(prefix="huc-tests-")
         config.add_cleanup(lambda: shutil.rmtree(place, ignore_errors=True))
     os.environ["XDG_STATE_HOME"] = place
+    named = config.args_source is not pytest.Config.ArgsSource.TESTPATHS
+    if config.getoption("markexpr") == "quick" and not named:
+        config.args = [str(_LIBRARY)]  # importing what is not quick takes longer than a test
 
 
 @pytest.hookimpl(optionalhook=True)

@@ -13,6 +13,7 @@ NUMBERS = st.sampled_from(["<i8", "<f8", "<i4", "|u1", "|b1"])
 SHAPES = arrays.array_shapes(min_dims=0, min_side=0, max_side=4)
 
 
+@pytest.mark.seconds
 @given(st.dictionaries(st.text(max_size=5), arrays.arrays(NUMBERS, SHAPES), max_size=4))
 def test_arrays_come_back_to_the_bit(given_arrays):
     found = arrays_from_bytes(arrays_to_bytes(given_arrays))

@@ -111,6 +111,7 @@ def test_a_weight_equals_repeating_the_row(seed):
     assert differences(weighted, repeated) <= 1e-14
 
 
+@pytest.mark.seconds
 @settings(deadline=None, max_examples=25)
 @given(st.integers(0, 10**6))
 def test_branches_add_up_to_the_residual_on_the_uc_interval(seed):
@@ -123,6 +124,7 @@ def test_branches_add_up_to_the_residual_on_the_uc_interval(seed):
         assert abs(row.moment) <= relevant * mine.moment.abs().max() + 1e-15
 
 
+@pytest.mark.seconds
 def test_every_row_decomposes_into_its_path():
     p, labels, _, _ = window(11)
     for rows in hm.decompose(p, labels, tree=TREE, utilities=UTILITIES):

@@ -59,6 +59,7 @@ def compare(before, after, **options):
 # Two samples.
 
 
+@pytest.mark.seconds
 @pytest.mark.parametrize("part", range(4))
 def test_every_change_and_interval_equals_brute_force(part):
     for instance in range(part, 200, 4):

@@ -168,6 +168,7 @@ def test_accuracy_has_the_interval_of_wilson():
         assert accuracy.upper == pytest.approx(middle + radius, abs=1e-12)
 
 
+@pytest.mark.seconds
 @pytest.mark.parametrize("sharpen", [1.0, 1.7])
 def test_intervals_cover_the_population_as_often_as_they_say(sharpen):
     # Against 400,000 rows; 300 windows of 400, so that a share of 0.95 has an error of 0.013.

@@ -45,6 +45,7 @@ def bits(result):
     return json.dumps(result.to_dict())
 
 
+@pytest.mark.seconds
 @settings(deadline=None, max_examples=40)
 @given(
     seed=st.integers(0, 10**6),
@@ -213,6 +214,7 @@ def test_hard_problems_and_few_rows_raise_no_suspicion(n_leaves):
     assert hm.audit(np.roll(p, 1, axis=1), labels, tree=tree, bounds=None).notes == ()
 
 
+@pytest.mark.seconds
 def test_calibrated_predictions_are_suspected_in_no_window_of_a_thousand():
     rng = np.random.default_rng(2)
     with warnings.catch_warnings(action="error"):

@@ -20,6 +20,7 @@ def draw(rng, p):
     return (rng.random(len(p))[:, None] > p.cumsum(axis=1)).sum(axis=1).clip(0, p.shape[1] - 1)
 
 
+@pytest.mark.seconds
 def test_the_p_value_of_coins_is_the_binomial_one():
     # One score only, so that HUC is |share of yes - 0.3| and the exact p-value is binomial.
     from scipy import stats

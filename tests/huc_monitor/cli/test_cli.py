@@ -415,6 +415,7 @@ def installed_command() -> str:
     return str(Path(sys.executable).with_name("huc-monitor"))
 
 
+@pytest.mark.seconds
 def test_the_installed_command_prints_no_colour_codes_into_a_pipe(log, tree_file):
     environment = {
         k: v for k, v in os.environ.items() if k not in {"FORCE_COLOR", "TTY_COMPATIBLE"}

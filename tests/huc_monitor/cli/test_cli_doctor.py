@@ -184,6 +184,7 @@ def test_a_tracker_that_does_not_answer_is_wrong_and_its_password_is_not_shown(c
     assert "hush" not in json.dumps(found)
 
 
+@pytest.mark.seconds
 @pytest.mark.filterwarnings("ignore")  # MLflow and its dependencies warn about themselves
 def test_a_tracker_that_answers_is_named_and_nothing_is_recorded(capsys, project, tmp_path):
     import mlflow
@@ -206,6 +207,7 @@ def test_a_tracker_or_channel_that_is_not_installed_is_wrong(capsys, project):
     assert "channels.ops" in found["channel ops"]["fix"]
 
 
+@pytest.mark.seconds
 def test_a_channel_whose_address_cannot_be_read_is_wrong_and_not_shown(capsys, project):
     channels = {
         "ops": {"name": "apprise", "secrets": {"url": "slak://token-a/token-b"}},
@@ -240,6 +242,7 @@ def complete(words: str, **environment: str) -> str:
     return done.stdout
 
 
+@pytest.mark.seconds
 def test_a_shell_completes_commands_and_options():
     assert complete("huc-monitor do").split() == ["doctor"]
     assert "--fail-on" in complete("huc-monitor check --fa").split()

@@ -158,6 +158,7 @@ def test_status_shows_windows_and_open_alerts(fresh, capsys):
     assert [row["ordinal"] for row in document["windows"]] == [1, 2, 3, 4, 5]
 
 
+@pytest.mark.seconds
 def test_a_changed_tree_is_a_new_monitor_and_the_old_records_stay(fresh, capsys, tmp_path):
     config = fresh("good")
     run(capsys, "check", "--config", config, "--now", NOW)
@@ -170,6 +171,7 @@ def test_a_changed_tree_is_a_new_monitor_and_the_old_records_stay(fresh, capsys,
     assert len(list((tmp_path / "huc-state").iterdir())) == 2
 
 
+@pytest.mark.seconds
 def test_a_progress_bar_is_shown_on_a_terminal_only(fresh):
     config = fresh("good")
     command = [*MAIN, "check", "--config", config, "--now", NOW]
@@ -270,6 +272,7 @@ def test_only_one_watch_runs_per_configuration(fresh, capsys):
     assert "Another watch is running (pid " in err
 
 
+@pytest.mark.seconds
 @pytest.mark.parametrize("name", [signal.SIGTERM, signal.SIGINT])
 def test_watch_stops_cleanly_on_a_signal(fresh, name):
     command = [*MAIN, "watch", "--config", fresh("good"), "--every", "1h", "--json"]
@@ -290,6 +293,7 @@ def test_watch_refuses_an_odd_pace(fresh, capsys):
     assert "`every` must be a whole number and one of the units" in err
 
 
+@pytest.mark.seconds
 def test_a_failed_window_is_told_by_every_check_until_a_person_dismisses_it(tmp_path, capsys):
     log, labels = make_log(2, 400)
     labels.loc[labels["id"] < 100, "label"] = "nept"
@@ -315,6 +319,7 @@ def test_a_failed_window_is_told_by_every_check_until_a_person_dismisses_it(tmp_
     assert run(capsys, "status", "--config", config)[0] == 0
 
 
+@pytest.mark.seconds
 def test_a_changed_tree_is_told_and_open_alerts_are_carried_over(fresh, capsys, tmp_path):
     config = fresh("bad")
     run(capsys, "check", "--config", config, "--now", NOW)

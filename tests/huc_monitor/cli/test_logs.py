@@ -176,6 +176,7 @@ def test_an_unknown_form_is_refused_by_name(capsys):
     assert "'text', 'json'" in capsys.readouterr().err
 
 
+@pytest.mark.seconds
 def test_the_log_of_a_real_process_is_nothing_but_json(config):
     code = "import sys; from huc_monitor.cli import main; sys.exit(main(sys.argv[1:]))"
     command = [sys.executable, "-c", code, "--log-format", "json", "check", "--config", config]

@@ -6,6 +6,8 @@ import ast
 import inspect
 from pathlib import Path
 
+import pytest
+
 import huc_monitor as hm
 from huc_monitor._common.explaining import models_in
 from huc_monitor._common.settings import Section
@@ -79,6 +81,7 @@ def literal_defaults(path):
                 yield owners.get(id(node), node.name), argument.arg, value
 
 
+@pytest.mark.seconds
 def test_no_signature_repeats_the_default_of_a_setting():
     words = {
         name
@@ -120,6 +123,7 @@ def test_the_sections_of_the_file_are_the_classes_of_the_python_api():
     assert inspect.signature(hm.Monitor).parameters["policy"].default == hm.Policy()
 
 
+@pytest.mark.seconds
 def test_every_audit_has_the_words_and_defaults_of_the_audit_options(monkeypatch):
     monkeypatch.setenv("DO_NOT_TRACK", "1")  # before Evidently is imported: it reports its use
     import huc_evidently

@@ -133,6 +133,7 @@ def test_folders_that_follow_the_time_are_used_and_others_are_not(folder):
     assert parse_config(bad, folder=folder).settings.source.log.partition is None
 
 
+@pytest.mark.seconds
 def test_year_month_and_day_folders_are_understood(folder):
     log = make_log(30_000)
     parts = [log["predicted_at"].dt.strftime(form) for form in ("%Y", "%m", "%d")]

@@ -69,6 +69,7 @@ def test_the_worst_row_costs_half_of_an_arms_wealth_and_never_more():
     assert bets.forget == 0.999
 
 
+@pytest.mark.seconds
 @settings(max_examples=8, deadline=None)
 @given(seed=st.integers(0, 10_000), tolerance=st.sampled_from([0.0, 0.01, 0.2]))
 def test_every_candidates_e_value_has_mean_at_most_one_when_calibrated(seed, tolerance):

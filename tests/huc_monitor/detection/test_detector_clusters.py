@@ -38,6 +38,7 @@ def test_clusters_of_one_row_each_are_no_clusters_bit_for_bit():
         np.testing.assert_array_equal(values(one), values(other))
 
 
+@pytest.mark.seconds
 @settings(max_examples=15, deadline=None)
 @given(st.integers(0, 10_000), st.integers(2, 5))
 def test_copies_of_every_row_in_its_cluster_are_the_row_once(seed, times):

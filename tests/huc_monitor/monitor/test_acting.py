@@ -54,6 +54,7 @@ def told(result):
     return found
 
 
+@pytest.mark.seconds
 def test_an_operators_story(log):
     ear = Ear()
     monitor = make(*log, notifiers={"ear": ear}, alerts=AlertPolicy(cool_down="1d"))

@@ -349,6 +349,7 @@ def test_alerts_follow_the_tolerance_unless_the_change_is_asked_for():
     assert "Standing" not in result.message.text
 
 
+@pytest.mark.seconds
 def test_the_configuration_that_init_writes_names_the_fault_on_its_first_day(tmp_path):
     log = make_stream(days=10, rows=2000, fault_from=7).rename(columns={"at": "time", "y": "label"})
     log.to_parquet(tmp_path / "log.parquet")

@@ -15,6 +15,8 @@ from support.watched import Ear, make, revisited
 
 from huc_monitor.monitor.ports.tracker import MemoryTracker
 
+pytestmark = pytest.mark.seconds  # killed processes
+
 TESTS = Path(__file__).parents[2]
 TIMES = ["2024-03-04T06:00+00:00", "2024-03-06T12:00+00:00"]
 

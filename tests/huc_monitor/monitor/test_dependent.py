@@ -63,6 +63,7 @@ def surely_changed(records):
     return sum(bool(record.change and record.change.changes) for record in records)
 
 
+@pytest.mark.seconds
 def test_without_clusters_users_look_like_errors_and_with_them_they_do_not(folder):
     naive = check(folder, {}, state="naive")
     found = check(folder, {"cluster": "user"}, state="clusters")
@@ -90,6 +91,7 @@ def test_labels_chosen_by_error_are_put_right_by_their_probability(folder):
     assert naive[-1].result.design.min_label_probability is None
 
 
+@pytest.mark.seconds
 def test_a_window_larger_than_memory_counts_clusters_as_one_in_hand(folder):
     columns = {"cluster": "user", "label_probability": "chosen", "label": "some"}
     whole = check(folder, columns, state="whole")

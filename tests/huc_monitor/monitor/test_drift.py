@@ -127,6 +127,7 @@ def rare(n, mass, split, rng):
     return p, rows, hm.Subgroups.whole().weights(None, n)
 
 
+@pytest.mark.seconds
 @pytest.mark.parametrize(
     ("n_before", "before", "n_after", "after", "split"),
     [

@@ -80,6 +80,7 @@ def test_the_first_window_may_fail_and_be_corrected_before_subgroups_are_frozen(
     assert record.audit["candidates"] == make(log, labels).check(after(1.5))[0].audit["candidates"]
 
 
+@pytest.mark.seconds
 def test_only_the_newest_failed_windows_are_read_again_unless_counts_change():
     log, labels = make_log(20, 60)
     broken = labels.assign(label="nept")
@@ -93,6 +94,7 @@ def test_only_the_newest_failed_windows_are_read_again_unless_counts_change():
     assert [(record.ordinal, record.status) for record in last] == [(1, "audited")]
 
 
+@pytest.mark.seconds
 def test_one_row_from_1970_is_refused_before_thousands_of_empty_windows_are_recorded():
     log, labels = make_log(2, 300)
     log.loc[log.index[0], "at"] = pd.Timestamp(0, tz="UTC")

@@ -27,6 +27,7 @@ def kinds(fault):
     return [(finding.kind, finding.node, finding.subgroups[0]) for finding in told(fault)]
 
 
+@pytest.mark.seconds
 @pytest.mark.parametrize("fault", [None, *FAULTS])
 def test_standing_error_is_told_once_with_a_way_out(fault):
     texts = [result.message.text for result in results(fault) if result.message is not None]

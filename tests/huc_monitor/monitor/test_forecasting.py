@@ -83,6 +83,7 @@ def test_forecasts_can_be_left_out():
     assert "forecasts" not in record.to_dict()
 
 
+@pytest.mark.seconds
 def test_after_a_sure_change_only_windows_since_then_correct_a_forecast():
     monitor = make(*make_log(8, 3000, broken_from=4))
     for day in range(7):

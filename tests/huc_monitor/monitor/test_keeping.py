@@ -67,6 +67,7 @@ def a_thousand(config):
     return keeper
 
 
+@pytest.mark.seconds
 def test_pruning_a_thousand_windows_leaves_trends_and_open_alerts(config, monkeypatch):
     monkeypatch.setattr("os.fsync", lambda _: None)  # a thousand files are enough work
     keeper = a_thousand(config)

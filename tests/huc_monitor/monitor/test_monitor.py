@@ -88,6 +88,7 @@ def test_a_check_with_nothing_due_changes_nothing(story):
     assert states(monitor) == before
 
 
+@pytest.mark.seconds
 def test_one_check_for_all_days_gives_the_records_of_daily_checks(broken, story):
     monitor, _ = story
     at_once = make(*broken, alerts={"cool_down": "7d"})
@@ -96,6 +97,7 @@ def test_one_check_for_all_days_gives_the_records_of_daily_checks(broken, story)
     assert at_once.records() == monitor.records()
 
 
+@pytest.mark.seconds
 def test_a_dry_run_finds_the_same_and_keeps_nothing(broken):
     ear, calls = Ear(), []
     monitor = make(
@@ -278,6 +280,7 @@ def test_a_changed_model_version_resets_the_detector_and_says_so():
     assert records[2].model_versions == {"2": 600}
 
 
+@pytest.mark.seconds
 def test_versions_that_serve_side_by_side_keep_their_evidence():
     log, labels = make_log(20, 600, broken_from=0, seed=3)
     settings = {"tolerance": 0.035, "audit": {"bounds": None}, "drift": {"enabled": False}}
@@ -308,6 +311,7 @@ def test_the_newest_versions_are_kept_and_a_crowd_of_versions_is_pooled():
     assert records[2].detector["n_rows"] == 600, "no row is left out"
 
 
+@pytest.mark.seconds
 def test_a_check_goes_on_with_the_evidence_of_every_version(broken):
     log, labels = broken
     log = log.assign(version=np.where(log["id"] % 3 == 0, "1", "2"))

@@ -87,6 +87,7 @@ def test_one_channel_that_fails_does_not_keep_another_from_hearing_once(broken):
     assert (len(good.heard), len(bad.heard)) == (1, 1)
 
 
+@pytest.mark.seconds
 def test_recalibrating_is_asked_for_once_per_cool_down_and_again_if_it_failed(broken):
     calls = []
 
@@ -110,6 +111,7 @@ def test_recalibrating_is_asked_for_once_per_cool_down_and_again_if_it_failed(br
     assert len(set(calls)) == 1
 
 
+@pytest.mark.seconds
 def test_the_status_is_published_when_it_changes_only(broken):
     class Told(MemoryTracker):
         def __init__(self):
@@ -232,6 +234,7 @@ def test_a_policy_for_drift_decides_what_is_worth_telling():
     assert early.message is None
 
 
+@pytest.mark.seconds
 def test_an_alert_of_the_detector_stays_open_as_long_as_its_cause():
     log, good = make_log(20, 600)
     _, bad = make_log(20, 600, broken_from=4)

@@ -278,6 +278,7 @@ def test_rows_without_a_time_are_told_once_and_again_when_there_are_more():
     assert told == [["2"], [], ["5"]]
 
 
+@pytest.mark.seconds
 def test_a_configured_check_finds_keys_by_name_and_doctor_and_init_say_so(
     clustered, tmp_path, capsys
 ):

@@ -177,6 +177,7 @@ def test_replay_gives_the_same_bits_with_any_number_of_threads(boost, monkeypatc
     assert np.array_equal(boost.predict_proba(P, features=FEATURES), whole)
 
 
+@pytest.mark.seconds
 def test_a_recalibrator_from_json_gives_the_same_bits_in_a_new_process(boost, tmp_path):
     (tmp_path / "boost.json").write_text(json.dumps(boost.to_dict()))
     np.save(tmp_path / "p.npy", P)

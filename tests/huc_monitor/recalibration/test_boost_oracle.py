@@ -261,6 +261,7 @@ def scope(boost, table, update):
     return [size for (_, _, node), size in table.items() if node == update.node]
 
 
+@pytest.mark.seconds
 @pytest.mark.parametrize("first", range(0, 200, 20))
 def test_fit_and_replay_equal_dense_numpy_update_by_update(first, monkeypatch):
     windows = []

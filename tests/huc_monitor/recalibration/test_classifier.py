@@ -18,6 +18,8 @@ from sklearn.utils.estimator_checks import parametrize_with_checks
 import huc_monitor as hm
 from huc_monitor.recalibration import HUCBoost, HUCCalibratedClassifier
 
+pytestmark = pytest.mark.seconds
+
 # scikit-learn skips this one unless an environment variable was set before scipy was imported.
 SKIPPED = {"check_array_api_input"}
 

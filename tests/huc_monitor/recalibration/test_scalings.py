@@ -192,6 +192,7 @@ def test_temperature_keeps_the_order_of_the_leaves(fitted):
     assert np.array_equal(np.argsort(p, axis=1), np.argsort(scaled, axis=1))
 
 
+@pytest.mark.seconds
 @pytest.mark.parametrize("kind", ["temperature", "vector", "dirichlet"])
 def test_json_gives_the_same_bits_in_a_new_process(fitted, kind, tmp_path):
     scaling = fitted[kind]
@@ -338,6 +339,7 @@ def test_the_scaling_chosen_is_the_one_of_least_held_out_log_loss(seed):
     assert chosen.kind == best.kind
 
 
+@pytest.mark.seconds
 def test_a_gain_within_one_standard_error_leaves_predictions_as_they_are():
     tree = hm.LabelTree.flat(["a", "b", "c", "d"])
     left_alone = 0

@@ -244,6 +244,7 @@ def test_a_monitor_shows_its_newest_window_and_its_open_alerts(tmp_path):
     assert "6 new records" in "".join(Tags(checked._repr_html_()).words)
 
 
+@pytest.mark.seconds
 def test_an_audit_loads_nothing_that_draws_until_it_is_shown():
     script = """
 import sys, huc_monitor as hm

@@ -15,6 +15,8 @@ from support.report_cases import NASTY, seeded_audit, story
 
 from huc_monitor.reporting import draw_pictures, save_picture, write_report
 
+pytestmark = pytest.mark.seconds  # a browser
+
 if TYPE_CHECKING:
     from pathlib import Path
 

@@ -98,6 +98,7 @@ def test_the_icicle_of_a_large_tree_accounts_for_every_branch():
     assert picture.height <= 60 * 30
 
 
+@pytest.mark.seconds
 def test_pictures_are_saved_as_svg_and_png(tmp_path):
     picture = draw_pictures(**seeded_audit())["reliability"]
     svg = save_picture(picture, tmp_path / "curve.svg").read_text("utf-8")
@@ -127,6 +128,7 @@ def test_png_without_matplotlib_says_what_to_install(tmp_path, monkeypatch):
 # -- size
 
 
+@pytest.mark.seconds
 def test_a_large_report_stays_under_six_megabytes():
     nested = {
         f"group {i}": {f"node {i}-{j} of some length": ["a", "b"] for j in range(25)}
@@ -145,6 +147,7 @@ def test_a_large_report_stays_under_six_megabytes():
     assert len(render_report(records, tree=tree).encode()) < 2_500_000
 
 
+@pytest.mark.seconds
 def test_many_more_branches_than_fit_are_cut_by_what_matters():
     tree = hm.LabelTree.from_nested({f"n{i:04d}": ["a", "b"] for i in range(3000)})
     rows = [candidate(node=node, moment=0.00001 * i) for i, node in enumerate(tree.branches)]
@@ -159,6 +162,7 @@ def test_many_more_branches_than_fit_are_cut_by_what_matters():
 # -- the README's picture
 
 
+@pytest.mark.seconds
 def test_the_readme_picture_can_be_drawn_again(tmp_path):
     script = Path(__file__).parents[3] / "examples" / "draw_cancellation.py"
     target = tmp_path / "cancellation.svg"

@@ -27,6 +27,8 @@ from huc_monitor.config.opening import open_monitor
 from huc_monitor.reporting.ui import Access, Fleet
 from huc_monitor.reporting.ui._export import export_site
 
+pytestmark = pytest.mark.seconds  # a browser
+
 TOKEN = "a token for these tests alone"  # noqa: S105
 
 

@@ -24,6 +24,8 @@ from huc_monitor.monitor.windows import TimeWindows
 from huc_monitor.sources import Columns, FrameTable, LabelTable, TableSource
 from huc_monitor.sources.large import LargeSource, Rows, audit_pieces, bytes_of, compare_pieces
 
+pytestmark = pytest.mark.seconds
+
 TREE = hm.LabelTree.from_nested({"left": {"a": None, "b": None, "e": None}, "right": ["c", "d"]})
 UTILITIES = [
     hm.Payoff("pay", {"a": -1, "b": 1, "c": 0.5, "d": 0.25}),

@@ -139,6 +139,7 @@ def _plain(kind):
     return pa.timestamp("us", tz="UTC") if pa.types.is_timestamp(kind) else kind
 
 
+@pytest.mark.seconds
 @pytest.mark.filterwarnings("ignore::DeprecationWarning")
 @pytest.mark.filterwarnings("ignore::UserWarning")
 def test_an_iceberg_table_is_its_present_version(tmp_path):
@@ -326,6 +327,7 @@ def test_hostile_names_in_payloads_stay_names(tmp_path):
     assert read_lists(tmp_path, table, [f"r{i}" for i in range(40)]).n == 40
 
 
+@pytest.mark.seconds
 def test_init_recognises_a_capture_and_check_reads_it(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     (tmp_path / "tree.yaml").write_text("a: [a1, a2]\nb:\n")

@@ -4,6 +4,7 @@ import json
 
 import numpy as np
 import pandas as pd
+import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from support.patients import one
@@ -114,6 +115,7 @@ def families(draw):
     return frame, groups
 
 
+@pytest.mark.seconds
 @RELAXED
 @given(families(), frames(min_size=0))
 def test_a_round_trip_through_json_gives_identical_weights(family, later):
@@ -185,6 +187,7 @@ def test_each_groups_partition_the_rows_that_have_a_value(frame, column):
     np.testing.assert_array_equal(total, frame[column].notna())
 
 
+@pytest.mark.seconds
 @RELAXED
 @given(families(), frames(), st.integers(0, 5))
 def test_restrict_equals_counting_in_every_frame(family, other, min_size):

@@ -119,6 +119,7 @@ def test_bad_yaml(write, text, message):
         LabelTree.from_file(write("tree.yaml", text))
 
 
+@pytest.mark.seconds
 def test_aliases_that_multiply_end_in_an_error_not_in_memory(write):
     lines = ["a0: &a0 [x, y, z, w, v, u, t, s]"]
     lines += [f"a{i}: &a{i} [{', '.join([f'*a{i - 1}'] * 8)}]" for i in range(1, 12)]

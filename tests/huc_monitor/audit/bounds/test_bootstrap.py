@@ -185,6 +185,7 @@ def test_gathering_fewer_contributions_at_a_time_changes_nothing(monkeypatch):
     np.testing.assert_array_equal(audit(p, labels, frame, n_draws=64).radii, whole)
 
 
+@pytest.mark.seconds
 def test_the_number_of_threads_changes_no_bit():
     # More than 100,000 rows, where two threads sort differently from one; heavy ties.
     code = (
