@@ -1,24 +1,30 @@
 r"""What a window's predictions will be worth, before its labels are there.
 
-Rows that were audited say by how much realised utility differs from the score, range by range:
-gap(s). The forecast of a window is its mean score plus its mean gap.
+Rows that were audited say by how much realised utility differs from the score, by range of score
+and by predicted leaf (`huc_monitor.audit.gaps`). The forecast of a window is its mean score plus
+its mean gap.
 
 What is assumed
-    *What follows from a score did not change*: given the score, the mean utility is that of the
-    audited rows. Scores may move as they like. Where the relation itself moves (concept shift), no
-    forecast can know, and this one fails; nor does it see that rows of one score differ by a
-    property that the score does not carry, once the mix of that property moves.
+    *What follows from a score did not change*: given the score and the predicted leaf (the
+    likeliest one), the mean utility is that of the audited rows. Scores and predicted leaves may
+    move as they like. Where the relation itself moves (concept shift), no forecast can know, and
+    this one fails; nor does it see that rows of one score and leaf differ by a property that
+    neither carries, once the mix of that property moves.
 
 The bound
-    With w the density of the window's scores relative to the audited ones, the error of the
-    forecast is E[w(s) (u - mu - gap(s))] over audited rows, and summing by parts
+    With a(s) b(l) the density of the window's rows relative to the audited ones, by range of score
+    and by predicted leaf, and g(s, l) the correction, the error of the forecast is
+    E[a(s) b(l) (u - mu - g)] over audited rows, and summing by parts over scores
 
-        |E[w(s) (u - mu - gap(s))]| <= (|w_end| + TV(w)) sup_I |E[(u - mu - gap(s)) 1{s in I}]|,
+        |E[a(s) b(l) (u - mu - g)]| <= (|a_end| + TV(a)) sup_I |E[b(l) (u - mu - g) 1{s in I}]|,
 
-    TV being the total variation, I any interval: UC of what the correction leaves, times how
-    unevenly the scores moved. To this comes sampling error, by normal theory: that of the
-    audited rows, weighted by w, and that of the window's own outcomes. Scores beyond the audited
-    ones count with the utility's whole range. Each bound holds by itself with the confidence level.
+    TV being the total variation, I any interval: UC of what the correction leaves, in audited rows
+    that were weighted to have the window's leaves, times how unevenly the scores moved. To this
+    comes sampling error, by normal theory: that of the audited rows, weighted by a(s) b(l), and
+    that of the window's own outcomes. Rows with a score beyond the audited ones, or with a leaf of
+    a kind that was never audited, count with the utility's whole range. Each bound holds by itself
+    with the confidence level. Nothing depends on how good the correction is: a poor one leaves
+    more, and makes the bound wider.
 """
 
 from __future__ import annotations
@@ -37,7 +43,14 @@ from huc_monitor._common.forms import Form
 from huc_monitor.audit.clusters import check_clusters, check_label_probability
 from huc_monitor.audit.decomposition import UtilityRows, iter_decomposed
 from huc_monitor.audit.dependence import design_effect
-from huc_monitor.audit.inputs import check_labels, check_predictions, check_tree, check_utilities
+from huc_monitor.audit.gaps import Grid, fit_gaps, rake
+from huc_monitor.audit.inputs import (
+    Predictions,
+    check_labels,
+    check_predictions,
+    check_tree,
+    check_utilities,
+)
 from huc_monitor.audit.label_depth import coverage_among, whole_rows
 from huc_monitor.audit.options import DEFAULTS, AuditOptions
 from huc_monitor.audit.scan import Groups
@@ -45,10 +58,6 @@ from huc_monitor.errors import InvalidInputError
 from huc_monitor.tree import LabelTree
 from huc_monitor.utilities import Utility
 from huc_monitor.utilities.program import Floats, Ints
-
-# Ranges of score that are corrected by themselves, and audited rows that one takes.
-_MOST_RANGES = 10
-_ROWS_PER_RANGE = 50
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -68,13 +77,13 @@ class Forecast(Form):
         The forecast per prediction and its bound, in utility.
     confidence_level : float
     shift : float
-        The part of the bound for scores that moved, ``(|w_end| + TV(w)) UC``.
+        The part of the bound for rows that moved, ``(|a_end| + TV(a)) UC``.
     sampling : float
         The part for sampling error.
     variance : float
-        Of one row's utility given its score, in the window.
+        Of one row's utility given its score and predicted leaf, in the window.
     outside : float
-        Share of rows with a score beyond all audited ones.
+        Share of rows with a score beyond all audited ones, or a leaf of a kind never audited.
     units, scale : str or None, float
         A utility times `scale` is in `units`.
     realised : float or None
@@ -121,19 +130,27 @@ class Forecast(Form):
 class ScoreGaps:
     """Audited rows of one utility: by how much realised utility differs from the score.
 
-    ``scores`` are in order, ``gaps`` are realised minus predicted, ``weights`` add up to 1.
-    ``design_effect`` is how much more the rows' means vary than those of independent rows.
+    ``scores`` are in order, ``leaves`` are the predicted ones, ``gaps`` are realised minus
+    predicted, ``weights`` add up to 1. ``design_effect`` is how much more the rows' means vary than
+    those of independent rows.
     """
 
     utility: Utility
     spread: float
     scores: Floats
+    leaves: Ints
     gaps: Floats
     weights: Floats
     design_effect: float = 1.0
 
     @classmethod
-    def of(cls, rows: UtilityRows, weights: Floats, clusters: Ints | None = None) -> ScoreGaps:
+    def of(
+        cls,
+        rows: UtilityRows,
+        weights: Floats,
+        clusters: Ints | None = None,
+        likeliest: Ints | None = None,
+    ) -> ScoreGaps:
         """Take labelled rows, each as often as it stands for; no weights: once."""
         order = np.argsort(rows.scores, kind="stable")
         counts = weights if weights.size else np.ones(order.size)
@@ -144,6 +161,7 @@ class ScoreGaps:
             rows.utility,
             float(np.max(rows.utility.spreads(rows.tree), initial=0.0)),
             rows.scores[order],
+            _one_leaf(order.size) if likeliest is None else likeliest[order],
             gaps[order],
             counts[order] / counts.sum(),
             effect,
@@ -155,28 +173,36 @@ class ScoreGaps:
         return float(1.0 / np.sum(self.weights**2)) / self.design_effect
 
     def forecast(
-        self, scores: Floats, *, confidence_level: float = DEFAULTS.confidence_level
+        self,
+        scores: Floats,
+        likeliest: Ints | None = None,
+        *,
+        confidence_level: float = DEFAULTS.confidence_level,
     ) -> Forecast:
-        """Forecast the mean utility of rows with these scores."""
-        edges = self._edges()
-        mine, theirs = (np.searchsorted(edges, s, side="right") for s in (self.scores, scores))
-        size = edges.size + 1
-        share = np.bincount(mine, self.weights, size)
-        gap = np.bincount(mine, self.weights * self.gaps, size) / share
-        left = self.gaps - gap[mine]
-        density = np.bincount(theirs, minlength=size) / (scores.size * share)
-        variance = np.bincount(mine, self.weights * left**2, size) / share
-        outcome = float(np.mean(variance[theirs]))
-        audited = float(np.sum((density[mine] * self.weights * left) ** 2))
-        sampling = _z(confidence_level) * math.sqrt(
-            self.design_effect * (audited + outcome / scores.size)
-        )
-        variation = float(np.abs(np.diff(density)).sum() + density[-1])
-        shift = variation * _largest_interval(self.scores, self.weights * left)
-        beyond = (scores < self.scores[0]) | (scores > self.scores[-1])
+        """Forecast the mean utility of rows with these scores and predicted leaves."""
+        grid = Grid.of(self.scores, self.leaves, self.weights, self.n)
+        mine = grid.places(self.scores, self.leaves)
+        leaves = _one_leaf(scores.size) if likeliest is None else likeliest
+        theirs = grid.places(scores, leaves)
+        correction = fit_gaps(mine, self.gaps, self.weights, self.n)
+        left = self.gaps - mine.at(*correction)
+
+        audited = mine.table(self.weights)
+        wanted = theirs.table(np.full(scores.size, 1.0 / scores.size))
+        along, across = rake(audited, wanted.sum(axis=1), wanted.sum(axis=0))
+        density = self.weights * along[mine.ranges] * across[mine.groups]
+        outcome = float(density @ left**2) / max(float(density.sum()), 1e-12)
+        noise = float(np.sum((density * left) ** 2)) + outcome / scores.size
+        sampling = _z(confidence_level) * math.sqrt(self.design_effect * noise)
+        variation = float(np.abs(np.diff(along)).sum() + along[-1])
+        reweighted = self.weights * across[mine.groups] * left
+        shift = variation * _largest_interval(self.scores, reweighted)
+
+        unknown = audited.sum(axis=0)[theirs.groups] == 0
+        beyond = (scores < self.scores[0]) | (scores > self.scores[-1]) | unknown
         radius = shift + sampling + float(beyond.mean()) * self.spread
         score = float(scores.mean())
-        value = score + float(gap[theirs].mean())
+        value = score + float(theirs.at(*correction).mean())
         named = self.utility.units is not None
         return Forecast(
             utility=self.utility.name,
@@ -195,21 +221,18 @@ class ScoreGaps:
             scale=self.utility.scale if named else 1.0,
         )
 
-    def _edges(self) -> Floats:
-        """Scores at which a new range begins: ranges of equal mass, ties kept whole."""
-        n_ranges = int(np.clip(self.n // _ROWS_PER_RANGE, 1, _MOST_RANGES))
-        below = np.cumsum(self.weights)
-        wanted = np.searchsorted(below, np.arange(1, n_ranges) / n_ranges)
-        found = np.unique(self.scores[np.minimum(wanted, self.scores.size - 1)])
-        inner: Floats = found[found > self.scores[0]]
-        return inner
-
 
 def _largest_interval(scores: Floats, terms: Floats) -> float:
     """Return the largest absolute sum over an interval of scores; ties stay together."""
     ends = np.append(np.flatnonzero(np.diff(scores)), scores.size - 1)
     sums = np.append(0.0, np.cumsum(terms)[ends])
     return float(sums.max() - sums.min())
+
+
+def _one_leaf(n: int) -> Ints:
+    """Predicted leaves that nobody knows: all alike."""
+    found: Ints = np.zeros(n, dtype=np.int64)
+    return found
 
 
 def _z(confidence_level: float) -> float:
@@ -237,10 +260,9 @@ def is_told(rows: UtilityRows) -> bool:
 
 
 def score_rows(
-    utilities: Sequence[Utility], probabilities: Any, *, tree: LabelTree
+    utilities: Sequence[Utility], predictions: Predictions, *, tree: LabelTree
 ) -> list[UtilityRows]:
     """Decompose predictions without labels: their scores are known, their contributions not."""
-    predictions = check_predictions(probabilities, tree=tree)
     unknown: Ints = np.full(predictions.n, -1, dtype=np.int64)
     return list(iter_decomposed(utilities, predictions, unknown, tree=tree))
 
@@ -258,8 +280,9 @@ def forecast(
 ) -> list[Forecast]:
     """Forecast the mean utility of predictions whose labels are not there yet.
 
-    The mean score is corrected, range by range, by what audited rows showed. The bound holds if
-    what follows from a score did not change since; if it did (concept shift), it fails.
+    The mean score is corrected by what audited rows showed, by range of score and by predicted
+    leaf. The bound holds if what follows from a score did not change since; if it did (concept
+    shift), it fails.
 
     Parameters
     ----------
@@ -307,8 +330,12 @@ def forecast(
             f"for {', '.join(untold)}. Leave these utilities out, or wait for deeper labels."
         )
         raise InvalidInputError(msg)
-    coming = score_rows(chosen, probabilities, tree=tree)
+    coming = check_predictions(probabilities, tree=tree)
+    window = score_rows(chosen, coming, tree=tree)
+    known, leaves = before.likeliest(), coming.likeliest()
     return [
-        ScoreGaps.of(rows, weights, keys).forecast(new.scores, confidence_level=level)
-        for rows, new in zip(past, coming, strict=True)
+        ScoreGaps.of(rows, weights, keys, known).forecast(
+            new.scores, leaves, confidence_level=level
+        )
+        for rows, new in zip(past, window, strict=True)
     ]

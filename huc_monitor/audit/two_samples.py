@@ -66,12 +66,14 @@ class Sample:
     """Decomposed rows, one entry per utility, with their subgroup weights.
 
     ``unforeseen`` counts labels where the model put almost no mass, as
-    `huc_monitor.audit.unforeseen` does; empty where they were not counted.
+    `huc_monitor.audit.unforeseen` does; empty where they were not counted. ``likeliest`` are the
+    predicted leaves of the rows; empty where they were not kept.
     """
 
     rows: tuple[UtilityRows, ...]
     groups: Groups
     unforeseen: Floats = field(default_factory=lambda: np.empty(0))
+    likeliest: Ints = field(default_factory=lambda: np.empty(0, dtype=np.int64))
 
     @property
     def n(self) -> float:
@@ -85,10 +87,12 @@ class Sample:
             return samples[0]
         rows = zip(*(sample.rows for sample in samples), strict=True)
         counts = [sample.unforeseen for sample in samples]
+        leaves = [sample.likeliest for sample in samples]
         return cls(
             tuple(join_rows(parts) for parts in rows),
             Groups.joined([sample.groups for sample in samples]),
             sum(counts[1:], counts[0]) if all(one.size for one in counts) else np.empty(0),
+            np.concatenate(leaves) if all(one.size for one in leaves) else leaves[0][:0],
         )
 
 

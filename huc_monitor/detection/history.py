@@ -1,9 +1,9 @@
 """Past windows, kept small, so that pooled windows read and decompose every row once.
 
-A row is kept as its score and contributions under every utility, its label and its subgroups: with
-two utilities and four relevant levels about 50 bytes. Sixteen windows of 50,000 rows take 40 MB.
-Contributions are rounded to 32 bits as they enter, so that a window read back from bytes gives the
-same numbers as one that never left memory; moments move by less than 1e-7.
+A row is kept as its score and contributions under every utility, its label, its predicted leaf and
+its subgroups: with two utilities and four relevant levels about 50 bytes. Sixteen windows of 50,000
+rows take 40 MB. Contributions are rounded to 32 bits as they enter, so that a window read back from
+bytes gives the same numbers as one that never left memory; moments move by less than 1e-7.
 """
 
 from __future__ import annotations
@@ -19,6 +19,7 @@ from huc_monitor.audit.plan import AuditPlan
 from huc_monitor.audit.scan import Groups
 from huc_monitor.audit.two_samples import Sample
 from huc_monitor.errors import InvalidInputError
+from huc_monitor.utilities.program import Ints
 
 
 def rounded(sample: Sample) -> Sample:
@@ -36,7 +37,7 @@ def sample_to_bytes(sample: Sample) -> bytes:
     labels = sample.rows[0].labels
     arrays: dict[str, Any] = {
         "n": labels.size,
-        "labels": labels.astype(np.min_scalar_type(int(labels.max(initial=0)))),
+        "labels": _small(labels),
         "repeats": groups.repeats,
         "unit": groups.unit,
     }
@@ -45,6 +46,8 @@ def sample_to_bytes(sample: Sample) -> bytes:
             arrays[name] = getattr(groups, name)
     if sample.unforeseen.size:
         arrays["unforeseen"] = sample.unforeseen
+    if sample.likeliest.size:
+        arrays["likeliest"] = _small(sample.likeliest)
     for c, weights in enumerate(groups.weights):
         indicator = weights.dtype == np.uint8
         arrays[f"weights{c}"] = np.packbits(weights != 0) if indicator else weights
@@ -80,7 +83,13 @@ def sample_from_bytes(data: bytes, plan: AuditPlan) -> Sample:
     groups = Groups.counted(weights, arrays["repeats"], float(arrays["unit"]))
     given: dict[str, Any] = {n: arrays[n] for n in ("times", "clusters") if n in arrays}
     unforeseen = arrays.get("unforeseen", np.empty(0))
-    return Sample(tuple(rows), dataclasses.replace(groups, **given), unforeseen)
+    likeliest = arrays.get("likeliest", np.empty(0)).astype(np.int64)
+    return Sample(tuple(rows), dataclasses.replace(groups, **given), unforeseen, likeliest)
+
+
+def _small(codes: Ints) -> np.ndarray[Any, Any]:
+    """Codes in as few bytes as the largest takes."""
+    return codes.astype(np.min_scalar_type(int(codes.max(initial=0))))
 
 
 class ChangeHistory:

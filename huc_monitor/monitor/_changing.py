@@ -19,6 +19,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from huc_monitor.audit.comparison import Difference
+from huc_monitor.audit.inputs import Predictions
 from huc_monitor.audit.two_samples import Sample
 from huc_monitor.audit.unforeseen import count_unforeseen
 from huc_monitor.detection import ChangeHistory, ChangeStep, ChangeTest
@@ -383,7 +384,8 @@ def _measured(examined: Examination, changes: Sequence[Change]) -> list[Candidat
 def _sample(found: Decomposed) -> Sample:
     data, groups, tree = found.data, found.groups(), found.rows[0].tree
     counts = count_unforeseen(tree, data.probabilities, data.labels, groups)
-    return Sample(tuple(found.rows), groups, counts)
+    likeliest = Predictions.of(data.probabilities).likeliest()
+    return Sample(tuple(found.rows), groups, counts, likeliest)
 
 
 def _triple(at: Difference) -> Triple:

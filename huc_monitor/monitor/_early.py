@@ -7,10 +7,10 @@ from dataclasses import dataclass
 from datetime import datetime
 from typing import TYPE_CHECKING, Any
 
-from huc_monitor.audit.forecast import Forecast
+from huc_monitor.audit.forecast import Forecast, score_rows
+from huc_monitor.audit.inputs import Predictions
 from huc_monitor.audit.plan import AuditPlan
 from huc_monitor.monitor._reference import measure_drift
-from huc_monitor.monitor._rows import score_rows
 from huc_monitor.monitor.alerts import Judgement
 from huc_monitor.monitor.records import DriftFinding
 from huc_monitor.monitor.tolerance import ignored
@@ -59,10 +59,8 @@ class Early:
         data = monitor.source.predictions(window.start, window.end)
         if not data.n:
             return None
-        rows, subgroups = (
-            score_rows(data, monitor.utilities, monitor.tree),
-            self.standards.subgroups,
-        )
+        rows = score_rows(monitor.utilities, Predictions.of(data.probabilities), tree=monitor.tree)
+        subgroups = self.standards.subgroups
         weights = subgroups.weights(data.features, data.n)
         drift = measure_drift(monitor, subgroups, reference, data.probabilities, rows, weights)
         drifted = list(self._heard(drift))
@@ -79,7 +77,7 @@ class Early:
             "quarantine": dict(data.bad_reasons),
             "model_versions": data.versions,
             "drift": drift,
-            "forecasts": self.forecasting.look(window.id, rows),
+            "forecasts": self.forecasting.look(window.id, rows, data),
         }
 
     def _heard(self, drift: Sequence[DriftFinding]) -> Iterator[DriftFinding]:
@@ -94,11 +92,12 @@ class Early:
         """Forecast a window that is due and has too few labels."""
         if not n_predictions or not self.forecasting.possible:
             return ()
-        data = self.monitor.source.predictions(window.start, window.end)
+        monitor = self.monitor
+        data = monitor.source.predictions(window.start, window.end)
         if not data.n:
             return ()
-        rows = score_rows(data, self.monitor.utilities, self.monitor.tree)
-        return self.forecasting.look(window.id, rows)
+        rows = score_rows(monitor.utilities, Predictions.of(data.probabilities), tree=monitor.tree)
+        return self.forecasting.look(window.id, rows, data)
 
     def reconcile(self, window: Window, judgements: Sequence[Judgement]) -> list[str]:
         """Say what the labels made of drift that was seen before they came."""

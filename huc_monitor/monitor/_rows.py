@@ -24,7 +24,7 @@ from huc_monitor.audit.inputs import Predictions
 from huc_monitor.audit.scan import Groups
 from huc_monitor.audit.sparse_rows import Rows, same_rows
 from huc_monitor.monitor.windows import Window
-from huc_monitor.sources import PredictionData, PredictionSource, WindowData, concatenate
+from huc_monitor.sources import PredictionSource, WindowData, concatenate
 from huc_monitor.subgroups import Subgroups
 from huc_monitor.tree import LabelTree
 from huc_monitor.utilities import Utility
@@ -55,15 +55,6 @@ class Decomposed:
             return list(self.rows), self.groups()
         rows = [item.take(chosen) for item in self.rows]
         return rows, self.groups().take(chosen)
-
-
-def score_rows(
-    data: PredictionData, utilities: Sequence[Utility], tree: LabelTree
-) -> list[UtilityRows]:
-    """Score rows whether or not they have labels."""
-    unknown = np.full(data.n, -1, dtype=np.int64)
-    predictions = Predictions.of(data.probabilities)
-    return list(iter_decomposed(utilities, predictions, unknown, tree=tree))
 
 
 class RowCache:

@@ -19,9 +19,11 @@ from huc_monitor._common.safe_text import chat
 from huc_monitor._common.settings import Section
 from huc_monitor.audit.decomposition import UtilityRows
 from huc_monitor.audit.forecast import Forecast, ScoreGaps, is_told, whole_residuals
+from huc_monitor.audit.inputs import Predictions
 from huc_monitor.audit.options import ConfidenceLevel
 from huc_monitor.audit.two_samples import Sample
 from huc_monitor.monitor._rows import Decomposed
+from huc_monitor.sources import PredictionData
 
 if TYPE_CHECKING:
     from huc_monitor.monitor._changing import Changing
@@ -96,15 +98,20 @@ class Forecasting:
         """Whether rows were audited that a forecast can be corrected by."""
         return self.policy.enabled and bool(self.state.compared or self.state.reference)
 
-    def look(self, window_id: str, rows: Sequence[UtilityRows]) -> tuple[Forecast, ...]:
-        """Forecast a window from the scores of its rows; nothing where too little was audited."""
+    def look(
+        self, window_id: str, rows: Sequence[UtilityRows], data: PredictionData
+    ) -> tuple[Forecast, ...]:
+        """Forecast a window from its rows, scored; nothing where too little was audited."""
         samples = self.changing.audited() if self.policy.enabled and rows[0].scores.size else []
         if sum(sample.n for sample in samples) < _LEAST_AUDITED:
             return ()
-        past = Sample.join(samples)
+        past, known, leaves = Sample.join(samples), None, None
+        if past.likeliest.size:
+            known, leaves = past.likeliest, Predictions.of(data.probabilities).likeliest()
+        groups, level = past.groups, self.policy.confidence_level
         found = tuple(
-            ScoreGaps.of(before, past.groups.repeats, past.groups.clusters).forecast(
-                coming.scores, confidence_level=self.policy.confidence_level
+            ScoreGaps.of(before, groups.repeats, groups.clusters, known).forecast(
+                coming.scores, leaves, confidence_level=level
             )
             for before, coming in zip(past.rows, rows, strict=True)
             if is_told(before)

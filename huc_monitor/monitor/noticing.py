@@ -31,9 +31,9 @@ from huc_monitor._common.safe_text import chat
 from huc_monitor._common.settings import Section
 from huc_monitor.audit.decomposition import UtilityRows
 from huc_monitor.audit.dependence import Dependence, ShortBlocks, measure_blocks, measure_dependence
-from huc_monitor.audit.forecast import ScoreGaps, residuals
+from huc_monitor.audit.forecast import ScoreGaps, residuals, score_rows
 from huc_monitor.audit.inputs import Predictions
-from huc_monitor.monitor._rows import Decomposed, score_rows
+from huc_monitor.monitor._rows import Decomposed
 from huc_monitor.monitor.drift import children
 from huc_monitor.sources import PredictionData, TooManyBadRowsError
 from huc_monitor.sources._keys import LEAST_VALUES
@@ -244,7 +244,9 @@ class Noticing:
             return Selection()  # of rows without labels; those with labels can be used
         return look_at_labels(
             everyone,
-            score_rows(everyone, monitor.utilities, monitor.tree),
+            score_rows(
+                monitor.utilities, Predictions.of(everyone.probabilities), tree=monitor.tree
+            ),
             (data.probabilities, found.rows, found.weights),
             tree=monitor.tree,
             subgroups=self.subgroups,

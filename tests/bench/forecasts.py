@@ -8,11 +8,14 @@ and the mean of the predicted class's, as NannyML does; calibrated on the refere
 on all rows that the forecast saw. All rows of one trial are different rows: a reference of 1,500,
 eight audited windows of 500 that have moved further and further, as a monitor keeps them, and the
 window of 500. They move by resampling with exp(slope * z), z being an input (words, bytes, ...) or
-the model's confidence.
+the model's confidence. Behind the means: by how much the forecast's error is below CBPE's on the
+same windows (mean difference, with its standard error), and what a forecast that knows the mean
+utility of every score and predicted leaf would miss by, for chance in the window's own outcomes.
 """
 
 from __future__ import annotations
 
+import math
 import sys
 from pathlib import Path
 
@@ -97,6 +100,7 @@ def trial(stream, codes, z, slope, rng, *, concept=False):
                 abs(done.value - truth),
                 abs(done.score - truth),
                 *others,
+                math.sqrt(2 / math.pi * done.variance / N_WINDOW),
             ]
         )
     return np.array(rows, dtype=float)
@@ -104,7 +108,9 @@ def trial(stream, codes, z, slope, rng, *, concept=False):
 
 def main(folder, n_windows=100, seed=7):
     head = ("stream", "case", "utility", "windows", "inside", "half width", "forecast", "score")
-    print(*(f"{name:>12}" for name in (*head, "CBPE ref", "CBPE same")))
+    print(
+        *(f"{name:>15}" for name in (*head, "CBPE ref", "CBPE same", "chance", "- ref", "- same"))
+    )
     for stream in load(folder):
         codes = stream.tree.encode(stream.labels)
         inputs = covariates(stream)
@@ -119,7 +125,11 @@ def main(folder, n_windows=100, seed=7):
             for u, utility in enumerate(stream.utilities):
                 mean = table[:, u].mean(axis=0)
                 cells = [stream.name, case, utility.name, len(table), *(f"{x:.4f}" for x in mean)]
-                print(*(f"{cell!s:>12}" for cell in cells), flush=True)
+                for other in (4, 5):
+                    less = table[:, u, 2] - table[:, u, other]
+                    error = less.std() / math.sqrt(len(less))
+                    cells.append(f"{less.mean():+.4f}({error:.4f})")
+                print(*(f"{cell!s:>15}" for cell in cells), flush=True)
 
 
 if __name__ == "__main__":

@@ -20,6 +20,7 @@ from scipy.signal import lfilter
 
 import huc_monitor as hm
 from huc_monitor.audit.forecast import score_rows
+from huc_monitor.audit.inputs import Predictions
 from huc_monitor.monitor.noticing import find_dependence, find_short_blocks, look_at_labels
 from huc_monitor.sources import PredictionData
 from huc_monitor.tree.labels import LeafCodes
@@ -115,7 +116,7 @@ def selection(rng, n, model, case):
     weights = [w[labelled] for w in groups.weights(frame, n)]
     found = look_at_labels(
         everyone,
-        score_rows(UTILITIES, p, tree=TREE),
+        score_rows(UTILITIES, Predictions.of(p), tree=TREE),
         (p[labelled], rows, weights),
         tree=TREE,
         subgroups=groups,

@@ -10,6 +10,7 @@ from hypothesis import strategies as st
 import huc_monitor as hm
 from huc_monitor.audit.decomposition import decompose
 from huc_monitor.audit.forecast import Forecast, ScoreGaps, residuals
+from huc_monitor.audit.gaps import Grid, Places, fit_gaps, rake
 from huc_monitor.tree.labels import LeafCodes
 
 TREE = hm.LabelTree.from_nested({"cat": ["lion", "lynx"], "dog": None})
@@ -64,17 +65,67 @@ def test_the_shift_term_bounds_what_is_left_under_any_step_density(seed):
     rng = np.random.default_rng(seed)
     p = rng.dirichlet([1, 1, 1], 150)
     (rows,) = decompose(p, LeafCodes(rng.integers(0, 3, 150)), tree=TREE, utilities=[hm.TopK(1)])
-    gaps = ScoreGaps.of(rows, np.empty(0))
-    window = rng.beta(*rng.uniform(0.5, 4, 2), 80)
-    found = gaps.forecast(window)
-    edges = gaps._edges()
-    cells = np.searchsorted(edges, gaps.scores, side="right")
-    share = np.bincount(cells, gaps.weights, edges.size + 1)
-    mass = np.bincount(np.searchsorted(edges, window, side="right"), minlength=edges.size + 1)
-    density = (mass / window.size / share)[cells]
-    fixed = np.bincount(cells, gaps.weights * gaps.gaps, edges.size + 1) / share
-    left = np.sum(density * gaps.weights * (gaps.gaps - fixed[cells]))
+    gaps = ScoreGaps.of(rows, np.empty(0), likeliest=p.argmax(axis=1))
+    window, leaves = rng.beta(*rng.uniform(0.5, 4, 2), 80), rng.integers(0, 3, 80)
+    found = gaps.forecast(window, leaves)
+    grid = Grid.of(gaps.scores, gaps.leaves, gaps.weights, gaps.n)
+    mine, theirs = grid.places(gaps.scores, gaps.leaves), grid.places(window, leaves)
+    wanted = theirs.table(np.full(80, 1 / 80))
+    audited = mine.table(gaps.weights)
+    along, across = rake(audited, wanted.sum(axis=1), wanted.sum(axis=0))
+    density = along[mine.ranges] * across[mine.groups]
+    moved = mine.table(gaps.weights * density)
+    assert moved.sum(axis=1) == pytest.approx(wanted.sum(axis=1))
+    assert moved.sum(axis=0) == pytest.approx(wanted.sum(axis=0), abs=1e-3)
+    fitted = mine.at(*fit_gaps(mine, gaps.gaps, gaps.weights, gaps.n))
+    left = np.sum(density * gaps.weights * (gaps.gaps - fitted))
     assert abs(left) <= found.shift + 1e-12
+
+
+def test_leaves_and_slopes_are_those_of_a_ridge_regression_with_free_ranges():
+    """Solved here with all columns in one system, the penalty found by trying every one."""
+    rng = np.random.default_rng(5)
+    n, shape = 300, (4, 3)
+    places = Places(rng.integers(0, 4, n), rng.integers(0, 3, n), rng.normal(size=n), shape)
+    weights = rng.uniform(0.5, 1.5, n)
+    weights /= weights.sum()
+    gaps = np.array([0.2, 0.0, -0.1])[places.groups] + rng.normal(size=n) * 0.3
+    one = np.eye(3)[places.groups]
+    columns = np.hstack([np.eye(4)[places.ranges], one, one * places.place[:, None]])
+    product = columns.T @ (weights[:, None] * columns)
+    best = (np.inf, np.empty(0))
+    for penalty in [*10.0 ** np.arange(-1, 4.5, 0.5), 1e15]:
+        inverse = np.linalg.inv(product + np.diag([0.0] * 4 + [penalty / n] * 6))
+        found = inverse @ columns.T @ (weights * gaps)
+        error = weights @ (gaps - columns @ found) ** 2
+        best = min(best, (error / (1 - np.trace(inverse @ product) / n) ** 2, found))
+    by_range, by_leaf = fit_gaps(places, gaps, weights, n)
+    assert places.at(by_range, by_leaf) == pytest.approx(columns @ best[1], abs=1e-8)
+
+
+def test_a_leaf_that_errs_by_itself_is_corrected_where_its_share_moves():
+    """All scores are 0.6; "a" is right in 80 %, "b" in 40 %, and the window has more of "b"."""
+    past = np.concatenate([sure(0.6, 500), sure(0.4, 500)])
+    y = ["a"] * 400 + ["b"] * 100 + ["b"] * 200 + ["a"] * 300
+    window = np.concatenate([sure(0.6, 40), sure(0.4, 160)])
+    (found,) = hm.forecast(window, past, y, tree=PAIR, utilities=hm.TopK(1))
+    assert found.score == pytest.approx(0.6)
+    assert found.value == pytest.approx(0.2 * 0.8 + 0.8 * 0.4, abs=0.002)
+    assert found.lower < 0.48 < found.upper
+
+
+def test_a_leaf_that_was_never_predicted_counts_with_the_range_of_utility():
+    past, y = sure(0.6, 100), ["a", "b"] * 50
+    window = np.concatenate([sure(0.6, 30), sure(0.4, 10)])
+    (found,) = hm.forecast(window, past, y, tree=PAIR, utilities=hm.TopK(1))
+    assert found.outside == pytest.approx(0.25)
+
+
+def test_seldom_predicted_leaves_are_corrected_together():
+    """Of three leaves one has enough rows; the other two share a group with any new one."""
+    leaves = np.repeat([0, 1, 3], [100, 10, 9])
+    grid = Grid.of(np.linspace(0, 1, 119), leaves, np.full(119, 1 / 119), 119.0)
+    assert grid.places(np.zeros(5), np.arange(5)).groups.tolist() == [0, 1, 1, 1, 1]
 
 
 def test_scores_beyond_the_audited_ones_widen_the_bound_by_the_range_of_utility():

@@ -13,6 +13,7 @@ from support.watched import make, source_of
 import huc_monitor as hm
 from huc_monitor.audit.dependence import design_effect, measure_blocks, measure_dependence
 from huc_monitor.audit.forecast import score_rows
+from huc_monitor.audit.inputs import Predictions
 from huc_monitor.monitor.noticing import (
     SAME_AND_NEAR,
     SAME_PREDICTION,
@@ -60,7 +61,7 @@ def choose(p, y, labelled, **more):
     rows = hm.decompose(p[labelled], LeafCodes(y[labelled]), tree=TREE, utilities=UTILITIES)
     return look_at_labels(
         everyone_of(p),
-        score_rows(UTILITIES, p, tree=TREE),
+        score_rows(UTILITIES, Predictions.of(p), tree=TREE),
         (p[labelled], rows, [np.ones(labelled.size, dtype=np.uint8)]),
         tree=TREE,
         subgroups=hm.Subgroups.whole(),
