@@ -41,10 +41,9 @@ class Places:
 
     def table(self, values: Floats) -> Floats:
         """Add up values of rows by range and group."""
-        found = np.bincount(
-            self.ranges * self.shape[1] + self.groups, values, self.shape[0] * self.shape[1]
-        )
-        return found.reshape(self.shape)
+        cells = self.ranges * self.shape[1] + self.groups
+        found = np.bincount(cells, values, self.shape[0] * self.shape[1])
+        return found.reshape(self.shape).astype(np.float64)
 
     def sums(self, values: Floats) -> Floats:
         """Add up values by range and group, and beside them values times place."""

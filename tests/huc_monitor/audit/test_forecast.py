@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import dataclasses
+
 import numpy as np
 import pytest
 from hypothesis import given, settings
@@ -192,6 +194,34 @@ def test_bounds_hold_where_scores_move_and_what_follows_from_them_does_not():
         realised = (rng.random(300) < truth(window)).mean()
         held.append(found.judged(realised - found.score, 300).inside)
     assert np.mean(held) > 0.95 - 3 * np.sqrt(0.95 * 0.05 / 400)
+
+
+def test_bounds_hold_where_predicted_leaves_move_and_what_follows_from_them_does_not():
+    """Eight leaves that err by themselves, in other shares in each of 300 windows."""
+    rng = np.random.default_rng(4)
+    effect, shares = rng.normal(size=(2, 8)) * 0.15, rng.dirichlet(np.ones(8))
+    utility, held, errors = hm.TopK(1), [], []
+
+    def draw(n, a, shares):
+        scores, leaves = rng.beta(a, 2, n), rng.choice(8, n, p=shares)
+        mean = 0.2 + 0.6 * scores + effect[0, leaves] + effect[1, leaves] * (scores - 0.6)
+        return scores, leaves, (rng.random(n) < mean.clip(0.02, 0.98)).astype(float)
+
+    for _ in range(300):
+        moved = shares * np.exp(rng.normal(size=8))
+        past, leaves, y = draw(800, 4, shares)
+        new, new_leaves, realised = draw(400, 6, moved / moved.sum())
+        order = np.argsort(past)
+        gaps = ScoreGaps(
+            utility, 1.0, past[order], leaves[order], (y - past)[order], np.full(800, 1 / 800)
+        )
+        found = gaps.forecast(new, new_leaves)
+        blind = dataclasses.replace(gaps, leaves=leaves * 0).forecast(new)
+        held.append(found.lower <= realised.mean() <= found.upper)
+        errors.append([abs(item.value - realised.mean()) for item in (found, blind)])
+    assert np.mean(held) > 0.95 - 3 * np.sqrt(0.95 * 0.05 / 300)
+    mine, without = np.mean(errors, axis=0)
+    assert mine < 0.9 * without
 
 
 def test_labels_that_stop_early_are_made_up_for_by_those_that_go_on():

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import json
 
 import numpy as np
@@ -111,12 +112,14 @@ def test_a_window_read_back_from_bytes_gives_the_same_numbers(weighted):
     test = change_test()
     weights = np.arange(1, 201) % 3 + 0.5 if weighted else None
     reference, newest = window(test, 300, seed=0), window(test, 200, seed=1, weights=weights)
+    newest = dataclasses.replace(newest, likeliest=np.arange(200) % 3)
     history = ChangeHistory(test.plan)
     history.add("monday", newest)
     other = ChangeHistory(test.plan)
     other.read("monday", history.to_bytes("monday"))
     one, two = (compare_samples(reference, h.samples[0], test.plan) for h in (history, other))
     assert one.to_dict() == two.to_dict()
+    np.testing.assert_array_equal(other.samples[0].likeliest, newest.likeliest)
     plain = compare_samples(reference, newest, test.plan)
     np.testing.assert_allclose(one.difference, plain.difference, atol=1e-6)
     assert len(history.to_bytes("monday")) < 200 * 100 + 2000

@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
+import numpy as np
 import pytest
 from support.production_log import after, make_log
 from support.watched import make
 
+import huc_monitor as hm
 from huc_monitor.audit.forecast import residuals
 from huc_monitor.monitor._state import MonitorState
 from huc_monitor.monitor.forecasting import ForecastScore, say_score, score_forecasts, waiting
 from huc_monitor.monitor.records import WindowRecord
+from huc_monitor.tree.labels import LeafCodes
 
 
 @pytest.fixture(scope="module")
@@ -48,13 +51,10 @@ def test_a_forecast_is_judged_by_the_labels_and_counted(watched):
 def test_the_realised_utility_is_that_of_the_labelled_rows(watched):
     monitor, _ = watched
     record = [r for r in monitor.records() if r.status == "audited" and r.forecasts][-1]
-    from huc_monitor import decompose
-    from huc_monitor.tree.labels import LeafCodes
-
     data = monitor.source.labelled(record.start, record.end, as_of=record.due_at)
     for item, rows in zip(
         record.forecasts,
-        decompose(
+        hm.decompose(
             data.probabilities,
             LeafCodes(data.labels),
             tree=monitor.tree,
@@ -63,6 +63,25 @@ def test_the_realised_utility_is_that_of_the_labelled_rows(watched):
         strict=True,
     ):
         assert item.realised == pytest.approx(item.score + residuals(rows).mean(), abs=1e-9)
+
+
+def test_a_monitor_forecasts_as_python_does_from_the_same_rows(watched):
+    """What is kept of audited windows is enough: scores, gaps and predicted leaves."""
+    monitor, early = watched
+    (pending,) = [record for record in early[2].records if record.status == "pending"]
+    audited = [r for r in monitor.records() if r.status == "audited" and r.start < pending.start]
+    past = [monitor.source.labelled(r.start, r.end, as_of=r.due_at) for r in audited]
+    window = monitor.source.predictions(pending.start, pending.end)
+    wanted = hm.forecast(
+        window.probabilities,
+        np.concatenate([data.probabilities for data in past]),
+        LeafCodes(np.concatenate([data.labels for data in past])),
+        tree=monitor.tree,
+        utilities=monitor.utilities,
+    )
+    for one, other in zip(pending.forecasts, wanted, strict=True):
+        assert one.n_audited == other.n_audited
+        assert (one.value, one.upper) == pytest.approx((other.value, other.upper), abs=1e-6)
 
 
 def test_a_due_window_with_too_few_labels_is_forecast_and_said_to_wait():
