@@ -103,6 +103,8 @@ def run(
     chosen["label_probability"] *= data.n / max(usable, data.n)
     chosen.to_csv(out, index=False)
     _tell(plan, out, (start, end), proxy, odds, as_json=as_json)
+    if not as_json:
+        say(_next_step(out, settings.settings.engine))
 
 
 def _find_window(
@@ -191,4 +193,13 @@ def _tell(
         if odds is not None:
             used = f"makes the leaf it names {odds:.3g} times likelier (on audited windows)"
         say(f"Second opinion {proxy}: {used}.")
-    say(f"Fill in the labels, and set source.plan.path: {out}")
+
+
+def _next_step(out: Path, engine: str) -> str:
+    if engine == "local":
+        return f"Fill in the labels, and set source.plan.path: {out}"
+    return (
+        f"Fill in the labels. engine: {engine} reads no plans: give the log a column "
+        "label_probability, joined from the plan by id, keep labels of planned rows only, and set "
+        "columns.label_probability: label_probability"
+    )

@@ -242,7 +242,10 @@ class Config:
         if given is None:
             return None
         if self._engine() is not None:
-            text = "must not be given with `engine: spark`, which does not weigh labels by a plan."
+            text = (
+                "must not be given with `engine: spark`, which reads no plans. Join the plan's "
+                "probabilities to the log by id, and set `columns.label_probability`."
+            )
             raise self.document.error(("source", "plan"), text)
         table = self._table(given, ("source", "plan"))
         return LabelTable(table=table, id=given.id, label=given.probability)

@@ -7,9 +7,11 @@ The cut points of a subgroup family are taken from reference data once and froze
 from __future__ import annotations
 
 import json
+import logging
 from collections.abc import Iterable, Mapping
 from copy import deepcopy
 from dataclasses import dataclass
+from itertools import chain
 from typing import Any, Final
 
 import numpy as np
@@ -18,6 +20,7 @@ from numpy.typing import NDArray
 
 from huc_monitor._common.checks import check_whole
 from huc_monitor._common.frames import to_frame
+from huc_monitor._common.safe_text import quoted
 from huc_monitor.errors import InvalidInputError
 from huc_monitor.recalibration.runtime.columns import IN_WORDS, KINDS, Column
 from huc_monitor.recalibration.runtime.rules import EVERYONE as WHOLE
@@ -38,6 +41,10 @@ from huc_monitor.subgroups._rules import (
 from huc_monitor.subgroups._spec import expand
 
 _SCHEMA_VERSION: Final = 1
+# More subgroups than this, and fewer rows in one, are told as a doubt.
+_MANY: Final = 100
+_FEW_ROWS: Final = 50
+log = logging.getLogger("huc_monitor")
 MIN_SIZE: Final = 0  # reference rows that a subgroup must have, unless the user asks for more
 
 
@@ -162,17 +169,21 @@ class Subgroups:
         frame = to_frame(frame, "frame")
         n = n_rows(frame, argument="frame")
         columns = read_columns(frame, needed, n, argument="frame")
-        expanded: list[tuple[str, Rule]] = []
-        for column, rule in spec.items():
-            expanded += expand(columns[column], rule, argument="frame")
-        family = cls(tuple(expanded + named))
+        by_column = {
+            column: expand(columns[column], rule, argument="frame") for column, rule in spec.items()
+        }
+        family = cls((*chain.from_iterable(by_column.values()), *named))
         family._check_kinds(columns, argument="frame")
         kinds = tuple(
             (name, kind) for name in compared_columns(family._rules) if (kind := columns[name].kind)
         )
         sizes = family._sizes(columns, argument="frame")
         frozen = cls(family._rules, kinds)
-        return frozen._without_small([sizes], min_size)
+        frozen = frozen._without_small([sizes], min_size)
+        if len(frozen.names) > _MANY:
+            few = sum(min_size <= size < _FEW_ROWS for size in sizes)
+            _tell_many(frozen, few, max(by_column, key=lambda c: len(by_column[c]), default=None))
+        return frozen
 
     @property
     def names(self) -> tuple[str, ...]:
@@ -421,3 +432,16 @@ class Subgroups:
         used = compared_columns(kept)
         kinds = tuple(entry for entry in self._kinds if entry[0] in used)
         return Subgroups(kept, kinds, (*self._dropped, *small.items()))
+
+
+def _tell_many(family: Subgroups, n_small: int, column: str | None) -> None:
+    """Doubt that so many subgroups were meant; ``column`` makes most of them."""
+    log.warning(
+        "%d subgroups, %d of them with fewer than %d rows%s: with each of them bounds get wider "
+        "and audits slower. Keep a column's most frequent values with {'each': {'top': 20}}, or "
+        "leave out small subgroups with min_size.",
+        len(family.names),
+        n_small,
+        _FEW_ROWS,
+        "" if column is None else f", most by the column {quoted(column)}",
+    )

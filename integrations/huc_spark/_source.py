@@ -61,7 +61,10 @@ class SparkSource(LargeSource):
     def __post_init__(self) -> None:
         LargeSource.__post_init__(self)
         if self.plan is not None:
-            msg = "`plan` must not be given: Spark does not weigh labels by a sampling plan."
+            msg = (
+                "`plan` must not be given: Spark reads no sampling plans. Join its probabilities "
+                "to the log by id, and name that column as `label_probability`."
+            )
             raise InvalidInputError(msg)
         found = [self.log] if self.labels is None else [self.log, self.labels.table]
         for table in found:

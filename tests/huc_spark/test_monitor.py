@@ -10,6 +10,7 @@ import pytest
 from support.spark_cases import SAME, TREE
 
 import huc_monitor as hm
+from huc_monitor.cli import main
 from huc_monitor.config import load_config
 from huc_monitor.config.opening import open_monitor
 from huc_monitor.errors import InvalidInputError
@@ -187,6 +188,31 @@ def test_what_needs_the_local_engine_is_refused_by_name(folder, log, more, messa
     (folder / "changes.yaml").write_text(versions)
     with pytest.raises(hm.InvalidInputError, match=message):
         check(folder, "spark", log, "table: outcomes", more)
+
+
+def test_what_sample_advises_with_spark_is_what_spark_takes(folder, capsys):
+    """The plan's probabilities joined to the log, labels of planned rows only."""
+    place = "path: log.parquet", "path: labels.parquet"
+    check(folder, "spark", *place)
+    plan_file, config = folder / "plan.csv", folder / "spark.yaml"
+    given = ["--config", str(config), "--out", str(plan_file), "--budget", "300"]
+    assert main(["sample", *given, "--window", "2024-01-02"]) == 0
+    said = capsys.readouterr().out
+    assert "source.plan" not in said
+    assert "columns.label_probability: label_probability" in said
+    plan = pd.read_csv(plan_file)[["id", "label_probability"]]
+    log, labels = (pd.read_parquet(folder / f"{name}.parquet") for name in ("log", "labels"))
+    log.merge(plan, how="left", on="id").to_parquet(folder / "planned.parquet")
+    labels[labels["id"].isin(plan["id"])].to_parquet(folder / "bought.parquet")
+    text = config.read_text().replace("log.parquet", "planned.parquet")
+    text = text.replace("labels.parquet", "bought.parquet").replace(
+        "model_version: version", "model_version: version, label_probability: label_probability"
+    )
+    text = text.replace("method: sharp", "method: bootstrap, draws: 200")
+    config.write_text(text.replace("state: ", "state: bought-"))
+    records = open_monitor(config).check(now="2024-01-04T00:00Z").records
+    audited = next(record for record in records if record.status == "audited")
+    assert audited.audit["design"]["min_label_probability"] < 1
 
 
 def test_spark_tables_and_formats_need_the_engine(folder):

@@ -3,6 +3,7 @@ from __future__ import annotations
 import copy
 import datetime as dt
 import json
+import logging
 import pickle
 
 import numpy as np
@@ -380,3 +381,17 @@ def test_serialised_values_are_plain_json():
     assert all(
         sum(weights) == 1 for name, weights in members(again, frame, 2).items() if name != "all"
     )
+
+
+def test_a_column_of_very_many_values_is_doubted_aloud(caplog, monkeypatch):
+    """800 towns are 800 subgroups; a smallest size, or the most frequent ones, are no doubt."""
+    towns = {"town": [f"t{i % 800}" for i in range(2000)], "sex": ["f", "m"] * 1000}
+    logger = logging.getLogger("huc_monitor")
+    monkeypatch.setattr(logger, "propagate", True)  # a command of another test may have ended it
+    with caplog.at_level(logging.WARNING, logger="huc_monitor"):
+        Subgroups.from_reference(towns, {"town": "each"}, min_size=3)
+        Subgroups.from_reference(towns, {"town": {"each": {"top": 20}}, "sex": "each"})
+        Subgroups.from_reference(towns, {"town": "each"}, min_size=4)
+    (told,) = caplog.messages
+    assert told.startswith("401 subgroups, 400 of them with fewer than 50 rows")
+    assert "by the column 'town'" in told
