@@ -22,9 +22,9 @@ The bound
     that were weighted to have the window's leaves, times how unevenly the scores moved. To this
     comes sampling error, by normal theory: that of the audited rows, weighted by a(s) b(l), and
     that of the window's own outcomes. Rows with a score beyond the audited ones, or with a leaf of
-    a kind that was never audited, count with the utility's whole range. Each bound holds by itself
-    with the confidence level. Nothing depends on how good the correction is: a poor one leaves
-    more, and makes the bound wider.
+    a kind that was never audited, or never at such scores, count with the utility's whole range.
+    Each bound holds by itself with the confidence level. Nothing depends on how good the correction
+    is: a poor one leaves more, and makes the bound wider.
 """
 
 from __future__ import annotations
@@ -83,7 +83,8 @@ class Forecast(Form):
     variance : float
         Of one row's utility given its score and predicted leaf, in the window.
     outside : float
-        Share of rows with a score beyond all audited ones, or a leaf of a kind never audited.
+        Share of rows with a score beyond all audited ones, or a predicted leaf of a kind that was
+        never audited, or never at such scores.
     units, scale : str or None, float
         A utility times `scale` is in `units`.
     realised : float or None
@@ -186,21 +187,22 @@ class ScoreGaps:
         theirs = grid.places(scores, leaves)
         correction = fit_gaps(mine, self.gaps, self.weights, self.n)
         left = self.gaps - mine.at(*correction)
-
         audited = mine.table(self.weights)
         wanted = theirs.table(np.full(scores.size, 1.0 / scores.size))
-        along, across = rake(audited, wanted.sum(axis=1), wanted.sum(axis=0))
+        along, across = rake(audited, wanted)
         density = self.weights * along[mine.ranges] * across[mine.groups]
         outcome = float(density @ left**2) / max(float(density.sum()), 1e-12)
         noise = float(np.sum((density * left) ** 2)) + outcome / scores.size
         sampling = _z(confidence_level) * math.sqrt(self.design_effect * noise)
         variation = float(np.abs(np.diff(along)).sum() + along[-1])
         reweighted = self.weights * across[mine.groups] * left
-        shift = variation * _largest_interval(self.scores, reweighted)
+        shift = min(variation * _largest_interval(self.scores, reweighted), self.spread)
 
-        unknown = audited.sum(axis=0)[theirs.groups] == 0
+        # Ranges that raking cannot reach hold leaves that were never audited at such scores.
+        unknown = (audited.sum(axis=0)[theirs.groups] == 0) | (along[theirs.ranges] == 0)
         beyond = (scores < self.scores[0]) | (scores > self.scores[-1]) | unknown
-        radius = shift + sampling + float(beyond.mean()) * self.spread
+        outside = float(beyond.mean())
+        radius = shift + sampling + outside * self.spread
         score = float(scores.mean())
         value = score + float(theirs.at(*correction).mean())
         named = self.utility.units is not None
@@ -216,7 +218,7 @@ class ScoreGaps:
             shift=shift,
             sampling=sampling,
             variance=outcome,
-            outside=float(beyond.mean()),
+            outside=outside,
             units=self.utility.units,
             scale=self.utility.scale if named else 1.0,
         )

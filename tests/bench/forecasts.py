@@ -11,6 +11,10 @@ window of 500. They move by resampling with exp(slope * z), z being an input (wo
 the model's confidence. Behind the means: by how much the forecast's error is below CBPE's on the
 same windows (mean difference, with its standard error), and what a forecast that knows the mean
 utility of every score and predicted leaf would miss by, for chance in the window's own outcomes.
+
+``python tests/bench/forecasts.py simulate [windows]`` does the same in made-up worlds, where what
+follows from score and predicted leaf does not change, and leaves err by themselves and move: with
+predicted leaves, and with the range of score alone.
 """
 
 from __future__ import annotations
@@ -23,9 +27,12 @@ import numpy as np
 from real_streams import load
 
 import huc_monitor as hm
+from huc_monitor.audit.forecast import ScoreGaps
 from huc_monitor.tree.labels import LeafCodes
 
 N_REFERENCE, N_WINDOW, N_PAST = 1_500, 500, 8
+# Leaves, by how much they err by themselves, by how much their shares move (both as sd).
+WORLDS = ((3, 0, 0), (3, 0.1, 1), (30, 0, 0), (30, 0.1, 1), (30, 0.2, 1.5))
 
 
 def cbpe(p, reference, codes):
@@ -106,6 +113,37 @@ def trial(stream, codes, z, slope, rng, *, concept=False):
     return np.array(rows, dtype=float)
 
 
+def simulate(n_windows=300, seed=9):
+    """Print how often bounds hold in made-up worlds, with and without predicted leaves."""
+    for n_past, n_new in ((100, 500), (300, 300), (1_000, 500), (1_000, 5_000), (5_000, 20_000)):
+        for n_leaves, effect, move in WORLDS:
+            rng = np.random.default_rng(seed)
+            own, slope = rng.normal(size=(2, n_leaves)) * effect
+            shares = rng.dirichlet(np.ones(n_leaves))
+
+            def rows(n, a, shares, rng=rng, own=own, slope=slope):
+                leaves, scores = rng.choice(len(shares), n, p=shares), rng.beta(a, 2, n)
+                mean = 0.25 + 0.6 * scores + own[leaves] + slope[leaves] * (scores - 0.65)
+                return scores, leaves, (rng.random(n) < mean.clip(0.02, 0.98)).astype(float)
+
+            table = []
+            for _ in range(n_windows):
+                moved = shares * np.exp(move * rng.normal(size=n_leaves))
+                past, leaves, y = rows(n_past, 4, shares)
+                new, new_leaves, came = rows(n_new, 6 if move else 4, moved / moved.sum())
+                order = np.argsort(past)
+                gaps, even = (y - past)[order], np.full(n_past, 1 / n_past)
+                for known, theirs in ((leaves[order], new_leaves), (leaves * 0, new_leaves * 0)):
+                    audited = ScoreGaps(hm.TopK(1), 1.0, past[order], known, gaps, even)
+                    found = audited.forecast(new, theirs)
+                    error = abs(found.value - came.mean())
+                    held = found.lower <= came.mean() <= found.upper
+                    table.append([held, found.upper - found.value, error])
+            mean = np.reshape(table, (n_windows, -1)).mean(axis=0)
+            world = (n_past, n_new, n_leaves, effect, move)
+            print(*(f"{x:>8}" for x in world), *(f"{x:>8.4f}" for x in mean), flush=True)
+
+
 def main(folder, n_windows=100, seed=7):
     head = ("stream", "case", "utility", "windows", "inside", "half width", "forecast", "score")
     print(
@@ -133,4 +171,7 @@ def main(folder, n_windows=100, seed=7):
 
 
 if __name__ == "__main__":
-    main(Path(sys.argv[1]), *map(int, sys.argv[2:]))
+    if sys.argv[1] == "simulate":
+        simulate(*map(int, sys.argv[2:]))
+    else:
+        main(Path(sys.argv[1]), *map(int, sys.argv[2:]))

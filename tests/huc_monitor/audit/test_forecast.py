@@ -74,11 +74,8 @@ def test_the_shift_term_bounds_what_is_left_under_any_step_density(seed):
     mine, theirs = grid.places(gaps.scores, gaps.leaves), grid.places(window, leaves)
     wanted = theirs.table(np.full(80, 1 / 80))
     audited = mine.table(gaps.weights)
-    along, across = rake(audited, wanted.sum(axis=1), wanted.sum(axis=0))
+    along, across = rake(audited, wanted)
     density = along[mine.ranges] * across[mine.groups]
-    moved = mine.table(gaps.weights * density)
-    assert moved.sum(axis=1) == pytest.approx(wanted.sum(axis=1))
-    assert moved.sum(axis=0) == pytest.approx(wanted.sum(axis=0), abs=1e-3)
     fitted = mine.at(*fit_gaps(mine, gaps.gaps, gaps.weights, gaps.n))
     left = np.sum(density * gaps.weights * (gaps.gaps - fitted))
     assert abs(left) <= found.shift + 1e-12
@@ -103,6 +100,24 @@ def test_leaves_and_slopes_are_those_of_a_ridge_regression_with_free_ranges():
         best = min(best, (error / (1 - np.trace(inverse @ product) / n) ** 2, found))
     by_range, by_leaf = fit_gaps(places, gaps, weights, n)
     assert places.at(by_range, by_leaf) == pytest.approx(columns @ best[1], abs=1e-8)
+
+
+def test_raking_moves_audited_rows_to_the_windows_ranges_and_leaves():
+    audited = np.array([[0.3, 0.1], [0.2, 0.4]])
+    along, across = rake(audited, np.outer([0.7, 0.3], [0.2, 0.8]))
+    moved = along[:, None] * audited * across
+    assert moved.sum(axis=1) == pytest.approx([0.7, 0.3])
+    assert moved.sum(axis=0) == pytest.approx([0.2, 0.8], abs=0.01)
+
+
+def test_a_leaf_at_scores_at_which_it_was_never_audited_is_not_known():
+    """Scores of 0.6 were all "a" so far, those of 0.9 all "b"; now most are "b" with 0.6."""
+    low, high = [[0.6, 0.4]], [[0.1, 0.9]]
+    y = ["a"] * 120 + ["b"] * 80 + ["b"] * 190 + ["a"] * 10
+    window = [[0.4, 0.6]] * 99 + high
+    (found,) = hm.forecast(window, low * 200 + high * 200, y, tree=PAIR, utilities=hm.TopK(1))
+    assert found.outside == pytest.approx(0.99)
+    assert found.shift <= 1.0
 
 
 def test_a_leaf_that_errs_by_itself_is_corrected_where_its_share_moves():
