@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import inspect
+import re
 import types
 from collections.abc import Mapping
 from datetime import datetime
@@ -81,6 +82,10 @@ class SchemaMaker:
             required = [key for field, key in keys.items() if field not in optional]
             if getattr(kind, "schema", None) is not None:
                 described = {VERSION: {"const": kind.schema}, **described}
+            texts = describe_fields(kind)
+            for field, key in keys.items():
+                if field in texts:
+                    described[key] |= {"description": texts[field]}
             summary = (inspect.getdoc(kind) or "").split("\n\n")[0].replace("\n", " ")
             self.definitions[name] = {
                 "type": "object",
@@ -89,3 +94,31 @@ class SchemaMaker:
                 "required": required,
             }
         return {"$ref": f"#/$defs/{name}"}
+
+
+def describe_fields(kind: type) -> dict[str, str]:
+    """Return what a class's docstring says of each field, in its section of attributes.
+
+    Examples
+    --------
+    >>> class Walk:
+    ...     '''A walk.
+    ...
+    ...     Attributes
+    ...     ----------
+    ...     start, end : str
+    ...         Names of places.
+    ...     '''
+    >>> describe_fields(Walk)
+    {'start': 'Names of places.', 'end': 'Names of places.'}
+    """
+    texts: dict[str, list[str]] = {}
+    names: list[str] = []
+    _, _, section = (inspect.getdoc(kind) or "").partition("Attributes\n----------\n")
+    for line in re.split(r"\n\n\S", section)[0].splitlines():
+        if line[:1].strip():
+            names = line.partition(" : ")[0].split(", ")
+            continue
+        for name in names:
+            texts.setdefault(name, []).append(line.strip())
+    return {name: " ".join(filter(None, found)) for name, found in texts.items() if any(found)}

@@ -43,14 +43,36 @@ MOST_CELLS: Final = 20_000_000
 _BINS: Final = 15
 _DRAWS: Final = 4000
 _LARGEST: Final = {"log loss": math.inf, "Brier score": 2.0}
-_HIDES: Final = {
-    "accuracy": "counts a near miss like a far one, and rare branches hardly at all",
-    "log loss": "all branches in one sum, ruled by rows of tiny probability; no utility in it",
-    "Brier score": "all branches in one sum; a far miss costs no more than a near one",
-    "top-label ECE": "only the likeliest leaf's probability; opposite errors cancel in a bin",
-    "classwise ECE": "a mean over leaves: a large gap of a rare leaf vanishes in it",
-    "hierarchical F1": "counts shared ancestors, not what an error costs; no probability in it",
-    "AURC": "the order of confidences alone: any monotone distortion of them leaves it",
+# What each number is, and what it does not say.
+_ABOUT: Final = {
+    "accuracy": (
+        "share of rows whose likeliest node of that level contains the label",
+        "counts a near miss like a far one, and rare branches hardly at all",
+    ),
+    "log loss": (
+        "mean of -log of the label's probability",
+        "all branches in one sum, ruled by rows of tiny probability; no utility in it",
+    ),
+    "Brier score": (
+        "mean squared distance of the probabilities from the label, 0 to 2",
+        "all branches in one sum; a far miss costs no more than a near one",
+    ),
+    "top-label ECE": (
+        "mean absolute gap between the likeliest leaf's probability and how often it was right",
+        "only the likeliest leaf's probability; opposite errors cancel in a bin",
+    ),
+    "classwise ECE": (
+        "the same gap of every leaf's probability, averaged over leaves",
+        "a mean over leaves: a large gap of a rare leaf vanishes in it",
+    ),
+    "hierarchical F1": (
+        "share of nodes that the paths to the likeliest leaf and to the label have in common",
+        "counts shared ancestors, not what an error costs; no probability in it",
+    ),
+    "AURC": (
+        "area under the risk-coverage curve: error rate of the surest rows, over all shares",
+        "sees only the order of confidences: how large they are makes no difference",
+    ),
 }
 
 
@@ -65,9 +87,14 @@ class FamiliarNumber(Form):
     n: float
 
     @property
+    def measures(self) -> str:
+        """What the number is."""
+        return _ABOUT[self.name.partition(",")[0]][0]
+
+    @property
     def hides(self) -> str:
         """What the number does not say."""
-        return _HIDES[self.name.partition(",")[0]]
+        return _ABOUT[self.name.partition(",")[0]][1]
 
 
 @dataclass(frozen=True, slots=True)
@@ -91,7 +118,7 @@ class FamiliarNumbers(Form, Shown):
 
     def to_frame(self) -> pd.DataFrame:
         """Return a row per number."""
-        columns = [*FamiliarNumber.__slots__, "hides"]
+        columns = [*FamiliarNumber.__slots__, "measures", "hides"]
         rows = [[getattr(number, name) for name in columns] for number in self.numbers]
         return pd.DataFrame(rows, columns=columns)
 
@@ -173,7 +200,7 @@ def measure(
     rows = _Rows(mass, times, numbered, NormalDist().inv_cdf(0.5 + confidence_level / 2))
     seen = _look(predictions, codes, tree, rows)
     found = [*_of_levels(seen, rows), *_of_leaves(seen, rows), *_by_class(seen, rows)]
-    order = ("accuracy", *list(_HIDES)[1:])
+    order = ("accuracy", *list(_ABOUT)[1:])
     found.sort(key=lambda number: order.index(number.name.partition(",")[0]))
     return FamiliarNumbers(tuple(found), confidence_level)
 

@@ -66,9 +66,9 @@ class Unforeseen(Form):
     def say(self, name: str) -> str:
         """Say it in a clause; ``name`` is the node's as the text shows it."""
         return (
-            f"{self.n_seen:,} of {self.n_rows:,} rows that gave {name} less than "
-            f"{100 * LEAST_MASS:g} % were {name} (predicted {self.predicted:.2g}); in the "
-            f"reference {self.n_reference:,} of {self.n_reference_rows:,}"
+            f"{self.n_seen:,} of {self.n_rows:,} rows in which {name} had a probability below "
+            f"{100 * LEAST_MASS:g} % turned out to be {name} ({self.predicted:.2g} expected); in "
+            f"the reference {self.n_reference:,} of {self.n_reference_rows:,}"
         )
 
 

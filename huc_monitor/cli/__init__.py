@@ -41,6 +41,7 @@ from huc_monitor.errors import HUCError
 
 ERROR = 2
 INTERRUPTED = 130
+CLOSED = 141  # as of programs that a closed pipe ends
 _OWN_PROGRESS = frozenset({"check", "demo", "recalibrate", "ui", "watch"})
 
 app = typer.Typer(
@@ -139,7 +140,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         # The reader (`| head`) has gone, which typer turns into exit code 1: give the interpreter
         # somewhere else to flush to.
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
-        return ERROR
+        return CLOSED
     except Exception as error:
         # Left to Python this would end with exit code 1, which means an alert.
         if os.environ.get("HUC_MONITOR_DEBUG"):

@@ -63,25 +63,27 @@ def run(
     start_logging(log_format)
     settings = load_config(config)
     times = {
-        name: _time(settings, name, text) for name, text in (("since", since), ("until", until))
+        name: read_time(settings, name, text) for name, text in (("since", since), ("until", until))
     }
     monitor = open_monitor(settings)
     with contextlib.closing(monitor.tracker), progress_bar(quiet=as_json) as progress:
         result = monitor.check(
-            _time(settings, "now", now),
+            read_time(settings, "now", now),
             dry_run=dry_run,
             wait=Span.parse(wait, argument="wait").nominal.total_seconds(),
             progress=progress,
             **times,
         )
+    code = exit_code(result.alerts, result.failed, fail_on)
     if as_json:
         print_json(as_document(result))
     else:
-        show(result, always=dry_run)
-    raise typer.Exit(exit_code(result.alerts, result.failed, fail_on))
+        show(result, always=dry_run or code != FINE)
+    raise typer.Exit(code)
 
 
-def _time(config: Config, name: str, text: str | None) -> datetime | None:
+def read_time(config: Config, name: str, text: str | None) -> datetime | None:
+    """Read a time that an option gives, in the zone of the windows; None where it is left out."""
     from huc_monitor._common.times import get_zone, to_utc
 
     if text is None:
@@ -113,15 +115,17 @@ def as_document(result: CheckResult) -> dict[str, Any]:
 
 
 def show(result: CheckResult, *, always: bool = False) -> None:
-    """Print the message; on a terminal also what was done when there is nothing to tell."""
+    """Print the message; on a terminal, or `always`, also what was done without one."""
     for text in result.preview:
         say(text)
     if always or sys.stdout.isatty() or result.message is not None:
         counts: dict[str, int] = {}
         for record in result.records:
             counts[record.status] = counts.get(record.status, 0) + 1
-        done = ", ".join(f"{n} {status}" for status, n in counts.items()) or "no new window"
-        typer.echo(f"Status {result.status}; {done}.")
+        done = ", ".join(f"{n} {status}" for status, n in counts.items())
+        n_windows = len(result.records)
+        new = f"{n_windows} new window{'s' * (n_windows != 1)}: {done}" if done else "no new window"
+        typer.echo(f"Status {result.status}; {new}.")
     if result.message is not None:
         tell(f"\n{result.message.text}")
     if sys.stdout.isatty() or result.message is not None:
@@ -148,7 +152,7 @@ def say_forecasts(
         for item in record.forecasts:
             found.append(f"{record.start:%Y-%m-%d %H:%M}: {say_forecast(item)}")
             if item.outside:
-                found[-1] += f"; {item.outside:.1%} of the scores lie beyond all audited ones"
+                found[-1] += f"; {item.outside:.1%} of its rows lie outside all audited ranges"
     if not found:
         return []
     level = next(item.confidence_level for r in waiting(records) for item in r.forecasts)

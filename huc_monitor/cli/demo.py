@@ -18,7 +18,9 @@ def run(
     ] = Path("huc-demo"),
     seed: Annotated[int, typer.Option(help="Of the made-up tickets.")] = 0,
     *,
-    fast: Annotated[bool, typer.Option("--fast", help="Half the tickets, wider bounds.")] = False,
+    fast: Annotated[
+        bool, typer.Option("--fast", help="Half the tickets: the repair may be refused.")
+    ] = False,
     as_json: options.Json = False,
 ) -> None:
     """Watch a help desk's classifier drift where no aggregate shows it, and see it repaired.

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from typing import Any, Final, Literal, NotRequired, TypedDict
 
-from huc_monitor._common.form_schema import SchemaMaker
+from huc_monitor._common.form_schema import SchemaMaker, describe_fields
 from huc_monitor.audit.comparison import Comparison
 from huc_monitor.audit.discovery.discover import Discovery
 from huc_monitor.audit.familiar import FamiliarNumbers
@@ -24,7 +24,43 @@ from huc_monitor.monitor.windows import Window
 
 
 class AuditForm(TypedDict):
-    """An audit; ``candidates`` and ``totals`` have a row per candidate, as in `to_frame`."""
+    """One audit: HUC and UC with bounds, and every candidate they were found among.
+
+    Attributes
+    ----------
+    schema_version : int
+        Version of this form.
+    n : float
+        Labelled rows that were audited; with weights, their sum.
+    huc : float
+        Largest absolute moment among all candidates, before branches are summed.
+    huc_lower, huc_upper : float or None
+        Where the true HUC lies, with the confidence of `confidence_level`.
+    uc : float
+        Largest absolute moment of a subgroup and utility after its branches are summed.
+    method : str or None
+        How bounds were made: bootstrap, sharp or theorem; null without bounds.
+    confidence_level : float
+        Of the bounds, for all candidates at once.
+    n_draws : int or None
+        Draws of the bootstrap.
+    interiorized : bool
+        Whether probabilities of 0 were moved off the border.
+    tree : str
+        Fingerprint of the label tree.
+    unlogged : float
+        Share of probability that the log does not hold, where it holds the top few only.
+    notes : list of str
+        What to know before believing the numbers.
+    familiar : FamiliarNumbers
+        Accuracy, log loss and others, with intervals.
+    design : dict
+        How rows depend on each other, and how labels were chosen.
+    candidates : list of dict
+        A row per utility, subgroup and branch, with the columns of `to_frame`.
+    totals : list of dict
+        A row per utility and subgroup, its branches summed.
+    """
 
     schema_version: int
     n: float
@@ -46,7 +82,21 @@ class AuditForm(TypedDict):
 
 
 class AuditDocument(TypedDict):
-    """Of ``audit --json``."""
+    """What ``audit`` found in one file.
+
+    Attributes
+    ----------
+    status : {"ok", "alert"}
+        "alert": some candidate is beyond the tolerance.
+    tolerance : float or None
+        The one given by --tolerance.
+    n_unlabelled : int
+        Rows left out because they have no label.
+    audit : AuditForm
+        The audit itself.
+    label_tree : dict
+        The tree, as `LabelTree.from_dict` reads it.
+    """
 
     status: Literal["ok", "alert"]
     tolerance: float | None
@@ -56,21 +106,49 @@ class AuditDocument(TypedDict):
 
 
 class CompareDocument(TypedDict):
-    """Of ``compare --json``."""
+    """How two logs, or two models on the same rows, differ.
+
+    Attributes
+    ----------
+    status : {"ok", "alert"}
+        "alert": some candidate got worse by more than --tolerance allows.
+    comparison : Comparison
+        After minus before, candidate by candidate.
+    """
 
     status: Literal["ok", "alert"]
     comparison: Comparison
 
 
 class DiscoverDocument(TypedDict):
-    """Of ``discover --json``."""
+    """Subgroups that ``discover`` found without being told where to look.
+
+    Attributes
+    ----------
+    status : {"found", "none"}
+        "found": at least one was certified on rows that did not choose it.
+    discovery : Discovery
+        The subgroups, and how they were searched for.
+    """
 
     status: Literal["found", "none"]
     discovery: Discovery
 
 
 class WaitingWindow(TypedDict):
-    """A window that waits for labels."""
+    """A window whose labels have not matured, and what is expected of it.
+
+    Attributes
+    ----------
+    ordinal : int
+        Number of the window, from 1.
+    start, end : str
+        Times of its first and after its last prediction.
+    due_at : str
+        When its labels are taken to be complete.
+    forecasts : list of Forecast
+        One per utility.
+    """
 
     ordinal: int
     start: str
@@ -80,14 +158,34 @@ class WaitingWindow(TypedDict):
 
 
 class ForecastDocument(TypedDict):
-    """Of ``forecast --json``; ``scores`` has what became of earlier ones, by utility."""
+    """Forecasts of windows that wait for labels, and how earlier ones did.
+
+    Attributes
+    ----------
+    windows : list of WaitingWindow
+        The windows that wait.
+    scores : dict of str to ForecastScore
+        By utility, what became of earlier forecasts once labels came.
+    """
 
     windows: list[WaitingWindow]
     scores: dict[str, ForecastScore]
 
 
 class PlanDocument(TypedDict):
-    """Of ``plan --json``: what so many labels detect, and how many labels a size takes."""
+    """What so many labels can show, and how many labels a finding takes.
+
+    Attributes
+    ----------
+    candidate : list of str or None
+        Utility, subgroup and branch that the numbers are for; null without a pilot log.
+    settings : dict
+        Number of candidates, tolerance and confidence that were planned with.
+    detectable : list of dict
+        Per number of labels `n`, the smallest moment that each method of bounds shows.
+    labels_needed : list of dict
+        Per `size` of a moment, the labels that each method needs to show it.
+    """
 
     candidate: list[str] | None
     settings: dict[str, Any]
@@ -96,7 +194,25 @@ class PlanDocument(TypedDict):
 
 
 class SampleDocument(TypedDict):
-    """Of ``sample --json``."""
+    """Which rows of a window ``sample`` chose to be labelled.
+
+    Attributes
+    ----------
+    path : str
+        The file that lists them.
+    start, end : str
+        The window they are from.
+    n_rows : int
+        Rows of the window.
+    n_chosen : int
+        Rows to label.
+    saving : float
+        Share of labels saved against choosing evenly: 0.3 says that 700 do the work of 1,000.
+    worst : list of str
+        Utility, subgroup and branch that these labels measure least well.
+    proxy_odds : float or None
+        How many times likelier a second opinion (--proxy) makes the leaf it names.
+    """
 
     path: str
     start: str
@@ -109,28 +225,66 @@ class SampleDocument(TypedDict):
 
 
 class DoctorDocument(TypedDict):
-    """Of ``doctor --json``."""
+    """What ``doctor`` looked at and what it found.
+
+    Attributes
+    ----------
+    status : {"ok", "wrong"}
+        "wrong": something must be fixed before a check can run.
+    findings : list of Diagnosis
+        One per thing looked at.
+    """
 
     status: Literal["ok", "wrong"]
     findings: list[Diagnosis]
 
 
 class InitDocument(TypedDict):
-    """Of ``init --json``."""
+    """The configuration file that ``init`` wrote.
+
+    Attributes
+    ----------
+    status : {"ok"}
+        It was written.
+    path : str
+        Where it is.
+    """
 
     status: Literal["ok"]
     path: str
 
 
 class ReportDocument(TypedDict):
-    """Of ``report --json``."""
+    """The page that ``report`` wrote.
+
+    Attributes
+    ----------
+    path : str
+        Where it is, from the root of the disk.
+    bytes : int
+        Its size.
+    """
 
     path: str
     bytes: int
 
 
 class DemoPhase(TypedDict):
-    """One part of the demo; money is per ticket."""
+    """What familiar numbers and the monitor say of some days of the demo.
+
+    Attributes
+    ----------
+    served_by : str
+        Version of the model that served.
+    accuracy, calibration_error, log_loss : float
+        Over all tickets of those days.
+    uc_eur, huc_eur : float
+        UC and HUC in euros per ticket, means over the windows.
+    status : str
+        Of the monitor after those days: ok, warning or critical.
+    message : str or None
+        What people were told.
+    """
 
     served_by: str
     accuracy: float
@@ -143,7 +297,17 @@ class DemoPhase(TypedDict):
 
 
 class DemoDocument(TypedDict):
-    """Of ``demo --json``."""
+    """The story of ``demo``: a calm time, a drift, and the time after its repair.
+
+    Attributes
+    ----------
+    folder : str
+        Where everything was written.
+    version : str or None
+        The repaired version that became champion; null where none did.
+    calm, drifted, repaired : DemoPhase
+        The three parts, in order of time.
+    """
 
     folder: str
     version: str | None
@@ -153,7 +317,25 @@ class DemoDocument(TypedDict):
 
 
 class CheckDocument(TypedDict):
-    """Of ``check --json`` and, line by line, of ``watch``."""
+    """What one ``check`` did; ``watch`` prints one such line per check.
+
+    Attributes
+    ----------
+    status : str
+        Where the monitor stands now: ok, warning, critical or failed.
+    message : Message or None
+        What people are told; null where there is nothing new.
+    alerts : list of AlertState
+        All alerts that are open now.
+    records : list of WindowRecord
+        The windows that this check looked at.
+    n_unsent : int
+        Messages that could not be delivered and are sent again by the next check.
+    failed : list of Window
+        Windows that could not be audited.
+    preview : list of str
+        With --dry-run, what changed settings would do.
+    """
 
     status: str
     message: Message | None
@@ -165,7 +347,33 @@ class CheckDocument(TypedDict):
 
 
 class WindowRow(TypedDict):
-    """One window in the status."""
+    """One window in short.
+
+    Attributes
+    ----------
+    ordinal : int
+        Number of the window, from 1.
+    start, end : str
+        Times of its first and after its last prediction.
+    revision : int
+        0 for the first audit; higher after late labels.
+    status : str
+        audited, empty, thin (too few labels), failed, or pending (labels not mature).
+    reason : str or None
+        Why it was not audited.
+    n_predictions, n_labelled, n_quarantined : int
+        All rows, rows with a label, rows set aside as unusable.
+    coverage : float
+        Share of predictions that have a label.
+    huc, huc_lower, uc : float or None
+        HUC, its lower bound, and UC; null where it was not audited.
+    detector : float or None
+        Evidence of the e-detector so far; it alarms when this is large enough.
+    level : str or None
+        Worst open alert after this window.
+    forecasts : list of Forecast
+        What was expected before labels came.
+    """
 
     ordinal: int
     start: str
@@ -186,7 +394,31 @@ class WindowRow(TypedDict):
 
 
 class MonitorDocument(TypedDict):
-    """Where one monitor stands."""
+    """Where one monitor stands.
+
+    Attributes
+    ----------
+    status : str
+        ok, warning, critical, or failed (a window could not be audited).
+    identity : str
+        Fingerprint of the settings that results depend on.
+    model_version : str or None
+        The version that made most predictions of the newest window.
+    last_window : Window or None
+        The newest window that was checked.
+    notes : list of str
+        What a check wanted to say of the monitor as a whole.
+    alerts : list of AlertState
+        All alerts that are open now, muted ones too.
+    mutes : list of Mute
+        Of which alerts nobody is told, and until when.
+    windows : list of WindowRow
+        The newest windows, oldest first.
+    n_unsent : int
+        Messages that could not be delivered yet.
+    failed : list of Window
+        Windows that could not be audited.
+    """
 
     status: str
     identity: str
@@ -201,19 +433,41 @@ class MonitorDocument(TypedDict):
 
 
 class StatusDocument(MonitorDocument):
-    """Of ``status --json``; ``shadow`` is how a trial of a new version stands."""
+    """Where one monitor stands, and how a new version on trial does.
+
+    Attributes
+    ----------
+    shadow : dict or None
+        How the challenger does beside the champion; null where none is on trial.
+    """
 
     shadow: dict[str, Any] | None
 
 
 class FleetMember(MonitorDocument):
-    """One monitor of several."""
+    """Where one of several monitors stands.
+
+    Attributes
+    ----------
+    config : str
+        Its configuration file.
+    """
 
     config: str
 
 
 class UnreadableMember(TypedDict):
-    """One monitor of several that cannot be read."""
+    """One of several monitors, which cannot be read.
+
+    Attributes
+    ----------
+    config : str
+        Its configuration file.
+    status : str
+        "error".
+    error : str
+        Why it cannot be read.
+    """
 
     config: str
     status: str
@@ -221,7 +475,13 @@ class UnreadableMember(TypedDict):
 
 
 class FleetDocument(TypedDict):
-    """Of ``status --json`` with several configuration files."""
+    """Where several monitors stand, where ``status`` is given several files.
+
+    Attributes
+    ----------
+    monitors : list
+        One entry per configuration file.
+    """
 
     monitors: list[FleetMember | UnreadableMember]
 
@@ -251,6 +511,11 @@ def output_schema() -> dict[str, Any]:
     """Return the JSON Schema of every document, by command."""
     maker = SchemaMaker()
     found = {name: maker.of(kind) for name, kind in DOCUMENTS.items()}
+    # A TypedDict does not know which class it inherits a field from.
+    for heir in (StatusDocument, FleetMember):
+        fields = maker.definitions[heir.__name__]["properties"]
+        for name, text in describe_fields(MonitorDocument).items():
+            fields[name]["description"] = text
     return {
         "$schema": "https://json-schema.org/draft/2020-12/schema",
         "title": "What huc-monitor prints with --json",

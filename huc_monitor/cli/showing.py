@@ -50,17 +50,20 @@ def show_audit(result: AuditResult, *, tolerance: float | None, top: int) -> Non
 
 
 def show_familiar(known: FamiliarNumbers, console: Console) -> None:
-    """Print numbers people know, and what each of them hides."""
+    """Print numbers people know, and what each of them is and hides."""
     from rich.text import Text
 
     console.print()
     console.print(Text(f"Familiar numbers, each with its {known.confidence_level:.4g} interval"))
     rows = [
-        ([one.name, one.hides, *(f"{x:.4f}" for x in (one.value, one.lower, one.upper))], "")
+        ([one.name, *(f"{x:.4f}" for x in (one.value, one.lower, one.upper))], "")
         for one in known.numbers
     ]
-    titles = ("value", "at least", "at most")
-    print_table(console, ("number", "what it hides"), titles, rows)
+    print_table(console, ("number",), ("value", "at least", "at most"), rows)
+    say("What each is; and what it hides:")
+    about = {one.name.partition(",")[0]: (one.measures, one.hides) for one in known.numbers}
+    for name, (measures, hides) in about.items():
+        tell(f"  - {name}: {measures}; {hides}")
 
 
 def show_comparison(result: Comparison, *, top: int) -> None:

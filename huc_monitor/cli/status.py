@@ -144,7 +144,7 @@ def _show(state: MonitorState, records: Sequence[WindowRecord]) -> None:
 
     console, alerts = make_console(), state.open_alerts
     muted = sum(alert.muted is not None for alert in alerts)
-    parts = [f"Status {state.status}; {len(alerts)} open alerts"]
+    parts = [f"Status {state.status}; {_count(alerts)}"]
     parts += [f"{muted} of them muted"] * bool(muted)
     parts += [f"{len(state.failed)} failed windows"] * bool(state.failed)
     if not records:
@@ -201,17 +201,26 @@ def _say_alerts(alerts: Sequence[AlertState]) -> list[str]:
         for alert in found[:_MOST_SHOWN]:
             then = "" if alert.opened_moment is None else f", {alert.opened_moment:+.4f} at first"
             n = "1 window" if alert.n_windows == 1 else f"{alert.n_windows} windows"
+            why = f"tolerance {alert.tolerance:.4g}"
+            if "changed" in alert.reasons and abs(alert.moment) <= alert.tolerance:
+                why = "changed since the reference"
             eased = "" if alert.level == level else f" ({alert.level})"
             lines.append(
                 f"  - {chat(alert.subgroup)}, utility {chat(alert.utility)}{eased}: "
-                f"{alert.moment:+.4f} in window {alert.last_ordinal}{then}; tolerance "
-                f"{alert.tolerance:.4g}, {n}"
+                f"{alert.moment:+.4f} in window {alert.last_ordinal}{then}; {why}, "
+                f"{n}"
             )
         if len(found) > _MOST_SHOWN:
             lines.append(f"  - and {len(found) - _MOST_SHOWN} more")
         said = dict.fromkeys(text for alert in found for text in say_people(alert))
         out.append("\n".join([*lines, *(f"  - {chat_line(text)}" for text in said)]))
     return out
+
+
+def _count(alerts: Sequence[AlertState]) -> str:
+    n, branches = len(alerts), len({alert.node for alert in alerts})
+    where = f" on {branches} branch{'es' * (branches != 1)}" if n > 1 else ""
+    return f"{n} open alert{'s' * (n != 1)}{where}"
 
 
 def _number(value: float | None) -> str:

@@ -12,13 +12,14 @@ import typer
 
 from huc_monitor._common.stages import listening
 from huc_monitor.cli import options
-from huc_monitor.cli.check import progress_bar
+from huc_monitor.cli.check import progress_bar, read_time
 from huc_monitor.cli.logs import start_logging
 from huc_monitor.cli.reading import opened
 from huc_monitor.cli.showing import print_json, say
 
 if TYPE_CHECKING:
-    from huc_monitor.monitor.ports import Move, RecalibrationHost
+    from huc_monitor.config import Config
+    from huc_monitor.monitor.ports import Move, RecalibrationHost, RecalibrationOutcome
 
 FINE, REFUSED = 0, 1
 
@@ -29,13 +30,22 @@ def recalibrate(
     reason: Annotated[
         str, typer.Option(help="Why; kept with the new version.")
     ] = "asked for by a person",
+    since: Annotated[
+        str | None,
+        typer.Option(
+            help="Use labelled rows from this time on; else those since the newest critical alert "
+            "began, and older ones where these are fewer than 1,000."
+        ),
+    ] = None,
     as_json: options.Json = False,
     log_format: options.LogForm = None,
 ) -> None:
-    """Fit a repair on the labels checked so far and register it as the next version.
+    """Fit a correction of the model's probabilities and register it as the next version.
 
-    What passes the gate becomes challenger, and then champion as `recalibration.promotion` says:
-    manual, when you promote it; gate, at once; shadow, after a trial beside the champion.
+    It is fitted on labelled rows of checked windows; the newest fifth of them is held back and
+    decides, once, whether the correction helps (the gate). What passes becomes challenger, and
+    then champion as `recalibration.promotion` says: manual, when you promote it; gate, at once;
+    shadow, after a trial beside the champion.
 
     Exit code 1: the gate refused it, and the reasons are printed.
 
@@ -43,25 +53,32 @@ def recalibrate(
     """
     start_logging(log_format)
     with (
-        _host(config) as host,
+        _host(config) as (host, settings),
         progress_bar(quiet=as_json) as tell,
         listening(None if tell is None else lambda stage: tell(0, 0, stage)),
     ):
-        outcome = host.recalibrate(reason)
+        outcome = host.recalibrate(reason, read_time(settings, "since", since))
     if as_json:
         print_json(outcome.to_dict())
     elif outcome.version is None:
         say(f"Refused: {'; '.join(outcome.reasons).rstrip('.')}.")
+        _say_rows(outcome)
     else:
         role = "champion" if outcome.promoted else "challenger"
         n = outcome.shadow_windows
         more = f" It is audited beside the champion for {n} windows first." if n else ""
         figures = f" {outcome.summary}." if outcome.summary else ""
         say(f"Registered version {outcome.version} as {role}.{figures}{more}")
+        _say_rows(outcome)
         if not outcome.promoted and not n:
             say(f"Look at its card: huc-monitor ui --config {config}, or in MLflow.")
             say(f"Make it champion: huc-monitor promote --config {config}")
     raise typer.Exit(FINE if outcome.version is not None else REFUSED)
+
+
+def _say_rows(outcome: RecalibrationOutcome) -> None:
+    if outcome.rows:
+        say(f"Fitted and judged on {outcome.rows}. Other rows: --since TIME")
 
 
 def promote(
@@ -78,7 +95,7 @@ def promote(
     Example: huc-monitor promote --version 2
     """
     start_logging(log_format)
-    with _host(config) as host:
+    with _host(config) as (host, _):
         _show(host.promote(version), as_json)
 
 
@@ -93,12 +110,12 @@ def rollback(
     Example: huc-monitor rollback --config huc.yaml
     """
     start_logging(log_format)
-    with _host(config) as host:
+    with _host(config) as (host, _):
         _show(host.rollback(), as_json)
 
 
 @contextlib.contextmanager
-def _host(path: Path) -> Iterator[RecalibrationHost]:
+def _host(path: Path) -> Iterator[tuple[RecalibrationHost, Config]]:
     """Open what the tracker's package offers for versions."""
     from huc_monitor.config.opening import open_recalibration_host
     from huc_monitor.errors import InvalidInputError
@@ -112,7 +129,7 @@ def _host(path: Path) -> Iterator[RecalibrationHost]:
                 f"the history along: huc-monitor migrate --config {path} --to copy.yaml"
             )
             raise InvalidInputError(msg)
-        yield host
+        yield host, settings
 
 
 def _show(move: Move, as_json: bool) -> None:

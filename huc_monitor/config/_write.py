@@ -63,14 +63,14 @@ def write(found: FileContents, *, tolerance: float, patient: float, why: Sequenc
 def _head(found: FileContents) -> str:
     volume = found.volume
     return (
+        "# Written by `huc-monitor init`. For an editor that completes and checks it, run\n"
+        "# `huc-monitor init --schema > huc.schema.json` and make this the first line:\n"
         "# yaml-language-server: $schema=huc.schema.json\n"
-        "# Written by `huc-monitor init`. Editors check it by huc.schema.json, which\n"
-        "# `huc-monitor init --schema > huc.schema.json` writes.\n"
         f"# The log: {volume.n_rows:,} predictions from {volume.extent.first:%Y-%m-%d %H:%M} to "
         f"{volume.extent.last:%Y-%m-%d %H:%M} UTC,\n"
         f"# about {volume.per_day:,.0f} a day, {volume.coverage:.0%} of them with a label.\n"
         "version: 1\n"
-        f"model: {_scalar(found.model)}\n"
+        f"model: {_scalar(found.model)}  # where MLflow keeps it, the registered name (--model)\n"
         f"tree: {_scalar(found.tree)}"
     )
 

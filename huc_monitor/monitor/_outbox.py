@@ -96,6 +96,7 @@ class Outbox:
                 state.transitions,
                 drift=state.drift,
                 notes=state.notes,
+                standing=state.standing_untold,
                 alerts=state.open_alerts,
                 monitor=self.monitor.name,
                 identity=self.monitor.identity,
@@ -105,6 +106,7 @@ class Outbox:
                 place=self.monitor.hosts.place,
             )
             state.transitions, state.drift, state.notes, state.until = [], [], [], None
+            state.standing_untold = []
         if self.message is not None and self.monitor.hosts.notifiers:
             left = sorted(self.monitor.hosts.notifiers)
             entry = {"message": self.message.to_dict(), "left": left}

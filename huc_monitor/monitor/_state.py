@@ -144,6 +144,7 @@ class MonitorState(Form):
     transitions: list[AlertTransition] = field(default_factory=list)
     drift: list[DriftFinding] = field(default_factory=list)
     notes: list[str] = field(default_factory=list)
+    standing_untold: list[str] = field(default_factory=list)
     until: datetime | None = None
     record: dict[str, Any] | None = None
     messages: list[dict[str, Any]] = field(default_factory=list)
@@ -168,7 +169,13 @@ class MonitorState(Form):
     unsearched: int = 0
 
     schema: ClassVar[int | None] = SCHEMA_VERSION
-    sparse: ClassVar[tuple[str, ...]] = ("mutes", "discovered", "searched_until", "unsearched")
+    sparse: ClassVar[tuple[str, ...]] = (
+        "standing_untold",
+        "mutes",
+        "discovered",
+        "searched_until",
+        "unsearched",
+    )
 
     @property
     def reference_times(self) -> tuple[datetime, datetime] | None:

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from datetime import datetime
 from typing import TYPE_CHECKING
 
 import pandas as pd
 
-from huc_monitor.monitor.findings import Finding, say_standing
+from huc_monitor.monitor.findings import Finding
 from huc_monitor.monitor.messages import say_repeats, say_unknown, say_untimed, still_there
 from huc_monitor.monitor.muting import Quiet
 from huc_monitor.monitor.windows import Window
@@ -33,6 +33,7 @@ class Telling:
     state: MonitorState
     quiet: Quiet
     now: datetime
+    _said: set[str] = field(default_factory=set)
 
     def is_due(self, window: Window, key: str, **about: str) -> bool:
         """Tell whether to speak of something odd in a window, and note that it is spoken of."""
@@ -46,9 +47,13 @@ class Telling:
         return True
 
     def say(self, window: Window, said: Mapping[str, str | None]) -> None:
-        """Say what is odd about a window's rows, and again after the cool-down while it is."""
+        """Say what is odd about a window's rows, and again after the cool-down while it is.
+
+        Once in a check, of the first window that shows it, however many windows do.
+        """
         for key, text in said.items():
-            if text is not None and self.is_due(window, key):
+            if text is not None and self.is_due(window, key) and key not in self._said:
+                self._said.add(key)
                 self.note(f"Window of {window.start:%Y-%m-%d %H:%M} UTC: {text}")
 
     def note(self, text: str) -> None:
@@ -79,7 +84,7 @@ class Telling:
         heard = {alert.node for alert in self.state.open_alerts if alert.muted is None}
         nodes = [node for node in nodes if node in heard]
         if nodes and not told:
-            self.note(say_standing(nodes))
+            self.state.standing_untold = nodes
         self.state.standing = [*told, *(node for node in nodes if node not in told)]
 
     def unmuted(self) -> None:

@@ -76,7 +76,7 @@ class Confusion:
         """Say it in a sentence; names are marked by asterisks."""
         then = ""
         if self.reference_seen is not None:
-            new = ", fewer by more than chance: this is new" if self.is_new else ""
+            new = ", so it is new by more than chance" if self.is_new else ""
             then = f"; in the reference {self.reference_seen:.1%}{new}"
         head = f"Of {self.n:,} rows in which *{chat(self.likeliest)}* was the likeliest under "
         head += f"*{chat(self.node)}*, it was "

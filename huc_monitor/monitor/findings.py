@@ -17,6 +17,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Literal
 
 from huc_monitor._common.forms import Form
+from huc_monitor._common.safe_text import chat
 from huc_monitor._common.views import Shown
 from huc_monitor.monitor.change import CandidateChange
 from huc_monitor.tree import LabelTree
@@ -27,6 +28,8 @@ if TYPE_CHECKING:
 
 Triple = tuple[str, str, str]
 _PART = 0.5
+_MOST_NAMED = 5
+_FEW_NAMED = 3
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -36,8 +39,8 @@ class Finding(Form, Shown):
     Attributes
     ----------
     kind : {"standing", "changed", "both"}
-        Standing: beyond the tolerance, without a sure change. Both: it changed, and the reference
-        was beyond the tolerance already.
+        Standing: beyond the tolerance, without a change by more than chance. Both: it changed, and
+        the reference was beyond the tolerance already.
     node : str
         The branch.
     subgroups, utilities : tuple of str
@@ -66,6 +69,18 @@ class Finding(Form, Shown):
     def candidate(self) -> Triple:
         """(utility, subgroup, node) of its most specific explanation."""
         return self.utilities[0], self.subgroups[0], self.node
+
+    @property
+    def sharing(self) -> str:
+        """Name the other subgroups that show it, in a sentence; empty where everyone does."""
+        # What everyone shows, every subgroup does; what one shows, everyone does a little.
+        others = () if self.subgroups[0] == "all" else self.subgroups[1:]
+        names = [name for name in others if name != "all"]
+        if not names:
+            return ""
+        more = f" and {len(names) - _FEW_NAMED} more" if len(names) > _FEW_NAMED else ""
+        listed = ", ".join(chat(name) for name in names[:_FEW_NAMED])
+        return f"Subgroups that share its rows show it too: {listed}{more}."
 
 
 def find_changed(
@@ -221,17 +236,20 @@ def _excess(item: Judgement) -> float:
 
 
 def say_standing(nodes: Sequence[str]) -> str:
-    """Say it in one line.
+    """Say which branches are beyond the tolerance as they were in the reference.
 
     Examples
     --------
     >>> say_standing(["root", "billing"])[:66]
-    'Standing since the reference: root and 1 more branch are above the'
+    'Standing since the reference: root and billing are beyond the tole'
     """
-    more = len(nodes) - 1
-    others = "" if not more else f" and {more} more branch{'es' if more > 1 else ''}"
-    verb = "are" if more else "is"
+    named, more = list(nodes[:_MOST_NAMED]), len(nodes) - _MOST_NAMED
+    if more > 0:
+        named.append(f"{more} more branch{'es' if more > 1 else ''}")
+    many = len(named) > 1
+    listed = f"{', '.join(named[:-1])} and {named[-1]}" if many else named[0]
     return (
-        f"Standing since the reference: {nodes[0]}{others} {verb} above the tolerance, without a "
-        "sure change. This is told once; recalibrate once: huc-monitor recalibrate."
+        f"Standing since the reference: {listed} {'are' if many else 'is'} beyond the tolerance, "
+        f"about as far as {'they were' if many else 'it was'} then. This is told once. To end it, "
+        "recalibrate (huc-monitor recalibrate) or raise the tolerance."
     )

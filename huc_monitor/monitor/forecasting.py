@@ -34,7 +34,7 @@ if TYPE_CHECKING:
 _LEAST_AUDITED = 50
 # Windows that wait for labels; of older ones, no forecast is judged.
 _MOST_KEPT = 64
-ASSUMPTION = "if what follows from a score did not change"
+ASSUMPTION = "if outcomes still follow predictions as before"
 
 
 class ForecastPolicy(Section):
@@ -177,18 +177,18 @@ def say_forecast(item: Forecast) -> str:
     ...         scale=10.0,
     ...     )
     ... )
-    '*saved* 2.50 EUR per prediction [2.00, 3.00], 5,000 EUR for 2,000 predictions; mean score 3.00'
+    '*saved* 2.50 EUR per prediction [2.00, 3.00], 5,000 EUR for 2,000 rows; model predicts 3.00'
     """
     value, lower, upper, score = (
         x * item.scale for x in (item.value, item.lower, item.upper, item.score)
     )
     if item.units is None:
         text = f"*{chat(item.utility)}* {value:.3f} [{lower:.3f}, {upper:.3f}]"
-        return f"{text}; mean score {score:.3f}"
+        return f"{text}; model predicts {score:.3f}"
     units = chat(item.units)
     return (
         f"*{chat(item.utility)}* {value:.2f} {units} per prediction [{lower:.2f}, {upper:.2f}], "
-        f"{value * item.n:,.0f} {units} for {item.n:,} predictions; mean score {score:.2f}"
+        f"{value * item.n:,.0f} {units} for {item.n:,} rows; model predicts {score:.2f}"
     )
 
 
@@ -202,5 +202,5 @@ def say_score(scores: Mapping[str, ForecastScore]) -> str | None:
     raw = sum(score.score_error * score.n for score in scores.values()) / n
     return (
         f"{inside:,} of {n:,} past forecasts held once labels came; mean error {error:.4f} "
-        f"(mean score alone: {raw:.4f})"
+        f"(of the model's own: {raw:.4f})"
     )

@@ -29,9 +29,9 @@ _SHOWN_CHILDREN = 2
 _LEAST_GAP = 0.01
 _NOTHING_MOVED = (
     "Predictions, subgroups and the label mix did not move by more than chance since the "
-    "reference{}: what follows from them has changed."
+    "reference{}: inputs look as before, and outcomes differ."
 )
-_NOT_NEW = "The reference shows as much, within the bounds of both: this need not be new."
+_NOT_NEW = "The reference shows about as much, so this need not be new."
 
 
 @dataclass(frozen=True, slots=True)

@@ -2,14 +2,22 @@
 
 from __future__ import annotations
 
+import math
 import shlex
+from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import datetime
 from typing import Any
 
 from huc_monitor._common.safe_text import chat, chat_line
-from huc_monitor.monitor.findings import Finding, branches_above, certainty, find_changed
+from huc_monitor.monitor.findings import (
+    Finding,
+    branches_above,
+    certainty,
+    find_changed,
+    say_standing,
+)
 from huc_monitor.monitor.people import say_people
 from huc_monitor.monitor.ports.notifier import Message, message_key
 from huc_monitor.monitor.records import AlertState, AlertTransition, DriftFinding
@@ -18,6 +26,7 @@ from huc_monitor.tree import LabelTree
 from huc_monitor.utilities import Utility
 
 MOST_LISTED = 5
+_SMALLEST = 0.0005  # what three decimals show as more than zero
 _DID = {"opened": "opened", "escalated": "escalated", "eased": "eased", "repeated": "was told"}
 _HEADS = {"critical": "CRITICAL", "warning": "WARNING", "resolved": "RESOLVED"}
 
@@ -33,19 +42,19 @@ def describe(step: AlertTransition, alert: AlertState | None = None) -> str:
     tolerance = _plain_amount(step.tolerance, step)
     if step.kind == "resolved":
         text = f"{where}: {_calm(step, size, tolerance)}"
-        return f"{text} Seen from {_day(step.first_seen)}, {_windows(step.n_windows)}."
+        return f"{text} First seen {_day(step.first_seen)}, open for {_windows(step.n_windows)}."
     direction = "understated" if step.moment > 0 else "overstated"
     text = (
         f"{where}: predicted utility {_interval(step)} is {direction} by {size}{_bounds(step)} per "
-        f"prediction, tolerance {tolerance}"
+        f"prediction (tolerance {tolerance})"
     )
     if step.cancels_node is not None and step.cancels_moment is not None:
         text += (
-            f"; cancels against *{chat(step.cancels_node)}* "
-            f"({_signed(step.cancels_moment, step)}), so overall UC shows only "
+            f". Branch *{chat(step.cancels_node)}* errs the other way "
+            f"({_signed(step.cancels_moment, step)}), so the sum over all branches (UC) shows only "
             f"{_amount(step.uc, step)}"
         )
-    text += f". First seen {_day(step.first_seen)}, {_windows(step.n_windows)}."
+    text += f". First seen {_day(step.first_seen)}, open for {_windows(step.n_windows)}."
     return text + _because(step) + _newest(step, alert)
 
 
@@ -93,17 +102,17 @@ def describe_change(finding: Finding, step: AlertTransition) -> str:
     ends = replace(step, interval_low=change.interval_low, interval_high=change.interval_high)
     found = change.unforeseen
     unforeseen = "" if found is None else found.say(f"*{chat(found.name)}*")
-    text = f"*{chat(finding.node)}*, {who}"
+    text = f"Branch *{chat(finding.node)}*, {who}"
     if change.counted:
         text += f": {unforeseen}"
     else:
         text += (
             f" ({_utilities(finding)}): changed since the "
-            f"reference by {_signed(change.difference, step)} [{low}, {high}] per prediction, at "
-            f"predicted utility {_interval(ends)}: {_signed(change.before, step)} then, "
-            f"{_signed(change.after, step)} now"
+            f"reference by {_signed(change.difference, step)} [{low}, {high}] per prediction. "
+            f"Where the predicted utility is {_interval(ends)}, realised minus predicted utility "
+            f"was {_rounded(change.before, step)} then and is {_rounded(change.after, step)} now"
         )
-    text += f" ({_windows(change.n_windows)} pooled)." if change.n_windows > 1 else "."
+    text += f" (newest {change.n_windows} windows together)." if change.n_windows > 1 else "."
     if change.onset_first is not None and change.onset_last is not None:
         first, last = _day(change.onset_first), _day(change.onset_last)
         when = f"with the window of {first}" if first == last else f"between {first} and {last}"
@@ -112,16 +121,13 @@ def describe_change(finding: Finding, step: AlertTransition) -> str:
         text += f" And {unforeseen}."
     if finding.kind == "both":
         text += " The reference was beyond the tolerance there already."
-    # What everyone shows, every subgroup does; what one shows, everyone does a little.
-    others = () if step.subgroup == "all" else finding.subgroups[1:]
-    same = [chat(name) for name in others if name != "all"]
-    same += [f"*{chat(name)}* above it" for name in finding.above]
+    same = [f"*{chat(name)}* above it" for name in finding.above]
     same += [f"*{chat(name)}* below it" for name in finding.below]
     if same:
         shown = ", ".join(same[:MOST_LISTED])
         more = f" and {len(same) - MOST_LISTED} more" if len(same) > MOST_LISTED else ""
         text += f" It shows in {shown}{more} as well."
-    return text
+    return f"{text} {finding.sharing}".rstrip()
 
 
 def _utilities(finding: Finding) -> str:
@@ -172,12 +178,15 @@ def _calm(step: AlertTransition, size: str, tolerance: str) -> str:
 def _because(step: AlertTransition) -> str:
     if step.kind == "eased":
         if step.settings:
-            return f" Eased from critical: {' and '.join(step.settings)}."
+            return f" Eased from critical to warning: {' and '.join(step.settings)}."
         if step.standing:
-            return " Eased from critical: no change since the reference by more than chance."
-        return " No longer certain: eased from critical."
+            return (
+                " Eased from critical to warning: no change since the reference by more than "
+                "chance."
+            )
+        return " It may be chance now: eased from critical to warning."
     if "detector" in step.reasons and "bound" not in step.reasons:
-        return " The evidence of all windows so far is conclusive, this window alone is not."
+        return " This window alone could be chance; all windows so far together are not."
     if "suspected" in step.reasons:
         return " The e-detector raised an alarm and suspects this branch most."
     if step.kind == "repeated" and "bound" not in step.reasons and _is_kept(step):
@@ -214,6 +223,7 @@ def compose(
     *,
     drift: Sequence[DriftFinding] = (),
     notes: Sequence[str] = (),
+    standing: Sequence[str] = (),
     alerts: Sequence[AlertState] = (),
     monitor: str,
     identity: str,
@@ -230,16 +240,15 @@ def compose(
 
     Of several steps of one alert the last one is told, if any of them is to be announced. Changes
     since the reference are told branch by branch; `tree` says which branch lies above which. The
-    largest findings come first, and after five of a kind the rest is counted. `place` is where to
-    go on, which ends the message of an alert.
+    largest findings come first, and after five of a kind the rest is counted. `standing` are
+    branches to be told as such, unless the same message tells that they changed. `place` is where
+    to go on, which ends the message of an alert.
     """
     announced = {step.candidate for step in transitions if step.announced}
     latest = {step.candidate: step for step in transitions if step.candidate in announced}
     groups: dict[str, list[AlertTransition]] = {"critical": [], "warning": [], "resolved": []}
     for step in latest.values():
         groups["resolved" if step.kind == "resolved" else step.level].append(step)
-    if not latest and not drift and not notes:
-        return None
     newest: dict[str, datetime] = {}
     for step in latest.values():
         if step.change is not None:
@@ -255,10 +264,15 @@ def compose(
         replace(finding, causes=latest[finding.candidate].hints)
         for finding in find_changed(changed, limits, branches_above(tree))
     ]
+    moved = {node for one in findings for node in (one.node, *one.above, *one.below)}
+    stand = [node for node in standing if node not in moved]
+    notes = [*notes, *([say_standing(stand)] if stand else [])]
+    if not latest and not drift and not notes:
+        return None
     groups = {kind: _by_branch(steps, findings) for kind, steps in groups.items()}
-    standing = {alert.candidate: alert for alert in alerts}
+    now = {alert.candidate: alert for alert in alerts}
     told = {finding.candidate: finding for finding in findings}
-    blocks = [_block(kind, steps, standing, told) for kind, steps in groups.items() if steps]
+    blocks = [_block(kind, steps, now, told) for kind, steps in groups.items() if steps]
     if drift:
         blocks.append(_drift_block(drift))
     muted = [alert for alert in alerts if alert.muted is not None]
@@ -311,7 +325,10 @@ def say_unknown(data: WindowData) -> str | None:
         return None
     told = ", ".join(f"{chat(name)} ({n:,} rows)" for name, n in list(found.items())[:3])
     more = f" and {len(found) - 3} more" if len(found) > 3 else ""
-    return f"Labels that are no node of the tree: {told}{more}. New leaf?"
+    return (
+        f"Labels that are no node of the tree: {told}{more}. New leaf? Put it into the tree, or "
+        "into `source.label_mapping`."
+    )
 
 
 def _by_branch(steps: list[AlertTransition], findings: list[Finding]) -> list[AlertTransition]:
@@ -336,16 +353,21 @@ def _block(
     findings: Mapping[tuple[str, str, str], Finding],
 ) -> str:
     ranked = _ranked(steps)
+    shown = ranked[:MOST_LISTED]
+    times = Counter(hint for step in shown for hint in step.hints)
     lines = [_HEADS[kind]]
-    for step in ranked[:MOST_LISTED]:
+    for step in shown:
         finding = findings.get(step.candidate)
         lines.append(
             describe(step, standing.get(step.candidate))
             if finding is None
             else describe_change(finding, step)
         )
-        lines += [f"  - {hint}" for hint in step.hints]
+        lines += [f"  - {hint}" for hint in step.hints if times[hint] == 1]
         lines += [f"  - {chat_line(said)}" for said in step.people]
+    for hint, n in times.items():
+        if n > 1:
+            lines.append(f"For {'all' if n == len(shown) else n} of these: {hint}")
     if len(ranked) > MOST_LISTED:
         lines.append(f"And {len(ranked) - MOST_LISTED} more.")
     return "\n".join(lines)
@@ -377,11 +399,11 @@ def _next_block(worst: AlertTransition, place: NextSteps) -> str:
     about = f" --branch {shlex.quote(worst.node)}" if same else " --all"
     given = "" if place.config == "huc.yaml" else f" --config {shlex.quote(place.config)}"
     verbs = {
-        "See it": f"report{given} --open",
-        "Seen": f"ack{given}{about}",
-        "Later": f"mute{given}{about} --until friday",
+        "Look at it": f"report{given} --open",
+        "Acknowledge it": f"ack{given}{about}",
+        "Mute it": f"mute{given}{about} --until friday",
     }
-    verbs |= {"Mend it": f"recalibrate{given}"} if place.recalibrates else {}
+    verbs |= {"Correct the model": f"recalibrate{given}"} if place.recalibrates else {}
     lines += [f"  - {why}: huc-monitor {command}" for why, command in verbs.items()]
     return "\n".join(lines)
 
@@ -403,10 +425,8 @@ def _muted_block(alerts: Sequence[AlertState]) -> str:
 
 
 def _drift_block(drift: Sequence[DriftFinding]) -> str:
-    lines = [
-        "DRIFT",
-        "Labels are still missing: this says nothing about calibration. Since the reference:",
-    ]
+    why = "Labels are not there yet, so no error is known. What moved since the reference:"
+    lines = ["DRIFT", why]
     lines += [f"  - {_drifted(item)}" for item in drift[:MOST_LISTED]]
     if len(drift) > MOST_LISTED:
         lines.append(f"And {len(drift) - MOST_LISTED} more.")
@@ -454,6 +474,11 @@ def _signed(value: float, step: AlertTransition) -> str:
     return f"{'+' if value > 0 else '-'}{_amount(abs(value), step)}"
 
 
+def _rounded(value: float, step: AlertTransition) -> str:
+    """Show a signed amount beside others that may be much larger."""
+    return _signed(value, step) if abs(value * step.scale) >= _SMALLEST else f"0.000{_units(step)}"
+
+
 def _units(step: AlertTransition) -> str:
     return f" {chat(step.units)}" if step.units else ""
 
@@ -463,14 +488,14 @@ def _number(value: float) -> str:
 
     Examples
     --------
-    >>> [_number(x) for x in (0.0431, 0.0, 0.00012, 8.62, 15.0, 1234.5)]
-    ['0.043', '0', '0.00012', '8.62', '15.0', '1,234']
+    >>> [_number(x) for x in (0.0431, 0.0, 0.00012, 0.0000251, 8.62, 15.0, 1234.5)]
+    ['0.043', '0', '0.00012', '0.000025', '8.62', '15.0', '1,234']
     """
     if value == 0:
         return "0"
     size = abs(value)
-    if size < 0.0005:
-        return f"{value:.2g}"
+    if size < _SMALLEST:
+        return f"{value:.{1 - math.floor(math.log10(size))}f}"
     digits = 3 if size < 1 else 2 if size < 10 else 1 if size < 100 else 0
     return f"{value:,.{digits}f}"
 

@@ -36,9 +36,11 @@ class Action(Form):
     sparse: ClassVar[tuple[str, ...]] = ("text", "level", "until")
 
     def __str__(self) -> str:
-        until = "" if self.until is None else f" until {_moment(self.until)}"
+        when = f", {_moment(self.at)}"
+        if self.until is not None:
+            when = f" until {_moment(self.until)} (since {_moment(self.at)})"
         said = f": {self.text}" if self.text else ""
-        return f"{_DID[self.kind]} by {self.by}{until}, {_moment(self.at)}{said}"
+        return f"{_DID[self.kind]} by {self.by}{when}{said}"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -122,11 +122,18 @@ class AlertState(Form):
 
     Attributes
     ----------
-    first_seen, last_seen : datetime
-        Start of the first window it was open in, end of the last one.
+    utility, subgroup, node : str
+        What is measured, for whom ("all": everyone), and the branch.
+    level : {"warning", "critical"} or None
+        None: resolved.
+    first_seen : datetime
+        Start of the first window it was open in.
+    last_seen : datetime
+        End of the last window it was open in.
     first_ordinal, last_ordinal : int
-        Of the same windows.
+        Numbers of the first and the last window it was open in.
     n_windows : int
+        Windows it was open in.
     n_calm : int
         Windows in a row that would have had a lower level, or none.
     n_critical : int
@@ -139,8 +146,12 @@ class AlertState(Form):
         The level that message gave it.
     told : bool
         Whether people heard of it since it opened.
-    moment, lower, tolerance : float
-        Of the last window it was open in.
+    moment : float
+        Realised minus predicted utility per prediction, in the last window it was open in.
+    lower : float or None
+        At least so large is the moment, without its sign.
+    tolerance : float
+        What is accepted of it.
     opened_moment : float or None
         The moment in the window that opened it.
     exceeded_tolerance : float or None
@@ -238,7 +249,19 @@ class DriftFinding(Form):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RecalibrationTrigger(Form):
-    """A policy's request to recalibrate, with its reason. The id makes acting on it idempotent."""
+    """A request to recalibrate, of a policy or a person. The id makes acting on it idempotent.
+
+    Attributes
+    ----------
+    reason : str
+        Why, in a sentence.
+    window_id, ordinal, window_end : str, int, datetime
+        Of the newest window; rows after it are not used.
+    candidates : tuple of (utility, subgroup, node)
+        What is open.
+    since : datetime or None
+        Rows before it are not used; None where the host chooses.
+    """
 
     id: str
     reason: str
@@ -246,6 +269,9 @@ class RecalibrationTrigger(Form):
     ordinal: int
     window_end: datetime
     candidates: tuple[tuple[str, str, str], ...] = ()
+    since: datetime | None = None
+
+    sparse: ClassVar[tuple[str, ...]] = ("since",)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -25,7 +25,7 @@ from huc_monitor.reporting._drawing import (
 from huc_monitor.reporting._looks import bar_tone
 from huc_monitor.reporting._model import CandidateView, WindowView
 
-_WIDTH = 560.0
+_WIDTH = 460.0  # narrow, so that its words can be read on a phone
 _NAMES = 158.0
 _ROW = 26.0
 _LEFT = 46.0
@@ -139,18 +139,18 @@ def reliability(curve: ReliabilityCurve, found: CandidateView) -> Picture:
     """Draw realised against predicted utility, the finding's interval shaded."""
     xs = _range([*curve.predicted, *curve.score, found.low, found.high])
     ys = _range([*curve.realised, *curve.by_node, xs[0], xs[1]])
-    x, y = scale(*xs, _LEFT, _WIDTH - 8), scale(*ys, 292, 30)
-    marks = [*_interval(x, found, 30, 292), *_axes(x, y, xs, ys)]
+    x, y = scale(*xs, _LEFT, _WIDTH - 8), scale(*ys, 292, 48)
+    marks = [*_interval(x, found, 48, 292), *_axes(x, y, xs, ys)]
     marks.append(Line(x(xs[0]), y(xs[0]), x(xs[1]), y(xs[1]), "ideal"))
     marks += _line(x, y, curve.predicted, curve.realised, curve.realised_error, "quiet")
     marks += _line(x, y, curve.predicted, curve.by_node, curve.by_node_error, "strong")
-    legend = f"if only {fitted(curve.node, 150, 'note')} erred"
+    legend = f"if only {fitted(curve.node, 190, 'note')} erred"
     marks += [
-        Text(0, 14, "mean realised utility", "note"),
-        Line(170, 10, 192, 10, "quiet"),
-        Text(198, 14, "realised", "note"),
-        Line(262, 10, 284, 10, "strong"),
-        Text(290, 14, legend, "note"),
+        Line(_LEFT, 10, _LEFT + 22, 10, "quiet"),
+        Text(_LEFT + 28, 14, "realised", "note"),
+        Line(_LEFT + 100, 10, _LEFT + 122, 10, "strong"),
+        Text(_LEFT + 128, 14, legend, "note"),
+        Text(0, 36, "mean realised utility", "note"),
         *([] if not curve.running else _running(curve, found, x)),
     ]
     tall = 470.0 if curve.running else 330.0
@@ -249,6 +249,6 @@ def _running(curve: ReliabilityCurve, found: CandidateView, x: Scale) -> list[Ma
         zero,
         *numbers,
         Path(tuple(corners), "strong"),
-        Text(0, top - 8, f"running sum of {fitted(curve.node, 150, 'note')}'s share", "note"),
+        Text(0, top - 8, "running sum of the branch's share", "note"),
         Text(x.stop, top - 8, said, "alarm" if found.status == "sure" else "name", "end"),
     ]

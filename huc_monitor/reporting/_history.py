@@ -89,7 +89,7 @@ def timeline(report: Report, *, max_alerts: int = 12) -> Picture:
     limit = report.tolerance
     if limit is not None and limit <= y.high:
         marks.append(Line(left, y(limit), right, y(limit), "limit"))
-        marks.append(Text(right, y(limit) - 5, f"tolerance {limit:g}", "note", "end"))
+        marks.append(Text(right, y(limit) - 5, f"tolerance {limit:g}", "halo", "end"))
     marks += _tracks(windows, x, y)
     marks += labels_along([window.tick for window in windows], x, bottom + 18)
     for j, window in enumerate(windows):
@@ -175,7 +175,10 @@ def _lane(alert: AlertView, x: Scale, y: float) -> list[Mark]:
             left, right = x(start - 0.5) + 1, x(stop - 0.5) - 1
             marks.append(Rect(left, y + 14, right - left, 9, level, 3))
         start = stop
-    marks.append(Text(x.start, y + 9, fitted(f"{name}: {alert.now}", 880, "note"), "note"))
+    # Short and by the newest window, which narrow screens show first.
+    whom = "" if alert.subgroup == "all" else f", {alert.subgroup}"
+    text = fitted(f"{alert.node}{whom}: {alert.now}", 300, "note")
+    marks.append(Text(x.stop, y + 9, text, "note", "end"))
     return [Group(tuple(marks), title=f"{name}: {alert.words}")]
 
 

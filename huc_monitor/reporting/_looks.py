@@ -86,6 +86,7 @@ class Look:
     size: float = 12.0
     bold: bool = False
     opacity: float = 1.0
+    halo: bool = False  # of the page's colour, for words that lines cross
 
 
 LOOKS: Final[dict[str, Look]] = {
@@ -114,6 +115,7 @@ LOOKS: Final[dict[str, Look]] = {
     "name": Look(fill="ink", bold=True),
     "small": Look(fill="ink", size=11),
     "note": Look(fill="muted", size=11),
+    "halo": Look(fill="muted", size=11, halo=True),
     "alarm": Look(fill="sure", size=12, bold=True),
     **{shade: Look(fill=shade, stroke="paper", width=1.5) for shade in SHADES},
     **{f"bar-{shade}": Look(fill=shade) for shade in SHADES},
@@ -146,6 +148,9 @@ def mark_rules(palette: dict[str, str] | None = None) -> str:
             parts.append(f"font-size:{look.size:g}px")
             if look.bold:
                 parts.append("font-weight:600")
+            if look.halo:
+                page = _colour("paper", palette)
+                parts[1] = f"stroke:{page};stroke-width:4;stroke-linejoin:round;paint-order:stroke"
         rules.append(f".{MARK_CLASS}{name}{{{';'.join(parts)}}}")
     return "".join(rules)
 

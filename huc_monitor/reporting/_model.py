@@ -190,7 +190,7 @@ class Report:
 
     @property
     def standing(self) -> list[Finding]:
-        """Branches beyond the tolerance without a sure change, the worst first."""
+        """Branches beyond the tolerance as in the reference, the worst first."""
         return [found for found in self.findings if found.change is None]
 
     @property

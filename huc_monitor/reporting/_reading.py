@@ -73,7 +73,7 @@ def _of_records(
         tree,
         alerts=tuple(_alerts(shown, audited)),
         notices=tuple(_notices(records, shown, len(kept) - len(shown))),
-        facts={} if last is None else _facts(last),
+        facts={} if last is None else _facts(audited or last),
         findings=() if audited is None else audited.findings,
         change=None if audited is None else audited.change,
     )
@@ -239,9 +239,12 @@ def _alert(
     people = "".join(f" {text}" for text in say_people(state)) if state and level else ""
     if step is None:
         return AlertView(node, subgroup, utility, levels, "", now, people.strip(), n_more)
+    now_open = state if state is not None and level else None
+    newest = now_open or step
     limits = ""
-    if step.lower is not None and step.upper is not None:
-        limits = f" [{_words.plain(step.lower)}, {_words.plain(step.upper)}]"
+    is_of_step = now_open is None or now_open.last_seen == step.window_end
+    if step.lower is not None and step.upper is not None and is_of_step:
+        limits = f" {_words.signed_bounds(step.moment, step.lower, step.upper)}"
     return AlertView(
         node=node,
         subgroup=subgroup,
@@ -250,9 +253,9 @@ def _alert(
         since=f"{step.first_seen:%Y-%m-%d %H:%M}".removesuffix(" 00:00"),
         now=now,
         words=(
-            f"{_since_reference(step)}{_words.signed(step.moment)}{limits}, tolerance "
-            f"{_words.plain(step.tolerance)}; "
-            f"{step.n_windows} window{'s' * (step.n_windows != 1)}."
+            f"{_words.signed(newest.moment)}{limits}, tolerance {_words.plain(newest.tolerance)}; "
+            f"open for {newest.n_windows} window{'s' * (newest.n_windows != 1)}."
+            f"{_since_reference(step)}"
             + "".join(f" {_words.quoted(hint)}" for hint in step.hints if step.change is None)
             + people
         ),
@@ -262,8 +265,8 @@ def _alert(
 
 def _since_reference(step: AlertTransition) -> str:
     if step.standing:
-        return "Stands, without a sure change; when first seen: "
-    return "" if step.change is None else f"{_words.change_line(step.change)} The window itself: "
+        return " Standing: about as far off as in the reference."
+    return "" if step.change is None else f" {_words.change_in_short(step.change)}"
 
 
 def _notices(

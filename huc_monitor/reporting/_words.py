@@ -60,10 +60,25 @@ def plain(value: float | None, digits: int = 3) -> str:
 
 
 def bounds(found: CandidateView) -> str:
-    """Return the bounds on the absolute moment."""
-    if found.lower is None or found.upper is None:
+    """Return the bounds on the moment, on its own side of zero."""
+    return signed_bounds(found.moment, found.lower, found.upper)
+
+
+def signed_bounds(moment: float, lower: float | None, upper: float | None) -> str:
+    """Give bounds on the size of a moment its sign.
+
+    Examples
+    --------
+    >>> (
+    ...     signed_bounds(0.03, 0.01, 0.05),
+    ...     signed_bounds(-0.03, 0, 0.05) == f"[{MINUS}0.050, 0.000]",
+    ... )
+    ('[+0.010, +0.050]', True)
+    """
+    if lower is None or upper is None:
         return ""
-    return f"[{plain(found.lower)}, {plain(found.upper)}]"
+    low, high = (lower, upper) if moment >= 0 else (-upper, -lower)
+    return f"[{signed(low)}, {signed(high)}]"
 
 
 def interval(found: CandidateView) -> str:
@@ -81,7 +96,7 @@ def status(found: CandidateView) -> str:
     if found.why:
         return {
             "changed": "changed since the reference",
-            "standing": "above tolerance, no sure change",
+            "standing": "above tolerance, as in the reference",
         }[found.why]
     if by_evidence(found):
         sure = "off by more than chance" if found.status == "sure" else "suspected"
@@ -178,7 +193,7 @@ def _changed(report: Report) -> str:
         return f"{len(changed)} branches changed since the reference, most clearly {first}."
     open_alerts = [alert.node for alert in report.alerts if alert.levels[-1] == "critical"]
     if open_alerts:
-        return f"No sure change in the newest window; the alert on {open_alerts[0]} is still open."
+        return f"No change in the newest window; the alert on {open_alerts[0]} is still open."
     if not stands:
         return "Nothing changed by more than chance since the reference."
     those = f"{report.standing[0].node} stands" if stands == 1 else f"{stands} branches stand"
@@ -196,15 +211,23 @@ def change_line(change: CandidateChange) -> str:
     low, high = signed(change.lower), signed(change.upper)
     text = (
         f"Changed by {signed(change.difference)} [{low}, {high}] per prediction since the "
-        f"reference: {signed(change.before)} then, {signed(change.after)} now"
+        f"reference: realised minus predicted utility was {signed(change.before)} then and is "
+        f"{signed(change.after)} now"
     )
     found = change.unforeseen
     if found is not None:
         clause = found.say(f"“{found.name}”")
         text = clause if change.counted else f"{text}; {clause}"
-    text += f" ({change.n_windows} windows pooled)." if change.n_windows > 1 else "."
+    text += f" (newest {change.n_windows} windows together)." if change.n_windows > 1 else "."
     began = onset(change)
     return f"{text} It began {began} (90 % confidence)." if began else text
+
+
+def change_in_short(change: CandidateChange) -> str:
+    """Say that a branch changed, by how much, and since when."""
+    size = "" if change.counted else f" by {signed(change.difference)}"
+    began = onset(change)
+    return f"Changed{size} since the reference{f', beginning {began}' if began else ''}."
 
 
 def onset(change: CandidateChange) -> str:
@@ -225,12 +248,11 @@ def onset_span(change: CandidateChange) -> str:
 def part_of_it(found: Finding) -> str:
     """Name the other subgroups, utilities and branches that say the same."""
     names = [f"utility “{name}”" for name in found.utilities[1:]]
-    if found.subgroups[0] != "all":
-        names += [name for name in found.subgroups[1:] if name != "all"]
     names += [f"“{name}” above it" for name in found.above]
     names += [f"“{name}” below it" for name in found.below]
     more = f" and {len(names) - 6} more" if len(names) > 6 else ""
-    return f"It shows in {', '.join(names[:6])}{more} as well." if names else ""
+    same = f"It shows in {', '.join(names[:6])}{more} as well." if names else ""
+    return " ".join(filter(None, [same, found.sharing]))
 
 
 def told(found: Finding) -> list[str]:
@@ -248,7 +270,7 @@ def stands(found: Sequence[Finding]) -> str:
     names = ", ".join(f"“{one.node}”" for one in found[:6])
     more = f" and {len(found) - 6} more" if len(found) > 6 else ""
     verb = "are" if len(found) > 1 else "is"
-    return f"{names}{more} {verb} above the tolerance, without a sure change since the reference."
+    return f"{names}{more} {verb} above the tolerance, about as far as in the reference."
 
 
 def _told(found: Sequence[CandidateView]) -> str:
@@ -266,11 +288,20 @@ def story(report: Report) -> list[str]:
     """Say where, for whom, how much and how certain that is, in a few sentences."""
     window = report.latest
     worst = None if window is None else window.worst
-    if window is None or worst is None or report.by_change:
+    if window is None or worst is None:
         return []
+    if report.by_change:
+        return [_adds_up(window)] if (window.uc or 0.0) > 1.5 * (window.huc or 0.0) else []
     if worst.moment == 0:
         return ["Every moment is exactly zero."]
     return [_what(worst), _how_sure(worst, window.facts), _cancelled(window, worst)]
+
+
+def _adds_up(window: WindowView) -> str:
+    return (
+        f"Errors of the branches add up: over the whole tree the gap is {plain(window.uc)} (UC), "
+        f"where no branch by itself has more than {plain(window.huc)} (HUC)."
+    )
 
 
 def _what(worst: CandidateView) -> str:

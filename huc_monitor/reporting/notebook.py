@@ -43,7 +43,7 @@ _STYLE = f"""
 font-variant-numeric:tabular-nums;border:1px solid var(--line);border-radius:6px;max-width:960px;
 h4{{font-size:17px;font-weight:600;line-height:1.3;margin:0 0 6px;color:inherit}}
 p,ul{{margin:0 0 8px;max-width:84ch;color:inherit;overflow-wrap:anywhere}}
-small,figcaption{{color:var(--muted);font-size:12px}}
+details{{margin:8px 0}} small,figcaption{{color:var(--muted);font-size:12px}}
 .wide{{overflow-x:auto;margin:8px 0}} figure{{margin:8px 0}} svg{{display:block;height:auto;
 max-width:100%;min-width:400px}}
 table{{border-collapse:collapse;margin:0;border:0;color:inherit;font-size:13px;background:none}}
@@ -170,8 +170,9 @@ def _(shown: Comparison) -> list[str]:
         before, after = _words.plain(huc.before), _words.plain(huc.after)
         parts.append(_paragraph(f"HUC {before} before, {after} after: {change}."))
     if len(shown):
-        order = sorted(range(len(shown)), key=lambda row: -abs(shown.difference[row]))
-        parts.append(_differences(shown[row] for row in order[:_WORST]))
+        every = [shown[row] for row in range(len(shown))]
+        every.sort(key=lambda one: (not one.sure, -abs(one.difference)))
+        parts.append(_differences(every[:_WORST]))
         parts.append(_figure(differences(shown, max_rows=12)))
     return parts
 
@@ -300,10 +301,11 @@ def _report(report: Report) -> list[str]:
 
 def _familiar(known: FamiliarNumbers) -> str:
     rows = [
-        (one.name, one.hides, _words.plain(one.value), _between(one.lower, one.upper))
+        (one.name, f"{one.measures}; {one.hides}", _words.plain(one.value), interval)
         for one in known.numbers
+        for interval in [_between(one.lower, one.upper)]
     ]
-    return _table(("number", "what it hides", "value", "interval"), rows, names=2)
+    return _table(("number", "what it is; what it hides", "value", "interval"), rows, names=2)
 
 
 def _over_time(report: Report) -> list[str]:

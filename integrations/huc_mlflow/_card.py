@@ -54,14 +54,16 @@ def model_card(
     lines = [
         f"Recalibration of version {base_version}: {recalibration.name}.",
         "",
-        "**What was wrong.** " + trigger.reason + ".",
+        f"**Why.** {trigger.reason[:1].upper()}{trigger.reason[1:]}.",
+        "",
+        "**What was wrong.** " + ("Open alerts:" if alerts else "No alert was open."),
         "",
         *alert_lines(alerts),
         "",
         "**What changed.** " + _change(recalibration.recalibrator),
         "",
         *_sample_lines(sample),
-        f"**Held-out figures** (newest rows, looked at once; rows {window[0]} to {window[1]}):",
+        f"**Held-out figures** (newest fifth of rows {window[0]} to {window[1]}, seen once):",
         "",
         *_figure_lines(columns),
         "",
@@ -75,11 +77,18 @@ def alert_lines(alerts: tuple[AlertState, ...]) -> list[str]:
     lines = [
         f"- branch {code(a.node)}, subgroup {code(a.subgroup)}, utility {code(a.utility)}: moment "
         f"{a.moment:+.4f} ({'overstates' if a.moment < 0 else 'understates'} utility; "
-        f"tolerance {a.tolerance:g}), since {a.first_seen:%Y-%m-%d %H:%M} UTC"
+        f"{_against(a)}), since {a.first_seen:%Y-%m-%d %H:%M} UTC"
         for a in alerts[:_MOST_ALERTS]
     ]
     more = len(alerts) - _MOST_ALERTS
     return lines + ([f"- and {more} more"] if more > 0 else [])
+
+
+def _against(alert: AlertState) -> str:
+    """Say what an alert is about: a tolerance, or a change of what may lie within it."""
+    within = abs(alert.moment) <= alert.tolerance
+    changed = "changed since the reference" if "changed" in alert.reasons and within else ""
+    return changed or f"tolerance {alert.tolerance:g}"
 
 
 def _sample_lines(sample: FittedSample | None) -> list[str]:

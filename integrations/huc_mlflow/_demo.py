@@ -110,6 +110,12 @@ def run(
                 f"newest, and registered it as version {version}, which wraps version 1 and is "
                 "champion now."
             )
+        else:
+            tell(
+                "The monitor fitted a repair on the labels of those days. On the newest of them "
+                "its gain may be chance, so it was not registered: version 1 serves on. More "
+                "tickets a day help (without --fast)."
+            )
         repaired = desk.phase("repaired", range(last, last + LATER_DAYS), drift=DRIFT)
         tell(_aggregates(f"Days {last + 1} to {last + LATER_DAYS}", repaired))
         if repaired.check.message is not None:

@@ -6,6 +6,7 @@ import dataclasses
 import hashlib
 import json
 import logging
+from collections.abc import Sequence
 from datetime import UTC, datetime, timedelta
 from typing import TYPE_CHECKING, Any
 
@@ -28,7 +29,7 @@ from huc_monitor.config import Config
 from huc_monitor.errors import InvalidInputError
 from huc_monitor.monitor import MonitorState, read_state
 from huc_monitor.monitor.ports import MonitorInfo, Move, RecalibrationOutcome, VersionInfo
-from huc_monitor.monitor.records import RecalibrationTrigger
+from huc_monitor.monitor.records import AlertState, RecalibrationTrigger
 from huc_monitor.monitor.windows import Window
 from huc_monitor.recalibration.choosing import Recalibration, find_recalibration
 from huc_monitor.recalibration.shadow import ShadowTrial
@@ -88,17 +89,32 @@ class MLflowRecalibrationHost:
         outcome = self.act(trigger)
         log.info("recalibration %s: %s", outcome.id, outcome.result)
 
-    def recalibrate(self, reason: str = "asked for by a person") -> RecalibrationOutcome:
-        """Recalibrate now, on the labels of the windows checked so far."""
+    def recalibrate(
+        self, reason: str = "asked for by a person", since: datetime | None = None
+    ) -> RecalibrationOutcome:
+        """Recalibrate now, on labels of the windows checked so far.
+
+        Parameters
+        ----------
+        reason : str
+            Kept with the new version.
+        since : datetime, optional
+            Use rows from this time on; else those since the newest alert began.
+        """
         self.registry.current()  # says what to do where there is none
         state = self._state()
         if state.last is None:
             msg = "`recalibrate` needs a checked window. Run `huc-monitor check` first."
             raise InvalidInputError(msg)
+        if since is not None and since >= state.last.end:
+            newest = f"{state.last.end:%Y-%m-%d %H:%M} UTC"
+            msg = f"`since` must be before the end of the newest checked window, {newest}."
+            raise InvalidInputError(msg)
         # Asked again with other settings, it is another question: a refusal does not stick.
         base = self.config.settings.columns.base_probabilities
         settings = f"{self.config.policy_identity}/{'' if base is None else base.model_dump_json()}"
         plain = f"{self.config.identity}/{state.last.id}/manual/{settings}"
+        plain += "" if since is None else f"/{since.isoformat()}"
         trigger = RecalibrationTrigger(
             id=hashlib.sha256(plain.encode()).hexdigest()[:16],
             reason=reason,
@@ -106,6 +122,7 @@ class MLflowRecalibrationHost:
             ordinal=state.last.ordinal,
             window_end=state.last.end,
             candidates=tuple(alert.candidate for alert in state.open_alerts),
+            since=since,
         )
         return self.act(trigger, patient=False)
 
@@ -163,7 +180,7 @@ class MLflowRecalibrationHost:
         try:
             begin_stage("reading rows to recalibrate on")
             self.reader.check_base(base)  # before minutes of fitting what could not be registered
-            rows = self._rows(trigger, champion, state)
+            rows, why = self._rows(trigger, champion, state)
         except (NoBaseProbabilitiesError, UnfitBaseError) as error:
             return RecalibrationOutcome(trigger.id, "refused", reasons=(str(error),))
         data = self.tracker.runs.dataset(
@@ -172,18 +189,21 @@ class MLflowRecalibrationHost:
         models = {str(version.version) for version in (base, champion)}
         linked = map(self.tracker.runs.logged_model, sorted(models))
         self.tracker.runs.log_inputs(run_id, data, "training", *linked)
+        window = (f"{rows.start:%Y-%m-%d %H:%M}", f"{rows.end:%Y-%m-%d %H:%M} UTC")
+        used = f"{len(rows.labels):,} labelled rows, {window[0]} to {window[1]}: {why}"
         recalibration = self._find(rows, champion, state)
         self._log(run_id, recalibration)
         if not recalibration.passed:
             self._remember(trigger)
-            return RecalibrationOutcome(trigger.id, "refused", reasons=recalibration.reasons)
+            return RecalibrationOutcome(
+                trigger.id, "refused", reasons=recalibration.reasons, rows=used
+            )
         # Fitting takes a while. Whoever was too slow to see this lease has had time to show up.
         registry.lease.confirm(trigger.id)
         if patient and (too_soon := self._too_soon(trigger)):
             return RecalibrationOutcome(trigger.id, "refused", reasons=(too_soon,))
         begin_stage("registering the new version")
         sample = self._sample(rows, state)
-        window = (f"{rows.start:%Y-%m-%d %H:%M}", f"{rows.end:%Y-%m-%d %H:%M} UTC")
         version = registry.register(
             recalibration.recalibrator,
             recalibration_id=trigger.id,
@@ -216,6 +236,7 @@ class MLflowRecalibrationHost:
         return dataclasses.replace(
             self._promote(trigger, version, run_id),
             summary=f"HUC {before:.4f} before, {after:.4f} after on {judged}",
+            rows=used,
         )
 
     def _promote(
@@ -308,23 +329,27 @@ class MLflowRecalibrationHost:
 
     def _rows(
         self, trigger: RecalibrationTrigger, champion: ModelVersion, state: MonitorState
-    ) -> WindowData:
-        """Read the rows since the alerts began, and older ones if these are too few."""
+    ) -> tuple[WindowData, str]:
+        """Read the rows to fit on, and say why these.
+
+        Those since the newest alert began: older ones show what was wrong before, but not what went
+        wrong last, and would dilute it. Older ones are read too if these are too few.
+        """
         source = self.config.open_source()
         extent = source.time_range()
         if extent is None:
             msg = "`source` must have rows to fit a recalibration on; the log is empty."
             raise InvalidInputError(msg)
-        begun = [alert.first_seen for alert in state.open_alerts if alert.level == "critical"]
-        start = min(begun, default=trigger.window_end - timedelta(days=1))
-        start = min(start, trigger.window_end)
-        step = max(trigger.window_end - start, timedelta(hours=1))
-        while source.counts(start, trigger.window_end).n_labelled < _ENOUGH_ROWS:
+        end = trigger.window_end
+        start, why = _begin(trigger, state.open_alerts)
+        step = max(end - start, timedelta(hours=1))
+        while trigger.since is None and source.counts(start, end).n_labelled < _ENOUGH_ROWS:
             if start <= extent.first:
                 break
             start, step = max(start - step, extent.first), 2 * step
+            why = f"the newest, at least {_ENOUGH_ROWS:,} if there are so many"
         base = self.registry.root(champion)
-        return self.reader.read(base, start, trigger.window_end, versions=[champion])
+        return self.reader.read(base, start, end, versions=[champion]), why
 
     def _about(self, rows: WindowData, state: MonitorState) -> dict[str, Any]:
         """Return what audits and fits are told besides probabilities and labels."""
@@ -372,6 +397,22 @@ class MLflowRecalibrationHost:
             if value is not None and np.isfinite(value)
         ]
         self.registry.client.log_batch(run_id, metrics=metrics)
+
+
+def _begin(trigger: RecalibrationTrigger, alerts: Sequence[AlertState]) -> tuple[datetime, str]:
+    """Say from when on rows are used, and why; an alert begins with the first of its branch."""
+    if trigger.since is not None:
+        return trigger.since, "since the time you gave"
+    began: dict[str, datetime] = {}
+    for alert in alerts:
+        if alert.level == "critical":
+            began[alert.node] = min(alert.first_seen, began.get(alert.node, alert.first_seen))
+    if not began:
+        return trigger.window_end - timedelta(days=1), "the newest day; no critical alert is open"
+    node = max(began, key=lambda name: began[name])
+    newest = "" if len(began) == 1 else f", the newest of {len(began)} branches"
+    why = f"since the alert on branch {node} began{newest}"
+    return min(began[node], trigger.window_end), why
 
 
 def _gate_tag(outcome: RecalibrationOutcome) -> str:

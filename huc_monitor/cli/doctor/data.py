@@ -27,7 +27,10 @@ def look_at_log(config: Config) -> Iterator[Diagnosis]:
         return
     text = f"predictions from {span.first:%Y-%m-%d %H:%M} to {span.last:%Y-%m-%d %H:%M} UTC"
     age = datetime.now(UTC) - span.last
-    if age > LATE * _window(config):
+    if age < -timedelta(days=1):
+        fix = "rows lie in the future: repair their time, or check columns.time and time_unit"
+        yield Diagnosis("log", "wrong", text, fix)
+    elif age > LATE * _window(config):
         fix = f"none for {age.days} days: is this the log that is written to?"
         yield Diagnosis("log", "note", text, fix)
     else:

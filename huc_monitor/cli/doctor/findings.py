@@ -12,7 +12,19 @@ Outcome = Literal["ok", "note", "wrong"]
 
 @dataclass(frozen=True, slots=True)
 class Diagnosis:
-    """What one look showed; `fix` says what to do about it."""
+    """What ``doctor`` found when it looked at one thing.
+
+    Attributes
+    ----------
+    check : str
+        What was looked at.
+    outcome : {"ok", "note", "wrong"}
+        "wrong" must be fixed; a note may matter.
+    text : str
+        What was found.
+    fix : str or None
+        What to do about it.
+    """
 
     check: str
     outcome: Outcome

@@ -17,25 +17,29 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class RecalibrationOutcome(Form):
-    """What became of one trigger.
+    """What became of one request to recalibrate.
 
     Attributes
     ----------
     id : str
-        Of the recalibration: the trigger's.
+        Of the request.
     result : {"registered", "refused"}
+        Whether a new version was registered.
     version : str or None
-        The new version in the registry.
+        The new version in the registry; None where it was refused.
     promoted : bool
+        Whether it is champion already.
     reasons : tuple of str
         Why it was refused.
     shadow_windows : int
         For how many windows it is audited beside the champion first; 0 without such a trial.
     summary : str
         How it compares with the version that serves.
+    rows : str
+        Which labelled rows it was fitted and judged on, and why these.
     """
 
-    sparse: ClassVar[tuple[str, ...]] = ("summary",)
+    sparse: ClassVar[tuple[str, ...]] = ("summary", "rows")
 
     id: str
     result: str
@@ -44,13 +48,23 @@ class RecalibrationOutcome(Form):
     reasons: tuple[str, ...] = ()
     shadow_windows: int = 0
     summary: str = ""
+    rows: str = ""
 
 
 @dataclass(frozen=True, slots=True)
 class Move:
-    """An alias that was moved: ``version`` is what it points at now, ``previous`` what before.
+    """An alias of a model, such as champion, that was moved to another version.
 
-    ``moved`` is False where it pointed there already.
+    Attributes
+    ----------
+    model, alias : str
+        Names of the model and of the alias.
+    version : str
+        The version it points at now.
+    previous : str or None
+        The version it pointed at before.
+    moved : bool
+        False where it pointed there already.
     """
 
     model: str
@@ -113,8 +127,8 @@ class RecalibrationHost(Protocol):
     def versions(self) -> Sequence[VersionInfo]:
         """Return the versions of the model, the newest first; changes nothing."""
 
-    def recalibrate(self, reason: str) -> RecalibrationOutcome:
-        """Recalibrate now, because a person asks for it."""
+    def recalibrate(self, reason: str, since: datetime | None = None) -> RecalibrationOutcome:
+        """Recalibrate now, because a person asks for it; on rows since a time, if one is given."""
 
     def promote(self, version: str | None) -> Move:
         """Make a version champion: the challenger, or the one named."""

@@ -41,7 +41,9 @@
     return make("span", { class: `chip s-${shade(entry[2], entry[5])} ${status}` }, text);
   }
   function bounds(entry) {
-    return entry[3] === null ? "" : `${plain(entry[3])} to ${plain(entry[4])}`;
+    if (entry[3] === null) return "";
+    const ends = entry[2] < 0 ? [-entry[4], -entry[3]] : [entry[3], entry[4]];
+    return `[${ends.map((end) => signed(end || 0)).join(", ")}]`;
   }
   function whom(index) {
     const name = data.subgroups[index];
@@ -143,14 +145,14 @@
       const rows = latest.rows.map((e) => [make("bdi", {}, whom(e[1])), make("bdi", {}, data.utilities[e[0]]), chip(e), bounds(e), e[7] === null ? "" : `${plain(e[7])} to ${plain(e[8])}`, String(e[9])]);
       const more = latest.more ? `; ${latest.more} smaller ones are left out` : "";
       body.append(make("h3", {}, "By subgroup and utility"));
-      body.append(table(`${data.latestName}, worst first${more}`, [["Subgroup", ""], ["Utility", ""], ["Moment", "num"], ["Bounds on its size", "num"], ["Predicted utility", "num"], ["Rows", "num"]], rows));
+      body.append(table(`${data.latestName}, worst first${more}`, [["Subgroup", ""], ["Utility", ""], ["Moment", "num"], ["Bounds", "num"], ["Predicted utility", "num"], ["Rows", "num"]], rows));
     }
     if (data.frequencies[index]) {
       body.append(make("h3", {}, "Where predictions go"), shares(data.frequencies[index]));
     }
     if (history && history.length > 1) {
       const rows = history.map((e, j) => e && [data.windows[j].name, chip(e), bounds(e), make("bdi", {}, whom(e[1])), make("bdi", {}, data.utilities[e[0]])]).filter(Boolean).reverse();
-      body.append(make("h3", {}, "All windows"), table("Newest first", [["Window", ""], ["Moment", "num"], ["Bounds on its size", "num"], ["Subgroup", ""], ["Utility", ""]], rows));
+      body.append(make("h3", {}, "All windows"), table("Newest first", [["Window", ""], ["Moment", "num"], ["Bounds", "num"], ["Subgroup", ""], ["Utility", ""]], rows));
     }
   }
 

@@ -19,7 +19,7 @@ from huc_monitor.tree import LabelTree
 
 WINDOWS = 20  # on one page; older ones are reached by its links
 _KEPT_REPORTS = 4
-_RANK = {"critical": 0, "failed": 1, "warning": 2, "ok": 3}
+_RANK = {"critical": 0, "failed": 1, "warning": 2, "not checked": 3, "ok": 4}
 
 
 @dataclass(frozen=True, slots=True, eq=False, kw_only=True)
@@ -118,8 +118,16 @@ class Overview:
 
     @property
     def status(self) -> str:
-        """As of the monitor; "unreadable" where there is an error."""
-        return "unreadable" if self.state is None else self.state.status
+        """As of the monitor; "unreadable" where there is an error, "not checked" before a check."""
+        if self.state is None:
+            return "unreadable"
+        is_new = self.state.last is None and self.state.status == "ok"
+        return "not checked" if is_new else self.state.status
+
+    @property
+    def branches(self) -> int:
+        """Number of branches with an open alert."""
+        return 0 if self.state is None else len({one.node for one in self.state.open_alerts})
 
     @property
     def rank(self) -> tuple[int, str]:

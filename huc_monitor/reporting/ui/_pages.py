@@ -84,7 +84,7 @@ class Pages:
             **self._about(seat, state, report, window),
             node=node,
             node_index=index,
-            above=[*reversed(report.tree.ancestors(node))] if report.tree else [],
+            above=report.tree.ancestors(node) if report.tree else [],
             children=[] if report.tree is None else report.tree.children(node)[:_MOST_CHILDREN],
             told=[_words.told(one) for one in report.findings if one.node == node],
             found=found,

@@ -21,6 +21,7 @@ from huc_monitor.subgroups import Subgroups
 _MOST_ROWS = 25
 _MOST_COLUMNS = 8
 _MOST_CHILDREN = 30
+_TIME, _SCORE, _SHARE = "time (UTC)", "predicted utility", "branch's share of the gap"
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -52,7 +53,8 @@ class Looked:
     @property
     def heads(self) -> list[tuple[str, str]]:
         """Titles and kinds of the columns of the rows."""
-        return [(name, "") for name in self.columns]
+        kinds = {_TIME: "date", _SCORE: "num", _SHARE: "num"}
+        return [(name, kinds.get(name, "")) for name in self.columns]
 
     @property
     def child_heads(self) -> list[tuple[str, str]]:
@@ -122,7 +124,7 @@ def _choose(
         counts = tuple(map(tuple, pairs.counts.tolist()))
     return Looked(
         about,
-        ("time (UTC)", "id", "label", "likeliest", "score", "share of the branch", *features),
+        (_TIME, "id", "label", "likeliest", _SCORE, _SHARE, *features),
         rows,
         children,
         counts,

@@ -89,8 +89,10 @@ def test_a_leaf_that_was_never_seen_is_told_and_not_the_branch_above_it():
     (found,) = rises({}, {"smurf": 20, "dos": 20})
     assert (found.counts.name, found.counts.n_seen, found.counts.n_reference) == ("smurf", 20, 0)
     assert 0 < found.lower < found.after - found.before < found.upper
-    text = "20 of 1,000 rows that gave S less than 1 % were S (predicted 0); in the reference"
-    assert found.counts.say("S") == f"{text} 0 of 3,000"
+    assert found.counts.say("S") == (
+        "20 of 1,000 rows in which S had a probability below 1 % turned out to be S (0 expected); "
+        "in the reference 0 of 3,000"
+    )
 
 
 def test_leaves_that_each_explain_little_are_told_as_their_branch():

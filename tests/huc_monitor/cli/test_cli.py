@@ -437,7 +437,7 @@ def test_a_reader_that_stops_early_is_not_an_alert(tmp_path):
     done = subprocess.run(
         ["bash", "-c", script], capture_output=True, text=True, cwd=tmp_path, check=False
     )
-    assert done.returncode in {0, 2}
+    assert done.returncode in {0, 141}  # 2 would be bad data
     assert done.stderr == ""
 
 

@@ -132,8 +132,9 @@ def test_a_class_the_model_never_saw_is_told_of_its_branch_on_the_first_day():
     assert 0 < finding.change.lower < finding.change.difference < finding.change.upper
     assert finding.change.onset_first == finding.change.onset_last == day(3)
     text = result.message.text
-    told = f"*other*, everywhere: {found.n_seen} of 600 rows that gave *spam* less than 1 % were"
-    assert f"{told} *spam* (predicted 0); in the reference 0 of 1,200." in text
+    rows = f"{found.n_seen} of 600 rows in which *spam* had a probability below 1 %"
+    told = f"Branch *other*, everywhere: {rows} turned out to be *spam* (0 expected)"
+    assert f"{told}; in the reference 0 of 1,200." in text
     (taken,) = finding.causes
     assert taken.startswith(f"Of the {found.n_seen} in this window the likeliest was *")
     assert taken in text
@@ -230,7 +231,7 @@ def test_standing_error_is_told_exactly_once_and_is_never_critical():
     told = [result.message for result in results if result.message is not None]
     assert len(told) == 1
     assert told[0].level == "note"
-    assert "Standing since the reference: root and 2 more branches are" in told[0].text
+    assert "Standing since the reference: root, billing and other are" in told[0].text
     assert "huc-monitor recalibrate" in told[0].text
     assert {result.status for result in results} == {"warning"}
 
@@ -242,7 +243,7 @@ def test_a_fault_is_one_finding_that_names_branch_and_subgroup():
     assert told[4].level == "critical"
     (finding,) = told[4].data["findings"]
     assert (finding["node"], finding["subgroups"][0]) == ("billing", "channel=app")
-    assert told[4].text.startswith("CRITICAL\n*billing*, channel=app (utility *")
+    assert told[4].text.startswith("CRITICAL\nBranch *billing*, channel=app (utility *")
     assert "It began " in told[4].text
     assert "labels lie under this branch" in told[4].text
     assert told[4].title.startswith("monitor: 1 critical")

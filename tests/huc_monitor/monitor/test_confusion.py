@@ -106,7 +106,7 @@ def test_a_pair_is_new_where_fishers_test_says_so(factor):
     found = find_confusion(tree, 0, pairs, reference=reference, changed=True, least_p=least)
     assert found.reference_seen == 0.2
     assert found.is_new == (factor > 1)
-    assert ("this is new" in str(found)) == (factor > 1)
+    assert ("so it is new" in str(found)) == (factor > 1)
 
 
 def test_it_is_told_with_its_rows_and_the_figure_of_the_reference():
@@ -125,7 +125,7 @@ def test_it_is_told_with_its_rows_and_the_figure_of_the_reference():
     assert str(found) == (
         "Of 1,180 rows in which *refund* was the likeliest under *billing*, it was predicted in "
         "61.0% and seen in 38.0%; *charge* happened in 47.0% (predicted 9.0%; in the reference "
-        "8.0%, fewer by more than chance: this is new)."
+        "8.0%, so it is new by more than chance)."
     )
 
 

@@ -48,7 +48,7 @@ def test_a_fault_of_one_subgroup_in_one_branch_is_told_as_such_beside_what_stand
     assert "of the window's 2,000 labels lie under this branch" in size
     assert "was the likeliest under *billing*" in confused
     assert "*refund* happened in" in confused or "*chargeback* happened in" in confused
-    assert confused.endswith("fewer by more than chance: this is new).")
+    assert confused.endswith("so it is new by more than chance).")
     assert "since the reference (2026-09-01 to 2026-09-04)" in moved
 
 

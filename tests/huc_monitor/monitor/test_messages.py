@@ -113,10 +113,7 @@ CHANGED = (
     changed("protocol=udp", "attack", 0.0431, 0.31),
     changed("all", "root", 0.0301, 1.0),
 )
-STANDING = (
-    "Standing since the reference: root and 3 more branches are above the tolerance, without a "
-    "sure change. This is told once; recalibrate once: huc-monitor recalibrate."
-)
+STANDING = ("normal", "attack", "root", "dos")  # the same message says that two of them changed
 DRIFT = (
     DriftFinding(
         kind="branch",
@@ -159,7 +156,7 @@ MESSAGES = {
     "warning": grouped(WARNING),
     "resolved": grouped(RESOLVED),
     "quiet": grouped(QUIET),
-    "changed": grouped(*CHANGED, notes=[STANDING], tree=LabelTree.from_nested(TREE)),
+    "changed": grouped(*CHANGED, standing=STANDING, tree=LabelTree.from_nested(TREE)),
     "grouped": grouped(
         WARNING,
         RESOLVED,
@@ -183,13 +180,33 @@ def test_a_message_reads_as_agreed(name):
 def test_the_sentence_names_branch_subgroup_utility_size_bounds_tolerance_and_cancellation():
     assert describe(CRITICAL) == (
         "Branch *attack* (subgroup protocol=udp, utility *family*): predicted utility 0.62 to 0.81 "
-        "is overstated by 0.043 [0.031, 0.055] per prediction, tolerance 0.02; cancels against "
-        "*root* (+0.038), so overall UC shows only 0.006. First seen 2024-03-03, 3 windows."
+        "is overstated by 0.043 [0.031, 0.055] per prediction (tolerance 0.02). Branch *root* errs "
+        "the other way (+0.038), so the sum over all branches (UC) shows only 0.006. First seen "
+        "2024-03-03, open for 3 windows."
     )
 
 
+def test_a_branch_that_changed_is_not_also_said_to_stand():
+    text = MESSAGES["changed"].text
+    assert "Branch *attack*, protocol=udp" in text
+    assert "Standing since the reference: normal and dos are beyond" in text
+    only = grouped(*CHANGED, standing=["root", "attack"], tree=LabelTree.from_nested(TREE))
+    assert "Standing" not in only.text
+
+
+def test_nothing_to_tell_but_what_stands_is_a_note():
+    message = grouped(standing=["root"])
+    assert (message.level, "root is beyond the tolerance" in message.text) == ("note", True)
+
+
+def test_a_tiny_moment_beside_others_is_shown_with_as_many_digits():
+    tiny = dataclasses.replace(CHANGED[0].change, before=-2.5e-05)
+    text = grouped(dataclasses.replace(CHANGED[0], change=tiny)).text
+    assert "was 0.000 then and is " in text
+
+
 def test_amounts_are_in_the_users_units():
-    assert "understated by 8.62 EUR [2.24, 15.0] per prediction, tolerance 4 EUR" in describe(
+    assert "understated by 8.62 EUR [2.24, 15.0] per prediction (tolerance 4 EUR)" in describe(
         WARNING
     )
 
@@ -201,7 +218,7 @@ def test_a_candidate_without_bounds_is_described_without_them():
 
 def test_evidence_over_time_is_said_to_be_that():
     slow = dataclasses.replace(CRITICAL, reasons=("estimate", "detector"))
-    assert "The evidence of all windows so far is conclusive" in describe(slow)
+    assert "all windows so far together are not" in describe(slow)
 
 
 def test_an_unnamed_alarm_is_said_to_be_a_suspicion():

@@ -199,7 +199,7 @@ def test_all_alerts_of_one_branch_are_one_row_with_the_most_urgent_first():
     steps = tuple(one["transitions"][0] for one in found)
     windows[1] = dataclasses.replace(windows[1], alerts=tuple(states), transitions=steps)
     page = Page(render_report(windows, tree=small_tree()))
-    table = page.words.split("Last seen")[1].split("Windows as a table")[0]
+    table = page.words.split("In its newest window")[1].split("Windows as a table")[0]
     assert table.count("critical") == 1
     assert "subgroup c" in table
     assert "and 7 more" in table
@@ -317,8 +317,8 @@ def test_the_tree_is_one_tab_stop_whose_items_say_everything(told):
     assert [a["aria-level"] for a in items] == ["1", "2", "2"]
     said = items[1]["aria-label"].replace("\u2212", "-")
     assert said == (
-        "cat: -0.040 [0.035, 0.045], above tolerance by more than chance; everyone, utility top1, "
-        "predicted utility 0.250 to 0.750"
+        "cat: -0.040 [-0.045, -0.035], above tolerance by more than chance; everyone, "
+        "utility top1, predicted utility 0.250 to 0.750"
     )
 
 
@@ -464,8 +464,8 @@ def test_what_changed_comes_first_with_its_onset_and_the_confused_pair(changed_p
     assert "One branch changed since the reference: billing, for channel=app." in text
     assert "It began with the window of 2026-09-08 (90 % confidence)." in text
     assert "was the likeliest under “billing”" in text
-    assert "fewer by more than chance: this is new" in text
-    assert "Besides, “root” is above the tolerance, without a sure change" in text
+    assert "so it is new by more than chance" in text
+    assert "Besides, “root” is above the tolerance, about as far as in the reference" in text
     assert "huc-monitor recalibrate" in text
     assert "Change from reference" in text
     assert "Worst branch for" not in text
@@ -497,7 +497,7 @@ def test_alerts_of_one_branch_are_one_line_of_the_page(changed_page):
     body = page[page.index("<caption>Alerts</caption>") :]
     body = body[: body.index("</table>")]
     assert body.count("<tr>") == 3  # the head, what changed, what stands
-    assert "Stands, without a sure change" in body
+    assert "Standing: about as far off as in the reference" in body
 
 
 def test_labels_that_nobody_foresaw_are_told_and_drawn_as_a_share_of_rows():
@@ -508,7 +508,7 @@ def test_labels_that_nobody_foresaw_are_told_and_drawn_as_a_share_of_rows():
     text = visible_text(page)
     said = f"{found.change.unforeseen.n_seen} of "
     assert said in text
-    assert "rows that gave “feature” less than 1 % were “feature” (predicted 0); in" in text
+    assert "rows in which “feature” had a probability below 1 % turned out to be “feature”" in text
     assert "share of rows that were feature, unforeseen" in page
     assert found.causes[0].startswith("Of the ")
 
@@ -518,7 +518,7 @@ def test_where_nothing_changed_the_page_says_what_stands():
     text = visible_text(render_report(records, tree=INTENTS))
     nothing = "Nothing changed by more than chance since the reference"
     assert f"{nothing}; root stands above tolerance." in text
-    assert "none is sure" in text
+    assert "none by more than chance" in text
     assert "changes" not in draw_pictures(records, tree=INTENTS)
 
 
