@@ -214,7 +214,8 @@ def _with_tolerance(found: FileContents, folder: Path) -> str:
     # than noise. Its lower bound would not do: an accepted error lies above it, and would alarm.
     shown = accepted and pilot.lower > _LEAST
     patient = min(value, _round_up(pilot.largest if shown else _LEAST))
-    text = write(found, tolerance=value, patient=patient, why=[chance, normal])
+    why = [chance, normal, *filter(None, [pilot.unknown])]
+    text = write(found, tolerance=value, patient=patient, why=why)
     parse_config(text, folder=folder)
     return text
 
@@ -253,6 +254,8 @@ class _Pilot:
         How far the largest moment may be off.
     finding : str
         The same in words.
+    unknown : str
+        Which labels are no node of the tree; empty if all are.
     """
 
     chance: float
@@ -260,15 +263,19 @@ class _Pilot:
     lower: float
     radius: float
     finding: str
+    unknown: str = ""
 
 
 def _pilot(config: Config, found: FileContents) -> _Pilot:
     from huc_monitor.audit import audit
+    from huc_monitor.monitor.messages import say_unknown
 
     simple = 3 * 0.5 / math.sqrt(max(1, found.n_labels))
     window = config.open_source().labelled(*found.reference)
+    unknown = say_unknown(window) or ""
     if window.n < _FEWEST:
-        return _Pilot(simple, 0.0, 0.0, 0.0, f"only {window.n} labels, too few to audit")
+        few = f"only {window.n} labels, too few to audit"
+        return _Pilot(simple, 0.0, 0.0, 0.0, few, unknown)
     step = math.ceil(window.n / _PILOT_ROWS)
     if step > 1:
         window = window.take(np.arange(0, window.n, step))
@@ -285,7 +292,8 @@ def _pilot(config: Config, found: FileContents) -> _Pilot:
     )
     frame = result.to_frame(all_columns=True)
     if not len(frame):
-        return _Pilot(simple, 0.0, 0.0, 0.0, "no branch of the tree can change these utilities")
+        none = "no branch of the tree can change these utilities"
+        return _Pilot(simple, 0.0, 0.0, 0.0, none, unknown)
     worst = frame.iloc[int(frame["moment"].abs().argmax())]
     largest = float(abs(worst["moment"]))
     finding = (
@@ -295,7 +303,7 @@ def _pilot(config: Config, found: FileContents) -> _Pilot:
     )
     chance = float(frame["radius"].max()) * math.sqrt(result.n / max(1, found.n_labels))
     radius = float(worst["radius"])
-    return _Pilot(chance, largest, float(frame["lower"].max()), radius, finding)
+    return _Pilot(chance, largest, float(frame["lower"].max()), radius, finding, unknown)
 
 
 def _round_up(value: float) -> float:

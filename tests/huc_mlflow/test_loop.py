@@ -2,16 +2,21 @@
 
 from __future__ import annotations
 
+import dataclasses
 import json
+import re
+from datetime import UTC, datetime, timedelta
 
 import huc_mlflow
 import mlflow
 import pytest
+from huc_mlflow._recalibration_host import _begin
 from support.deployment import STRICT, World, check_records, check_rollback, check_story, tell
 from support.documents import assert_follows
 from support.forests import log_forest
 
 from huc_monitor.cli import main
+from huc_monitor.monitor.records import AlertState, RecalibrationTrigger
 
 
 @pytest.mark.slow
@@ -23,6 +28,65 @@ def test_the_loop_closes_on_sqlite_without_a_server(story, store, capsys):
     check_story(world, results, 15)
     check_records(world, 30)
     check_rollback(world, capsys)
+
+
+DAY = datetime(2024, 3, 1, tzinfo=UTC)
+TRIGGER = RecalibrationTrigger(
+    id="5f", reason="test", window_id="5f", ordinal=20, window_end=DAY + timedelta(days=20)
+)
+
+
+def open_alert(node, subgroup, day, level="critical"):
+    seen = {"first_seen": DAY + timedelta(days=day), "last_seen": TRIGGER.window_end}
+    counted = {"first_ordinal": day, "last_ordinal": 20, "n_windows": 20 - day}
+    return AlertState(
+        utility="level3", subgroup=subgroup, node=node, level=level, **seen, **counted
+    )
+
+
+def test_rows_are_those_since_the_branch_that_went_wrong_last():
+    alerts = [
+        open_alert("major", "all", 5),
+        open_alert("major", "sex=m", 14),  # the same fault, seen in one more place
+        open_alert("milder", "all", 12),
+        open_alert("root", "all", 18, level="warning"),
+    ]
+    assert _begin(TRIGGER, alerts) == (
+        DAY + timedelta(days=12),
+        "since the alert on branch milder began, the newest of 2 branches",
+    )
+    assert _begin(TRIGGER, alerts[:2]) == (
+        DAY + timedelta(days=5),
+        "since the alert on branch major began",
+    )
+    asked = dataclasses.replace(TRIGGER, since=DAY)
+    assert _begin(asked, alerts) == (DAY, "since the time you gave")
+    assert _begin(TRIGGER, alerts[3:]) == (
+        DAY + timedelta(days=19),
+        "the newest day; no critical alert is open",
+    )
+
+
+@pytest.mark.slow
+def test_a_fault_that_came_last_is_not_diluted_by_rows_from_before_it(story, store, capsys):
+    log_forest(story, "triage")
+    world = World(story, store, mlflow.get_tracking_uri(), promotion="manual", enabled=False)
+    for day in range(8):
+        world.serve(drift=1.0 if day >= 2 else 0.0, spread=day >= 6)
+        world.check()
+    config = ["--config", str(world.config)]
+    found = {}
+    for given in ([], ["--since", "2024-03-03"]):
+        capsys.readouterr()
+        main(["recalibrate", *config, *given, "--json"])
+        outcome = json.loads(capsys.readouterr().out)
+        after = re.search(r"([\d.]+) after", outcome["summary"] or outcome["reasons"][0])
+        found[outcome["rows"]] = float(after[1])
+    (newest, lately), (_, diluted) = found.items()
+    assert "2024-03-07 00:00 to 2024-03-09 00:00 UTC: since the alert on branch milder" in newest
+    assert lately < diluted / 2
+    assert main(["recalibrate", *config, "--since", "2024-04-01"]) == 2
+    assert "`since` must be before the end of the newest checked window" in capsys.readouterr().err
 
 
 @pytest.mark.slow

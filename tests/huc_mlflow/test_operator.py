@@ -64,7 +64,9 @@ def test_a_week_from_an_alert_to_a_recalibration_that_resolves_it(story, store, 
     assert "and is still there" in result.message.text
     capsys.readouterr()
     assert main(["recalibrate", *config]) == 0
-    assert "version 2 as challenger" in capsys.readouterr().out
+    said = " ".join(capsys.readouterr().out.split())
+    assert "version 2 as challenger" in said
+    assert "since the alert on branch milder began, the newest of 2 branches" in said
     assert main(["promote", *config]) == 0
     resolved = set()
     for _ in range(2):

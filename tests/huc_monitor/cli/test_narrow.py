@@ -19,7 +19,7 @@ from support.pages import PAGES, ROOT, blocks
 from support.production_log import make_log, write_project
 
 from huc_monitor.cli import app, main
-from huc_monitor.cli.documents import output_schema
+from huc_monitor.cli.documents import DOCUMENTS, output_schema
 from huc_monitor.cli.showing import working
 from huc_monitor.config.opening import open_monitor
 
@@ -137,9 +137,9 @@ def test_a_message_ends_with_what_to_do(captured):
     _, out, _ = captured[f"huc-monitor check --now {NOW}"]
     tail = out.split("\nNEXT\n")[1]
     assert "Look at rows of protocol=udp in the window to 2024-03-0" in " ".join(tail.split())
-    assert "  - Seen: huc-monitor ack --branch attack" in tail
-    assert "  - Later: huc-monitor mute --branch attack --until friday" in tail
-    assert "  - See it: huc-monitor report --open" in tail
+    assert "  - Acknowledge it: huc-monitor ack --branch attack" in tail
+    assert "  - Mute it: huc-monitor mute --branch attack --until friday" in tail
+    assert "  - Look at it: huc-monitor report --open" in tail
 
 
 def test_a_fleet_shows_every_monitor_and_what_is_wrong(captured):
@@ -217,6 +217,16 @@ def test_every_command_with_json_has_a_schema():
     with_json = {name for name, known in options.items() if "--json" in known}
     assert with_json == set(output_schema()["properties"]) - {"fleet"}
     assert with_json | {"fleet"} == set(JSON) | JSON_ELSEWHERE
+
+
+def test_the_schema_says_what_every_field_of_a_document_holds():
+    schema = output_schema()
+    documents = {kind.__name__ for kind in DOCUMENTS.values()}
+    for name in documents | {"AuditForm", "WindowRow", "WaitingWindow", "FleetMember", "DemoPhase"}:
+        described = schema["$defs"][name]
+        assert not described["description"].startswith("Of ``"), name
+        for field, about in described["properties"].items():
+            assert len(about.get("description", "")) > 5, f"{name}.{field}"
 
 
 def test_the_schema_in_the_docs_is_that_of_the_documents():

@@ -100,7 +100,7 @@ def test_a_click_on_a_node_tells_its_story(shown):
     for part in ("Worst moment in each window", "By subgroup and utility", "All windows"):
         assert part in said
     rows = [row.text for row in every(shown, "#story-body tbody tr")]
-    assert any("◆ \u22120.040" in row and "0.035 to 0.045" in row for row in rows)
+    assert any("◆ \u22120.040" in row and "[\u22120.045, \u22120.035]" in row for row in rows)
     assert "leaf 1 0.500 0.400" in rows
     assert len(every(shown, "#story-body svg .m-critical")) == 1
 
