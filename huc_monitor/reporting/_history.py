@@ -89,8 +89,9 @@ def timeline(report: Report, *, max_alerts: int = 12) -> Picture:
     limit = report.tolerance
     if limit is not None and limit <= y.high:
         marks.append(Line(left, y(limit), right, y(limit), "limit"))
-        marks.append(Text(right, y(limit) - 5, f"tolerance {limit:g}", "halo", "end"))
     marks += _tracks(windows, x, y)
+    if limit is not None and limit <= y.high:
+        marks.append(Text(right, y(limit) - 5, f"tolerance {limit:g}", "halo", "end"))
     marks += labels_along([window.tick for window in windows], x, bottom + 18)
     for j, window in enumerate(windows):
         if window.new_tree:

@@ -45,7 +45,8 @@ h4{{font-size:17px;font-weight:600;line-height:1.3;margin:0 0 6px;color:inherit}
 p,ul{{margin:0 0 8px;max-width:84ch;color:inherit;overflow-wrap:anywhere}}
 details{{margin:8px 0}} small,figcaption{{color:var(--muted);font-size:12px}}
 .wide{{overflow-x:auto;margin:8px 0}} figure{{margin:8px 0}} svg{{display:block;height:auto;
-max-width:100%;min-width:400px}}
+max-width:100%;min-width:400px}} svg[width="720"]{{min-width:560px}}
+svg[width="960"]{{min-width:720px}}
 table{{border-collapse:collapse;margin:0;border:0;color:inherit;font-size:13px;background:none}}
 th,td{{padding:3px 10px 3px 0;text-align:right;border:0;border-bottom:1px solid var(--grid);
 white-space:nowrap;color:inherit;background:none;vertical-align:top}}
