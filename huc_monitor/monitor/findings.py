@@ -80,7 +80,7 @@ class Finding(Form, Shown):
             return ""
         more = f" and {len(names) - _FEW_NAMED} more" if len(names) > _FEW_NAMED else ""
         listed = ", ".join(chat(name) for name in names[:_FEW_NAMED])
-        return f"Subgroups that share its rows show it too: {listed}{more}."
+        return f"Other subgroups, which may share its rows, show it too: {listed}{more}."
 
 
 def find_changed(

@@ -46,7 +46,9 @@ WHY = {
     # state of the version before does not hold the reference's bounds, so there (old_state) the
     # sentence is left out. The other sentences name the reference by its dates, "are where they
     # were in" became "did not move by more than chance since", and the likeliest child is told with
-    # the one that happened instead.
+    # the one that happened instead. Later all sentences were worded anew for readers ("inputs look
+    # as before, and outcomes differ"), and what is said of several branches is said once: compared
+    # without hashes, only texts of messages and hints differ from the version before.
     "hints": r"\.(transitions|hints)\b.*|\.message(s\[\d+\])?\.(text|data|sha256)\b.*",
     # An alert told for an older window of a check than its last one says which window it is of:
     # "That is the window to 2024-03-02, ...". In messages only.

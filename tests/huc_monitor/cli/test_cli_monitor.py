@@ -77,7 +77,8 @@ def test_check_tells_an_alert_once_and_exits_with_one_while_it_is_open(fresh, ca
     assert "\nCRITICAL\nBranch attack (" in out
     assert "Branch attack (subgroup protocol=udp, utility family)" in out
     assert err == ""
-    assert run(capsys, "check", "--config", config, "--now", NOW) == (1, "", "")
+    again = run(capsys, "check", "--config", config, "--now", NOW)
+    assert again == (1, "Status critical; no new window.\n", ""), "a code that is not 0 has words"
 
 
 @pytest.mark.parametrize(("level", "code"), [("warning", 1), ("critical", 1), ("never", 0)])
@@ -191,7 +192,7 @@ def test_a_progress_bar_is_shown_on_a_terminal_only(fresh):
     assert process.wait(60) == 0
     assert "━".encode() in shown
     assert b"/5" in shown
-    assert b"Status ok; 5 audited" in shown
+    assert b"Status ok; 5 new windows: 5 audited" in shown
 
 
 # Watch.
