@@ -304,15 +304,25 @@ def _adds_up(window: WindowView) -> str:
     )
 
 
+def amount(found: CandidateView, value: float | None) -> str:
+    """Return a number of a candidate in the units of its utility, where it has some."""
+    if value is None or not found.in_units or not found.moment:
+        return plain(value)
+    return f"{plain(value * found.in_units / found.moment, 2)} {found.units}"
+
+
 def _what(worst: CandidateView) -> str:
     size = plain(abs(worst.moment))
+    where = interval(worst)
     if worst.in_units is not None:
         size = f"{abs(worst.in_units):,.4g} {worst.units} ({size})"
+        low, high = (amount(worst, value) for value in (worst.low, worst.high))
+        where = f"{low} to {high}"
     start = "The largest gap: at branch" if worst.status == "within" else "At branch"
     return (
         f"{start} “{worst.node}”, predictions {worst.direction} the utility “{worst.utility}” "
         f"for {whom(worst.subgroup)} by {size} per prediction of the "
-        f"window, where the predicted utility is {interval(worst)} ({worst.n:,.0f} rows)."
+        f"window, where the predicted utility is {where} ({worst.n:,.0f} rows)."
     )
 
 
@@ -321,9 +331,10 @@ def _how_sure(worst: CandidateView, facts: Mapping[str, str]) -> str:
         return "The audit was run without bounds, so this says nothing about chance."
     level = facts.get(CONFIDENCE, "")
     sure = f" with confidence {level} for all branches, subgroups and intervals together"
-    against = "" if worst.tolerance is None else f"; the tolerance is {plain(worst.tolerance)}"
+    tolerance = amount(worst, worst.tolerance)
+    against = "" if worst.tolerance is None else f"; the tolerance is {tolerance}"
     return (
-        f"Its true size lies between {plain(worst.lower)} and {plain(worst.upper)}"
+        f"Its true size lies between {amount(worst, worst.lower)} and {amount(worst, worst.upper)}"
         f"{sure if level else ''}{against}."
     )
 
