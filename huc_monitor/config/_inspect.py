@@ -209,17 +209,16 @@ def guess_labels(
     given = {key: sample.check(key, column) for key, column in named.items()}
     seen = Guess()
     label = given.get("label") or find_label(sample, tree, seen, None)
+    if label is None and len(seen.proposed) == 1:
+        label = seen.proposed[0]  # what a table of labels was given for
     if label is None:
-        # In a table of labels the only column of leaves is what it was given for.
-        label, *others = seen.proposed or [None]
-        if label is None or others:
-            held = " or ".join(f"--label {name}" for name in seen.proposed)
-            msg = (
-                f"`labels` must hold one column whose values are leaves of the tree; "
-                f"{sample.name} has {len(seen.proposed)}. Its columns: {sample.listed()}. Say "
-                f"which is meant: {held or '--label'}."
-            )
-            raise InvalidInputError(msg)
+        held = " or ".join(f"--label {name}" for name in seen.proposed)
+        msg = (
+            f"`labels` must hold one column whose values are leaves of the tree; {sample.name} has "
+            f"{len(seen.proposed)}. Its columns: {sample.listed()}. Say which is meant: "
+            f"{held or '--label'}."
+        )
+        raise InvalidInputError(msg)
     key = given.get("labels_id") or (guess.id if guess.id in sample.types else None)
     if key is None or guess.id is None:
         mine = [guess.id] if guess.id else possible_ids(log, guess.used)
