@@ -29,6 +29,7 @@ from huc_monitor.audit.scan import Groups
 from huc_monitor.errors import InvalidInputError
 from huc_monitor.recalibration._estimator import Parametrised
 from huc_monitor.recalibration._history import Checks, Recorder, sample_of
+from huc_monitor.recalibration._log_loss import label_losses
 from huc_monitor.recalibration._pack import CompiledTree, CompiledUtility
 from huc_monitor.recalibration._replay import Replayer
 from huc_monitor.recalibration._rules import Pick
@@ -141,8 +142,36 @@ class Boost(Parametrised, Plotted):
 
         train = window(predictions, codes, features, repeats, squares=self._weighs_evidence)
         held = None if held_out is None else window(*held_out, squares=False)
-        self._boost(train, held)
+        wanted = held is not None or self._helps(predictions, codes, features, repeats)
+        self._boost(train, held, wanted=wanted)
         return self
+
+    def _helps(self, predictions: Predictions, codes: Any, features: Any, repeats: Any) -> bool:
+        """Whether updates lower the log loss of rows that neither they nor the scaling have seen.
+
+        A scaling with many parameters fits its own rows too well, and updates that were found on
+        the same rows can undo what it gains. So each fold of the scaling's choice is boosted and
+        judged by the rows that it left out. Without such a scaling there is nothing to undo.
+        """
+        scaling = self.initial_
+        if not (self._weighs_evidence and isinstance(self.initial, str) and scaling is not None):
+            return True
+        weights = np.ones(predictions.n) if repeats is None else repeats
+        matrix, label = predictions.dense(), self.tree.label_slices(codes)
+        asked = {**self.get_params(), "subgroups": self._groups, "progress": False}
+        gain = 0.0
+        for fitted, part in scaling.fold_fits():
+            held = np.zeros(predictions.n)
+            held[weights > 0] = part
+            boost = type(self)(**{**asked, "initial": fitted})
+            left = weights * (1.0 - held)
+            boost.fit(matrix, LeafCodes(codes), features=features, weights=left)
+            if boost.updates_:
+                before = fitted.predict_proba(mix(matrix, self.interior))
+                after = boost.predict_proba(matrix, features=features)
+                losses = label_losses(before, label) - label_losses(after, label)
+                gain += float((weights * held) @ losses)
+        return gain > 0
 
     def _discover(self, predictions: Predictions, codes: Any, features: Any, weights: Any) -> None:
         """Find subgroups nobody named in what the scaling leaves, where they are asked for."""
@@ -166,13 +195,13 @@ class Boost(Parametrised, Plotted):
         )
         self._found = self.discovery_.make_subgroups(features)
 
-    def _boost(self, train: BoostWindow, held: BoostWindow | None) -> None:
+    def _boost(self, train: BoostWindow, held: BoostWindow | None, *, wanted: bool) -> None:
         fixed = None if self.step == "adaptive" else float(self.step)
         recorder = Recorder(self.tolerance, fixed)
         recorder.start(train, held)
         updates: list[Update] = []
         with _progress(self.progress, type(self).__name__) as advance:
-            for number, pick in self._path(train):
+            for number, pick in self._path(train) if wanted else ():
                 if self.max_updates is not None and len(updates) >= self.max_updates:
                     break
                 updates.append(self._apply(pick, number, train, held, recorder))

@@ -5,7 +5,7 @@ from __future__ import annotations
 import functools
 from abc import ABC, abstractmethod
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -15,9 +15,12 @@ from huc_monitor.utilities.program import Floats, Ints
 STRENGTHS: Floats = np.logspace(-4, 1, 11)
 _N_FOLDS = 5
 _MOST_ITERATIONS = 1_000
-_EXACT, _ROUGH = 1e-11, 1e-10  # of the log loss: for what is kept, and for comparing strengths
+_EXACT, _ROUGH = 1e-11, 1e-7  # of the log loss: for what is kept, and for comparing strengths
 _WORSE_IN_A_ROW = 3
 _BETA_BOUNDS = (1e-3, 1e3)
+# Wrong shares of the classes are the largest part of most miscalibration, and the rows tell them
+# well: intercepts are pulled back only so far that a class without rows does not vanish.
+_INTERCEPTS = 0.01
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -25,20 +28,26 @@ class LossRows:
     """Log probabilities, labels, and the share of the mean that each row has.
 
     A label is the leaves ``first`` to ``last`` - 1: one, or all under a node where it stops above
-    the leaves. Its probability is their sum.
+    the leaves. Its probability is their sum. ``count`` is how many observations a row stands for:
+    its weight where all weights are whole numbers, otherwise one.
     """
 
     logs: Floats
     first: Ints
     last: Ints
     share: Floats
+    count: Ints
 
     @classmethod
     def of(cls, logs: Floats, label: tuple[Ints, Ints], weights: Floats | None) -> LossRows:
         """Normalise weights to shares; a row of weight 2 counts like two rows."""
         n = len(logs)
-        share = np.full(n, 1.0 / n) if weights is None else weights / weights.sum()
-        return cls(logs, *label, share)
+        count = np.ones(n, dtype=np.int64)
+        if weights is None:
+            return cls(logs, *label, np.full(n, 1.0 / n), count)
+        if (weights == np.floor(weights)).all():
+            count = weights.astype(np.int64)
+        return cls(logs, *label, weights / weights.sum(), count)
 
     def wide(self) -> Iterator[tuple[Ints, slice]]:
         """Yield the rows whose label stops at a node, with the node's leaves, node by node."""
@@ -55,7 +64,7 @@ class LossRows:
         """Part of the rows, their shares made to sum to one again."""
         share = self.share[rows]
         label = self.first[rows], self.last[rows]
-        return LossRows(self.logs[rows], *label, share / share.sum())
+        return LossRows(self.logs[rows], *label, share / share.sum(), self.count[rows])
 
 
 class LogitMap(ABC):
@@ -78,9 +87,9 @@ class LogitMap(ABC):
     def pull(self, gradient: Floats, logs: Floats) -> Floats:
         """Gradient in the parameters from the gradient in the logits."""
 
-    def deviation(self, theta: Floats) -> Floats:
-        """Return what the penalty pulls to zero; zero entries are free."""
-        return np.zeros_like(theta)
+    def pull_back(self) -> Floats:
+        """Share of the penalty that pulls each parameter to where it starts; 0 leaves it free."""
+        return np.zeros(self.start().size)
 
 
 class TemperatureMap(LogitMap):
@@ -117,9 +126,9 @@ class VectorMap(LogitMap):
         slopes = np.einsum("ij,ij->j", gradient, logs)
         return np.concatenate([slopes, gradient.sum(axis=0)])
 
-    def deviation(self, theta: Floats) -> Floats:
-        """Distance from the base prediction."""
-        return theta - self.start()
+    def pull_back(self) -> Floats:
+        """Pull slopes, and intercepts a little."""
+        return np.repeat([1.0, _INTERCEPTS], self.n_leaves)
 
 
 class DirichletMap(LogitMap):
@@ -138,11 +147,9 @@ class DirichletMap(LogitMap):
         """Matrix product and column sums."""
         return np.concatenate([(gradient.T @ logs).ravel(), gradient.sum(axis=0)])
 
-    def deviation(self, theta: Floats) -> Floats:
-        """Off-diagonal weights and intercepts; the diagonal is free."""
-        away = theta.copy()
-        away[: self.n_leaves**2 : self.n_leaves + 1] = 0.0
-        return away
+    def pull_back(self) -> Floats:
+        """Pull the whole matrix, and intercepts a little."""
+        return np.repeat([1.0, _INTERCEPTS], [self.n_leaves**2, self.n_leaves])
 
 
 def objective(
@@ -150,9 +157,9 @@ def objective(
 ) -> tuple[float, Floats]:
     """Penalised log loss and its gradient."""
     loss, in_logits = _loss_and_gradient(logit_map.logits(theta, sample.logs), sample)
-    away = logit_map.deviation(theta)
-    penalty = 0.5 * strength * float(away @ away)
-    return loss + penalty, logit_map.pull(in_logits, sample.logs) + strength * away
+    away = theta - logit_map.start()
+    back = strength * logit_map.pull_back() * away
+    return loss + 0.5 * float(back @ away), logit_map.pull(in_logits, sample.logs) + back
 
 
 def row_losses(theta: Floats, logit_map: LogitMap, sample: LossRows) -> Floats:
@@ -163,6 +170,13 @@ def row_losses(theta: Floats, logit_map: LogitMap, sample: LossRows) -> Floats:
     for rows, leaves in sample.wide():
         chosen[rows] = np.logaddexp.reduce(logits[rows, leaves], axis=1)
     return np.asarray(np.log(np.exp(logits).sum(axis=1)) - chosen)
+
+
+def label_losses(probabilities: Floats, label: tuple[Ints, Ints]) -> Floats:
+    """Negative log likelihood of labels under probabilities as they are."""
+    plain = TemperatureMap(probabilities.shape[1])
+    sample = LossRows.of(np.log(probabilities), label, None)
+    return row_losses(plain.start(), plain, sample)
 
 
 def _loss_and_gradient(logits: Floats, sample: LossRows) -> tuple[float, Floats]:
@@ -224,11 +238,16 @@ def _libraries() -> Any:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Choice:
-    """A penalty's strength, and the log loss of every held-out row under it."""
+    """A penalty's strength, and the log loss of every held-out row under it.
+
+    ``folds`` has the parameters that each fold's other rows gave, and the part of every row (of
+    those that count) that was held out from them; it is empty where other rows chose.
+    """
 
     strength: float
     losses: Floats
     share: Floats
+    folds: tuple[tuple[Floats, Floats], ...] = ()
 
     @property
     def log_loss(self) -> float:
@@ -243,20 +262,25 @@ def choose_strength(logit_map: LogitMap, sample: LossRows, held_out: LossRows | 
     Weak penalties are slow to fit: once the loss over all folds has three times in a row been above
     the least so far, the weaker ones are given up.
     """
-    strengths = STRENGTHS if logit_map.deviation(logit_map.start() + 1.0).any() else np.zeros(1)
+    strengths = STRENGTHS if logit_map.pull_back().any() else np.zeros(1)
     if held_out is not None:
-        share, parts = held_out.share, [(sample, held_out, np.arange(held_out.first.size))]
+        share = held_out.share
+        parts = [(sample, held_out, np.arange(share.size), np.ones(share.size))]
     else:
         sample = sample.take(sample.share > 0)
         share, parts = sample.share, list(_folded(sample))
     rows = np.full((strengths.size, share.size), np.inf)
-    thetas: list[Floats | None] = [None] * len(parts)
+    thetas: list[Any] = [None] * len(parts)
+    fits: dict[int, list[Floats]] = {}
     least, worse = np.inf, 0
     for place in range(strengths.size - 1, -1, -1):
         strength = float(strengths[place])
-        for k, (fitted, judged, inside) in enumerate(parts):
+        rows[place] = 0.0
+        for k, (fitted, judged, inside, part) in enumerate(parts):
             theta = fit_map(logit_map, fitted, strength, start=thetas[k], precision=_ROUGH)
-            rows[place, inside], thetas[k] = row_losses(theta, logit_map, judged), theta
+            rows[place, inside] += part * row_losses(theta, logit_map, judged)
+            thetas[k] = theta
+        fits[place] = list(thetas)
         mean = float(share @ rows[place])
         worse = 0 if mean < least else worse + 1
         least = min(least, mean)
@@ -264,27 +288,43 @@ def choose_strength(logit_map: LogitMap, sample: LossRows, held_out: LossRows | 
             break
     losses = rows @ share
     best = strengths.size - 1 - int(np.argmin(losses[::-1]))
-    return Choice(float(strengths[best]), rows[best], share)
+    folds = []
+    for theta, (_, _, inside, part) in zip(fits[best], parts, strict=True):
+        held = np.zeros(share.size)
+        held[inside] = part
+        folds.append((theta, held))
+    kept = tuple(folds) if held_out is None else ()
+    return Choice(float(strengths[best]), rows[best], share, kept)
 
 
-def _folded(sample: LossRows) -> Iterator[tuple[LossRows, LossRows, Ints]]:
-    """Yield the rows to fit and those to judge by, with their places, fold by fold."""
-    folds = _folds(sample)
-    for fold in range(_N_FOLDS):
-        inside = np.flatnonzero(folds == fold)
-        if inside.size:
-            rest = sample if inside.size == folds.size else sample.take(folds != fold)
-            yield rest, sample.take(inside), inside
+def _folded(sample: LossRows) -> Iterator[tuple[LossRows, LossRows, Ints, Floats]]:
+    """Yield the rows to fit and those to judge by, with their places and parts, fold by fold.
+
+    A row that stands for several observations is split between folds: one of weight 2 counts like
+    two rows. Equal rows share their folds evenly, so that the order of rows does not matter.
+    """
+    parts = _parts(sample)
+    for part in parts.T:
+        inside, rest = np.flatnonzero(part > 0), part < 1
+        if not inside.size:
+            continue
+        fitted = sample
+        if rest.any():
+            fitted = replace(sample, share=sample.share * (1.0 - part)).take(rest)
+        yield fitted, sample.take(inside), inside, part[inside]
 
 
-def _folds(sample: LossRows) -> Ints:
-    """Folds drawn at random, alike in every run.
+def _parts(sample: LossRows) -> Floats:
+    """Draw for every row the part of it in each fold, alike in every run.
 
-    Equal rows are in one fold, so that a row of weight 2 counts like two rows here as well, and
-    the order of rows does not matter. Folds do not share classes evenly: the rest would then have
-    the class counts of the fold, chance included, and intercepts fitted to chance would look good.
+    Every observation is drawn by itself. To keep equal predictions in one fold would be wrong: they
+    come again among new rows, and a fold that has all of one label leaves only the others to the
+    rest. Nor do folds share classes evenly: the rest would then have the class counts of the fold,
+    chance included, and intercepts fitted to chance would look good.
     """
     rows = np.column_stack([sample.first, sample.last, sample.logs])
     distinct, rank = np.unique(rows, axis=0, return_inverse=True)
-    place = np.random.default_rng(0).permutation(len(distinct))
-    return np.asarray(place[rank.ravel()] % _N_FOLDS, dtype=np.int64)
+    count = np.zeros(len(distinct), dtype=np.int64)
+    np.add.at(count, rank.ravel(), sample.count)
+    drawn = np.random.default_rng(0).multinomial(count, np.full(_N_FOLDS, 1.0 / _N_FOLDS))
+    return np.asarray((drawn / count[:, None])[rank.ravel()])

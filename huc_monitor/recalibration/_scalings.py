@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from dataclasses import replace
 from typing import Any, ClassVar, Self
 
 import numpy as np
@@ -84,6 +85,8 @@ class Scaling(Parametrised, Shown):
             choice = choose_strength(logit_map, sample, held_out)
             strength = choice.strength
         self._set(tree.leaves, fit_map(logit_map, sample, strength), strength)
+        if choice is not None and held_out is not None:
+            choice = replace(choice, losses=row_losses(self.theta_, logit_map, held_out))
         self.choice_ = choice
         return self
 
@@ -106,6 +109,12 @@ class Scaling(Parametrised, Shown):
         """
         matrix = check_predictions(probabilities, tree=self._fitted_tree()).dense()
         return scale(matrix, self.kind, self.theta_, self.q_min)
+
+    def fold_fits(self) -> Iterator[tuple[Scaling, Floats]]:
+        """Yield the scaling as each fold's other rows gave it, and the part of rows held out."""
+        assert self.choice_ is not None  # noqa: S101 - asked for where folds chose
+        for theta, held in self.choice_.folds:
+            yield self.from_dict({**self.to_dict(), "parameters": theta}), held
 
     def to_dict(self) -> dict[str, Any]:
         """JSON form; `from_dict` reads it back to the same bits."""
@@ -219,9 +228,9 @@ class VectorScaling(_Regularised):
     Parameters
     ----------
     regularization : float or "auto", default "auto"
-        Strength r of the penalty r/2 * (sum (a - 1)^2 + sum b^2), which pulls towards the base
-        prediction. "auto" takes the strength of least log loss on the validation data, or over
-        five folds, from 1e-4 to 10 in half decades.
+        Strength r of the penalty r/2 * (sum (a - 1)^2 + sum b^2 / 100), which pulls towards the
+        base prediction, intercepts only a little. "auto" takes the strength of least log loss on
+        the validation data, or over five folds, from 1e-4 to 10 in half decades.
     q_min : float, default 1e-12
         Smaller probabilities count as this.
 
@@ -262,8 +271,8 @@ class DirichletScaling(_Regularised):
     Parameters
     ----------
     regularization : float or "auto", default "auto"
-        Strength r of the penalty r/2 * (sum of squared off-diagonal W + sum b^2) (ODIR); the
-        diagonal is free. "auto" chooses as in `VectorScaling`.
+        Strength r of the penalty r/2 * (sum (W - identity)^2 + sum b^2 / 100), which pulls
+        towards the base prediction. "auto" chooses as in `VectorScaling`.
     q_min : float, default 1e-12
         Smaller probabilities count as this.
 

@@ -28,6 +28,12 @@ FIGURES = {
     "ece": "Calibration error of the likeliest class",
     "accuracy": "Accuracy",
 }
+COMPARED = {  # our figure, and the other's
+    "twenty windows, with bounds": ("twenty_windows", "twenty_windows"),
+    "updates as rows come": ("sequential", "sequential"),
+    "per candidate, ours with bounds": ("per_candidate", "per_candidate"),
+    "per candidate, both without bounds": ("plain_per_candidate", "per_candidate"),
+}
 NEVER = 6_000  # where the picture ends
 OURS = "huc: init and check"
 BOOST, NOTHING = "huc: HUC-Boost", "sklearn: nothing"
@@ -237,31 +243,59 @@ def losses(found, pairs):
 
 def slower(peers):
     """Where another takes less time for the same."""
-    titles = {"twenty_windows": "twenty windows", "per_candidate": "per candidate, with bounds",
-              "sequential": "updates as rows come"}  # fmt: skip
     ours = peers.get("huc", {}).get("speed", {})
     for name, peer in peers.items():
         for n, one in peer.get("speed", {}).items():
-            for what, title in titles.items():
-                if what in one and one[what] < ours.get(n, {}).get(what, 0.0):
-                    ratio = ours[n][what] / one[what]
+            for title, (what, theirs) in COMPARED.items():
+                if theirs in one and one[theirs] < ours.get(n, {}).get(what, 0.0):
+                    ratio = ours[n][what] / one[theirs]
                     times = float(f"{ratio:.2g}")
                     yield f"- {title}, {int(n):,} rows: {name} is {times:,g} times as fast."
 
 
+def left_out(peers, results):
+    """What was not run, and how long the rest took."""
+    kinds = {"detect": "detection", "recalibrate": "recalibration", "discover": "segments"}
+    for name, peer in peers.items():
+        for what, title in kinds.items():
+            for variant, answers in peer.get(what, {}).items():
+                for why, text in (("stopped", "more than {} s of processor time for one task"),
+                                  ("refused", "{}")):  # fmt: skip
+                    missed = {key: one[why] for key, one in answers.items() if why in one}
+                    if missed:
+                        sets = sorted({NAMES.get(key.split("-")[0], key) for key in missed})
+                        reason = text.format(next(iter(missed.values())))
+                        yield (
+                            f"- {name}: {variant}, {title}: {len(missed)} of {len(answers)} tasks "
+                            f"({', '.join(sets)}). {reason.capitalize()}."
+                        )
+        for n, one in peer.get("speed", {}).items():
+            if "refused" in one:
+                yield f"- {name}, speed at {int(n):,} rows: {one['refused']}."
+    path = results / "run.json"
+    if path.exists():
+        run = json.loads(path.read_text("utf-8"))
+        yield (
+            f"- The last run ({', '.join(run['what'])} of {', '.join(run['peers'])}) took "
+            f"{run['clock_minutes']:.0f} minutes on the clock and {run['processor_minutes']:.0f} "
+            f"of processor time, on {run['cores']} cores with a load of {run['load']:.0f}; "
+            "environments that are there already are not made again."
+        )
+
+
 def speed_lines(peers):
-    """The ratios that people ask for, at the largest size that both were run at."""
-    asked = (
-        ("twenty_windows", "nannyml", "twenty windows, with bounds, against realised performance"),
-        ("sequential", "mapie", "updates as rows come"),
-        ("per_candidate", "mcgrad", "per candidate"),
-    )
-    for what, other, title in asked:
-        ours, theirs = (peers.get(name, {}).get("speed", {}) for name in ("huc", other))
-        both = [n for n in ours if what in ours[n] and what in theirs.get(n, {})]
-        for n in sorted(both, key=int)[-1:]:
-            ratio = theirs[n][what] / ours[n][what]
-            yield f"- {title}: {other} takes {ratio:,.3g} times as long at {int(n):,} rows."
+    """The ratios that people ask for, at every size that both were run at."""
+    ours = peers.get("huc", {}).get("speed", {})
+    for title, (what, theirs) in COMPARED.items():
+        for name in ("nannyml", "mapie", "mcgrad"):
+            other = peers.get(name, {}).get("speed", {})
+            both = [n for n in ours if what in ours[n] and theirs in other.get(n, {})]
+            ratios = [
+                f"{other[n][theirs] / ours[n][what]:,.3g} at {int(n):,} rows"
+                for n in sorted(both, key=int)
+            ]
+            if ratios:
+                yield f"- {title}: time of {name} over that of huc-monitor {', '.join(ratios)}."
     if any(peer.get("speed") for peer in peers.values()):
         yield ""
 
@@ -277,6 +311,8 @@ def speed_table(peers):
         "twenty_windows": "twenty windows, s",
         "calibration": "one audit or report, s",
         "per_candidate": "the same, ms per candidate",
+        "plain": "one audit without bounds, s",
+        "plain_per_candidate": "the same, ms per candidate",
         "sequential": "updates as rows come, s",
         "peak_mb": "memory, MB",
     }
@@ -284,7 +320,7 @@ def speed_table(peers):
         for name, peer in peers.items():
             cells = [peer.get("speed", {}).get(str(n), {}).get(what) for n in sizes]
             if any(cell is not None for cell in cells):
-                scale = 1000 if what == "per_candidate" else 1
+                scale = 1000 if what.endswith("per_candidate") else 1
                 shown = ["-" if cell is None else short(scale * cell) for cell in cells]
                 yield f"| {name}: {title} | " + " | ".join(shown) + " |"
 
@@ -373,6 +409,7 @@ def write_page(results: Path, page: Path) -> None:
         "segments": segment_table(peers),
         "speed": chain(speed_lines(peers), speed_table(peers)),
         "effort": effort_table(peers),
+        "left": left_out(peers, results),
     }
     sections = text.split("\n## ")
     for name, lines in parts.items():

@@ -1,7 +1,8 @@
 """Runs one peer's script over the tasks, in that peer's own environment; numpy is all it needs.
 
 ``python peer.py SCRIPT TASKS OUT [--what detect recalibrate discover speed]`` writes
-``OUT/SCRIPT.json``. A script defines any of
+``OUT/SCRIPT.json``. A task that takes more processor time than ``LIMITS`` is stopped, and the rest
+of its data set left out. A script defines any of
 
 * ``DETECTORS``: functions by name that take a stream and give ``(alarm, statistic, names)`` for
   every day after the reference;
@@ -19,6 +20,7 @@ import importlib
 import inspect
 import json
 import resource
+import signal
 import subprocess
 import sys
 import time
@@ -31,6 +33,11 @@ import numpy as np
 
 REFERENCE_DAYS, SPLITS = 3, 5
 N_KNOWN, N_NEW = 2_000, 4_000
+LIMITS = {"streams": 30, "pairs": 150, "segments": 30}  # seconds of processor time for a task
+
+
+class StoppedError(Exception):
+    """A task took too long."""
 
 
 @dataclass
@@ -113,18 +120,31 @@ def plain(item):
 def each(given, kind, functions, run):
     """Results by variant and file; what a peer cannot do is kept as its own words."""
     found = {}
+    signal.signal(signal.SIGPROF, stop)
     for name, function in functions.items():
-        found[name] = {}
+        found[name], stopped = {}, set()
         for path in sorted((given.tasks / kind).glob(given.files)):
-            started = time.process_time()
+            started, data = time.process_time(), path.stem.split("-")[0]
             try:
+                if data in stopped:
+                    raise StoppedError  # noqa: TRY301 - told alike
+                signal.setitimer(signal.ITIMER_PROF, LIMITS[kind])
                 answer = run(path, name, function)
+            except StoppedError:
+                stopped.add(data)
+                answer = {"stopped": LIMITS[kind]}
             except Exception as error:  # noqa: BLE001 - a peer's refusal is a result
                 traceback.print_exc()
                 answer = {"refused": f"{type(error).__name__}: {error}"[:300]}
+            finally:
+                signal.setitimer(signal.ITIMER_PROF, 0)
             answer["seconds"] = round(time.process_time() - started, 3)
             found[name][path.stem] = answer
     return found
+
+
+def stop(number, frame):  # noqa: ARG001 - called by the timer
+    raise StoppedError
 
 
 def detect(functions, given):

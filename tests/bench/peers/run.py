@@ -3,7 +3,8 @@
 ``python tests/bench/peers/run.py DATA WORK [--quick] [--only NAMES] [--what ...]`` reads real data
 from DATA, keeps environments and tasks in WORK, stores figures in ``tests/bench/peers/results`` and
 writes ``docs/peers.md`` from them. Environments come from PyPI, pinned in ``PINS``; the second run
-finds them made. The whole is meant to take less than forty minutes on two cores.
+finds environments and tasks made. Two processes run at a time, speed one after the other. The whole
+is meant to take less than forty minutes on two cores; its clock and processor time are stored.
 """
 
 from __future__ import annotations
@@ -11,6 +12,7 @@ from __future__ import annotations
 import argparse
 import json
 import os
+import resource
 import subprocess
 import sys
 import time
@@ -53,25 +55,30 @@ def main() -> None:
     parser.add_argument("--what", nargs="*", default=["detect", "recalibrate", "discover", "speed"])
     parser.add_argument("--quick", action="store_true", help="one seed, eight pairs, 10,000 rows")
     given = parser.parse_args()
+    started = time.perf_counter()
     tasks, out = given.work / "tasks", given.work / "out"
     out.mkdir(parents=True, exist_ok=True)
     quick = ["--quick"] if given.quick else []
     if not tasks.exists():
         subprocess.run([sys.executable, HERE / "tasks.py", given.data, tasks, *quick], check=True)
     quiet = {**os.environ, "NML_DISABLE_USAGE_LOGGING": "1", "DO_NOT_TRACK": "1"}
-    pythons = {name: environment(given.work, name) for name in given.only}
+    with ThreadPoolExecutor(2) as pool:
+        made = pool.map(lambda name: environment(given.work, name), given.only)
+        pythons = dict(zip(given.only, made, strict=True))
     installed = {name: seconds for name, (_, seconds) in pythons.items()}
     sizes = ["--sizes", "10000"] if given.quick else []
 
     def run(name: str, what: list[str]) -> None:
-        started = time.perf_counter()
+        began = time.perf_counter()
         command = [pythons[name][0], HERE / "peer.py", f"{name}_peer", tasks, out, "--what", *what]
         subprocess.run([*command, *sizes], check=True, env=quiet)
-        print(f"{name}: {', '.join(what)}, {time.perf_counter() - started:.0f} s", flush=True)
+        print(f"{name}: {', '.join(what)}, {time.perf_counter() - began:.0f} s", flush=True)
 
     others = [what for what in given.what if what != "speed"]
+    jobs = [(name, [what]) for what in ("recalibrate", "detect", "discover") if what in others
+            for name in given.only]  # fmt: skip
     with ThreadPoolExecutor(2) as pool:  # two at a time; speed alone, afterwards
-        list(pool.map(lambda name: run(name, others), given.only if others else ()))
+        list(pool.map(lambda job: run(*job), jobs))
     for name in given.only if "speed" in given.what else ():
         run(name, ["speed"])
     from judge import judge_all
@@ -85,6 +92,16 @@ def main() -> None:
         if path.stem.removesuffix("_peer") in installed:
             found["install_seconds"] = installed[path.stem.removesuffix("_peer")]
         (RESULTS / path.name).write_text(rounded(found), "utf-8")
+    used = [resource.getrusage(who) for who in (resource.RUSAGE_SELF, resource.RUSAGE_CHILDREN)]
+    whole = {
+        "what": given.what,
+        "peers": given.only,
+        "clock_minutes": (time.perf_counter() - started) / 60,
+        "processor_minutes": sum(one.ru_utime + one.ru_stime for one in used) / 60,
+        "load": os.getloadavg()[2],
+        "cores": os.cpu_count(),
+    }
+    (RESULTS / "run.json").write_text(rounded(whole), "utf-8")
     write_page(RESULTS, HERE.parents[2] / "docs" / "peers.md")
 
 
