@@ -210,10 +210,11 @@ def square_totals(rows, factors, paths, scale, squares):
 
 
 @loop
-def locate(rows, weights, factors, paths, node, depth):
+def locate(rows, weights, factors, paths, inside, depth):
     """Signed largest sum of one subgroup and branch, and its closed interval of scores.
 
-    `depth` is the branch's place on the paths that lead through it; -1 adds the whole path up (UC).
+    `inside` says of every label whether its path leads through the branch, and `depth` is the
+    branch's place on those paths; -1 adds the whole path up (UC).
     Ties and the first of equal maxima are handled as in alg:exact-interval-scan.
     """
     order, scores, records = rows
@@ -235,12 +236,7 @@ def locate(rows, weights, factors, paths, node, depth):
             at = m
             m += 1
             y = records[at, WHO] & LABEL_MASK
-            if weights[i] == 0.0:
-                continue
-            first = paths.ptr[y]
-            if depth >= 0 and (
-                first + depth >= paths.ptr[y + 1] or paths.branch[first + depth] != node
-            ):
+            if weights[i] == 0.0 or not inside[y]:
                 continue
             value = 0
             if depth >= 0:

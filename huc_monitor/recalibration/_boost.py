@@ -43,6 +43,8 @@ class HUCBoost(Boost):
     initial : {None, "auto", "temperature", "vector", "dirichlet"} or fitted scaling, default None
         Map of the whole distribution to start from; a name is fitted on the calibration rows, and
         "auto" is the one of least held-out log loss, or none where none is better beyond noise.
+        In noise-aware mode and without validation rows, updates after a scaling fitted by name are
+        kept only if they lower the log loss of the rows that its five folds left out.
     mode : {"noise_aware", "paper"}, default "noise_aware"
         ``"noise_aware"`` corrects a branch only when its moment exceeds the tolerance by more than
         noise explains, at ``confidence_level`` for all candidates together, and shortens the step

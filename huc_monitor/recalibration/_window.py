@@ -149,12 +149,18 @@ class BoostWindow:
         from huc_monitor._kernels import boost_scan
 
         item = self.utilities[utility]
+        paths = item.compiled.paths
+        inside = np.ones(paths.ptr.size - 1, dtype=np.bool_)
+        if node >= 0:
+            place = paths.ptr[:-1] + item.depth[node]
+            inside = place < paths.ptr[1:]
+            inside[inside] = paths.branch[place[inside]] == node
         total, low, high = boost_scan.locate(
             item.rows,
             self.weights[subgroup],
             self._factors[subgroup] if self._factors.size else np.empty(0),
-            item.compiled.paths,
-            node,
+            paths,
+            inside,
             item.depth[node] if node >= 0 else -1,
         )
         moment = float(total / (self.scale * self.mass))

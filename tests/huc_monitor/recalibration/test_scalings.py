@@ -384,6 +384,42 @@ def test_boosting_after_a_scaling_chosen_by_itself_survives_json():
     assert again.predict_proba(p).tobytes() == boost.predict_proba(p).tobytes()
 
 
+def test_folds_learn_from_rows_whose_prediction_is_tied():
+    # Four predictions, each with labels of two leaves: a fold that kept equal rows together would
+    # leave the other label alone to the rest.
+    rng = np.random.default_rng(4)
+    given = np.array([[0.7, 0.1, 0.1, 0.1], [0.1, 0.7, 0.1, 0.1],
+                      [0.1, 0.1, 0.7, 0.1], [0.1, 0.1, 0.1, 0.7]])  # fmt: skip
+    truth = np.array([[0.5, 0.5, 0, 0], [0.5, 0.5, 0, 0], [0, 0, 0.8, 0.2], [0, 0, 0.2, 0.8]])
+    which = rng.integers(0, 4, 800)
+    labels = (truth[which].cumsum(axis=1) < rng.random((800, 1))).sum(axis=1)
+    scaling = fit_scaling("auto", given[which], labels, tree=hm.LabelTree.flat(list("abcd")))
+    assert scaling.kind == "dirichlet"
+    best = -np.log(truth[which, labels]).mean()
+    assert scaling.held_out_log_loss_ == pytest.approx(best, abs=0.03)
+    np.testing.assert_allclose(scaling.predict_proba(given), truth, atol=0.06)
+
+
+def test_updates_after_a_scaling_are_kept_only_where_they_help_rows_left_out():
+    # Many leaves and few rows: the Dirichlet map fits its own rows too well, and updates that
+    # follow what it leaves there would make new rows worse.
+    rng = np.random.default_rng(0)
+    tree = hm.LabelTree.from_nested({f"n{k}": [f"l{k}{j}" for j in range(4)] for k in range(4)})
+    truth = rng.dirichlet(np.full(16, 0.3), 3_000).clip(1e-6)
+    truth /= truth.sum(axis=1, keepdims=True)
+    labels = (truth.cumsum(axis=1) < rng.random((3_000, 1))).sum(axis=1).clip(max=15)
+    p = np.roll(truth, 1, axis=1) ** 0.7 + 0.5 * truth
+    p /= p.sum(axis=1, keepdims=True)
+    asked = {"tree": tree, "utilities": [hm.LevelCorrectness(level=1), hm.TopK(1)]}
+    boost = hm.HUCBoost(**asked, initial="dirichlet").fit(p[:500], labels[:500])
+    regardless = hm.HUCBoost(**asked, initial=boost.initial_).fit(p[:500], labels[:500])
+    assert regardless.updates_
+    assert not boost.updates_
+    assert log_loss(boost.predict_proba(p[500:]), labels[500:]) < log_loss(
+        regardless.predict_proba(p[500:]), labels[500:]
+    )
+
+
 def test_an_unknown_scaling_is_refused_with_the_choices():
     with pytest.raises(hm.UnknownNameError, match="'dirichlet', 'auto', or a fitted scaling"):
         hm.HUCBoost(
