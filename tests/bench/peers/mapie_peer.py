@@ -28,8 +28,8 @@ def speed(n):
     """Updates of 100 rows, as they come; stopped after a minute, and told for so many rows."""
     right = (np.random.default_rng(0).random(n) < 0.8).astype(int)
     monitor = RiskMonitoring(risk="accuracy", threshold=0.5, warn=False)
-    started, done = time.perf_counter(), 0
-    while done < n and time.perf_counter() - started < 60:
+    started, done = time.process_time(), 0
+    while done < n and time.process_time() - started < 60:
         monitor.update(np.ones(100, dtype=int), right[done : done + 100])
         done += 100
-    return {"sequential": (time.perf_counter() - started) * n / done, "rows_measured": done}
+    return {"sequential": (time.process_time() - started) * n / done, "rows_measured": done}

@@ -69,9 +69,9 @@ def speed(n):
     names = ["a", "b", "c"]
     for name in names:
         frame[name] = rng.choice(list("uvw"), n)
-    started = time.perf_counter()
+    started = time.process_time()
     found = MulticalibrationError(frame, "right", "score", categorical_segment_columns=names)
     found.mce, found.mce_pvalue  # noqa: B018 - computed when asked for
-    seconds = time.perf_counter() - started
+    seconds = time.process_time() - started
     segments = len(found.segments_ecce)
     return {"calibration": seconds, "candidates": segments, "per_candidate": seconds / segments}

@@ -29,7 +29,7 @@ def speed(n):
     """Updates row by row."""
     wrong = np.random.default_rng(0).random(n) < 0.2
     detector = drift.ADWIN()
-    started = time.perf_counter()
+    started = time.process_time()
     for one in wrong:
         detector.update(float(one))
-    return {"sequential": time.perf_counter() - started}
+    return {"sequential": time.process_time() - started}

@@ -30,6 +30,7 @@ PINS = {
     "netcal": ["netcal==1.4.0", "pandas"],
     "sklearn": ["scikit-learn==1.9.1", "pandas"],
 }
+ONE_THREAD = dict.fromkeys(("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "NUMBA_NUM_THREADS"), "1")
 
 
 def environment(work: Path, name: str) -> tuple[str, float]:
@@ -61,7 +62,7 @@ def main() -> None:
     quick = ["--quick"] if given.quick else []
     if not tasks.exists():
         subprocess.run([sys.executable, HERE / "tasks.py", given.data, tasks, *quick], check=True)
-    quiet = {**os.environ, "NML_DISABLE_USAGE_LOGGING": "1", "DO_NOT_TRACK": "1"}
+    quiet = {**os.environ, "NML_DISABLE_USAGE_LOGGING": "1", "DO_NOT_TRACK": "1", **ONE_THREAD}
     with ThreadPoolExecutor(2) as pool:
         made = pool.map(lambda name: environment(given.work, name), given.only)
         pythons = dict(zip(given.only, made, strict=True))
