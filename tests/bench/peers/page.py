@@ -272,6 +272,9 @@ def left_out(peers, results):
         for n, one in peer.get("speed", {}).items():
             if "refused" in one:
                 yield f"- {name}, speed at {int(n):,} rows: {one['refused']}."
+    notes = results / "notes.json"  # of results that come from several runs
+    if notes.exists():
+        yield from (f"- {note}" for note in json.loads(notes.read_text("utf-8")))
     path = results / "run.json"
     if path.exists():
         run = json.loads(path.read_text("utf-8"))

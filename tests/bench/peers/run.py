@@ -30,6 +30,7 @@ PINS = {
     "netcal": ["netcal==1.4.0", "pandas"],
     "sklearn": ["scikit-learn==1.9.1", "pandas"],
 }
+PARTS = ["recalibrate", "detect", "discover", "speed"]
 ONE_THREAD = dict.fromkeys(("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "NUMBA_NUM_THREADS"), "1")
 
 
@@ -53,7 +54,7 @@ def main() -> None:
     parser.add_argument("data", type=Path)
     parser.add_argument("work", type=Path)
     parser.add_argument("--only", nargs="*", default=["huc", *PINS])
-    parser.add_argument("--what", nargs="*", default=["detect", "recalibrate", "discover", "speed"])
+    parser.add_argument("--what", nargs="*", default=PARTS, choices=PARTS)
     parser.add_argument("--quick", action="store_true", help="one seed, eight pairs, 10,000 rows")
     given = parser.parse_args()
     started = time.perf_counter()
@@ -69,19 +70,17 @@ def main() -> None:
     installed = {name: seconds for name, (_, seconds) in pythons.items()}
     sizes = ["--sizes", "10000"] if given.quick else []
 
-    def run(name: str, what: list[str]) -> None:
+    def run(name: str, what: str) -> None:
         began = time.perf_counter()
-        command = [pythons[name][0], HERE / "peer.py", f"{name}_peer", tasks, out, "--what", *what]
+        command = [pythons[name][0], HERE / "peer.py", f"{name}_peer", tasks, out, "--what", what]
         subprocess.run([*command, *sizes], check=True, env=quiet)
-        print(f"{name}: {', '.join(what)}, {time.perf_counter() - began:.0f} s", flush=True)
+        print(f"{name}: {what}, {time.perf_counter() - began:.0f} s", flush=True)
 
-    others = [what for what in given.what if what != "speed"]
-    jobs = [(name, [what]) for what in ("recalibrate", "detect", "discover") if what in others
-            for name in given.only]  # fmt: skip
+    jobs = [(name, what) for what in PARTS[:-1] if what in given.what for name in given.only]
     with ThreadPoolExecutor(2) as pool:  # two at a time; speed alone, afterwards
         list(pool.map(lambda job: run(*job), jobs))
     for name in given.only if "speed" in given.what else ():
-        run(name, ["speed"])
+        run(name, "speed")
     from judge import judge_all
     from page import write_page
 
@@ -103,6 +102,8 @@ def main() -> None:
         "cores": os.cpu_count(),
     }
     (RESULTS / "run.json").write_text(rounded(whole), "utf-8")
+    if set(given.only) >= {"huc", *PINS} and set(given.what) >= {*PARTS}:
+        (RESULTS / "notes.json").unlink(missing_ok=True)  # all of it is of this run
     write_page(RESULTS, HERE.parents[2] / "docs" / "peers.md")
 
 
