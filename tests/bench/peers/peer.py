@@ -33,7 +33,7 @@ import numpy as np
 
 REFERENCE_DAYS, SPLITS = 3, 5
 N_KNOWN, N_NEW = 2_000, 4_000
-LIMITS = {"streams": 30, "pairs": 150, "segments": 30}  # seconds of processor time for a task
+LIMITS = {"streams": 30, "pairs": 240, "segments": 30}  # seconds of processor time for a task
 
 
 class StoppedError(Exception):
