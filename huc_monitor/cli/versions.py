@@ -51,6 +51,8 @@ def recalibrate(
 
     Example: huc-monitor recalibrate --reason "new price list"
     """
+    from huc_monitor.monitor.ports.recalibration import say_columns
+
     start_logging(log_format)
     with (
         _host(config) as (host, settings),
@@ -70,6 +72,8 @@ def recalibrate(
         figures = f" {outcome.summary}." if outcome.summary else ""
         say(f"Registered version {outcome.version} as {role}.{figures}{more}")
         _say_rows(outcome)
+        if outcome.columns:
+            say(say_columns(outcome.columns))
         if not outcome.promoted and not n:
             say(f"Look at its card: huc-monitor ui --config {config}, or in MLflow.")
             say(f"Make it champion: huc-monitor promote --config {config}")
@@ -94,9 +98,18 @@ def promote(
 
     Example: huc-monitor promote --version 2
     """
+    from huc_monitor.monitor.ports.recalibration import say_columns
+
     start_logging(log_format)
-    with _host(config) as (host, _):
-        _show(host.promote(version), as_json)
+    with _host(config) as (host, settings):
+        move = host.promote(version)
+    if not _show(move, as_json):
+        return
+    if move.columns:
+        say(say_columns(move.columns))
+    n = settings.settings.alerts.renewed_after
+    windows = "1 window" if n == 1 else f"{n} windows in a row"
+    say(f"An open alert is resolved after {windows} of version {move.version} without it.")
 
 
 def rollback(
@@ -111,7 +124,12 @@ def rollback(
     """
     start_logging(log_format)
     with _host(config) as (host, _):
-        _show(host.rollback(), as_json)
+        move = host.rollback()
+    if not _show(move, as_json):
+        return
+    say(f"Alerts of version {move.version} come back where what was wrong with it still is.")
+    again = f"huc-monitor promote --version {move.previous} --config {config}"
+    say(f"Version {move.previous} is no challenger any more; promote it again: {again}")
 
 
 @contextlib.contextmanager
@@ -132,13 +150,14 @@ def _host(path: Path) -> Iterator[tuple[RecalibrationHost, Config]]:
         yield host, settings
 
 
-def _show(move: Move, as_json: bool) -> None:
+def _show(move: Move, as_json: bool) -> bool:
+    """Print a move; True where there is more to say of it."""
     if as_json:
         print_json(asdict(move))
-        return
+        return False
     if not move.moved:
         say(f"{move.model}: nothing to do, version {move.version} is {move.alias} already.")
-        return
+        return False
     before = "" if move.previous is None else f" instead of version {move.previous}"
     say(f"{move.model}: {move.alias} is version {move.version}{before}.")
-    say("Open alerts are resolved by the windows that it serves from now on.")
+    return True

@@ -20,7 +20,8 @@ What it does in the cases that go wrong elsewhere; each has a test of that name.
 * **A changed tolerance** keeps the monitor; the e-detector starts afresh, and its record says so.
 * **A changed model version** has an e-detector of its own, without evidence at first, and its
   record says so; versions that serve side by side keep theirs, and one average run length holds
-  for all of them together. Alerts go on: a new version is what resolves them. Windows are not
+  for all of them together. The change test pools windows of one version. Alerts go on: a new
+  version resolves them with its first two windows in a row that do not show them. Windows are not
   split: they say what was served.
 * **Class columns in another order** do not matter.
 * **An unknown label** or unusable row is set aside and counted. Too many of them: that window is

@@ -2,7 +2,8 @@
 
 Reference and past windows are kept as scores and contributions (`_samples`), so that a check reads
 every row once. Pooled windows have no rows in common: of rolling windows those that do not overlap
-are pooled. A new model version resets nothing: the log says what was served.
+are pooled. Windows of one model version are pooled: those of the version before say nothing of the
+one that serves. They still date a change, and are drawn.
 
 Of windows larger than memory a sample is kept, which dates changes; the test itself is of all rows,
 which the source reads again.
@@ -105,7 +106,7 @@ class Changing:
         if window.id not in known and kept and window.ordinal < kept[-1].ordinal:
             return None
         history.add(window.id, _sample(examined.found))
-        self._keep(window, as_of, sampled=examined.found.data.sampled_from is not None)
+        self._keep(window, as_of, examined.found)
         if not newest or not self._load_reference().n:
             return None
         chosen = self._pooled()
@@ -124,15 +125,22 @@ class Changing:
             return []
         history = self._load_history()
         samples = dict(zip(history.names, history.samples, strict=True))
-        kept = [item for item in self._pooled() if item.id in samples]
+        kept = _of_one_version([item for item in self._pooled() if item.id in samples])
         since = self.state.changed_since
         if since is not None and kept:
             kept = [item for item in kept if item.start >= since] or kept[-1:]
             return [samples[item.id] for item in kept]
         found = [samples[item.id] for item in kept]
+        if kept and self._is_of_another(kept[-1].version):
+            return found
         if self.state.reference_times is not None and self._load_reference().n:
             found.append(self._load_reference())
         return found
+
+    def _is_of_another(self, version: str | None) -> bool:
+        """Whether the reference is known to be of another model version."""
+        known = (self.state.reference or {}).get("drift", {}).get("version")
+        return None not in {known, version} and known != version
 
     def decisive(self, change: WindowChange | None) -> dict[Triple, bool] | None:
         """Candidates that changed by more than chance, and if for the better; None: no alerts."""
@@ -152,11 +160,12 @@ class Changing:
 
     # What is kept.
 
-    def _keep(self, window: Window, as_of: datetime, *, sampled: bool) -> None:
+    def _keep(self, window: Window, as_of: datetime, found: Decomposed) -> None:
         assert self._history is not None  # noqa: S101 - loaded before
         digest = self.files.write(self._history.to_bytes(window.id))
         when = (window.start, window.end, as_of)
-        item = KeptWindow(window.id, window.ordinal, *when, digest, sampled)
+        sampled, version = found.data.sampled_from is not None, found.data.version
+        item = KeptWindow(window.id, window.ordinal, *when, digest, sampled, version)
         others = {kept.id: kept for kept in self.state.compared}
         others[window.id] = item
         self.state.compared = [others[name] for name in self._history.names]
@@ -232,7 +241,8 @@ class Changing:
     def _compare(
         self, examined: Examination, windows: Sequence[KeptWindow], samples: Sequence[Sample]
     ) -> WindowChange:
-        step = self._look(windows, samples)
+        mine = _of_one_version(windows)
+        step = self._look(mine, samples[-len(mine) :])
         found = self._told(examined, step.changes, samples[-1])
         newest = step.pools[0][1]
         frozen = examined.reference
@@ -379,6 +389,17 @@ def _measured(examined: Examination, changes: Sequence[Change]) -> list[Candidat
             )
         )
     return found
+
+
+def _of_one_version(windows: Sequence[KeptWindow]) -> list[KeptWindow]:
+    """Return the newest windows, since the model version that serves took over."""
+    serving = windows[-1].version if windows else None
+    n = 0
+    for item in reversed(windows):
+        if None not in {item.version, serving} and item.version != serving:
+            break
+        n += 1
+    return list(windows[len(windows) - n :])
 
 
 def _sample(found: Decomposed) -> Sample:

@@ -62,13 +62,15 @@ class Early:
         rows = score_rows(monitor.utilities, Predictions.of(data.probabilities), tree=monitor.tree)
         subgroups = self.standards.subgroups
         weights = subgroups.weights(data.features, data.n)
-        drift = measure_drift(monitor, subgroups, reference, data.probabilities, rows, weights)
+        drift = measure_drift(monitor, subgroups, reference, data, rows, weights)
         drifted = list(self._heard(drift))
         self.state.early_drift[window.id] = [item.to_dict() for item in drifted]
         for item in drifted:
-            if self.telling.is_due(
-                window, f"{item.kind}:{item.name}", **{_ABOUT[item.kind]: item.name}
-            ):
+            # That predictions of another version are others is told once.
+            key = f"{item.kind}:{item.name}" + "".join(f" by {x}" for x in item.versions[1:])
+            known = item.versions and key in self.state.drift_told
+            about = {_ABOUT[item.kind]: item.name}
+            if not known and self.telling.is_due(window, key, **about):
                 self.state.drift.append(item)
         return {
             "reason": "labels have not matured",

@@ -84,7 +84,7 @@ class Examination:
         allowed = None
         if monitor.policy.tolerance.relative and reference is not None:
             allowed = reference.moments
-        parts = (found.data.probabilities, found.rows, found.weights)
+        parts = (found.data, found.rows, found.weights)
         sums = result.uc_frame()
         pairs = zip(sums["utility"], sums["subgroup"], sums["moment"].abs(), strict=True)
         return cls(
@@ -110,6 +110,7 @@ class Examination:
             self.found.weights,
             subgroups=self.subgroups,
             labels=data.labels,
+            version=data.version,
         )
         radii = self.frame["radius"].to_numpy(dtype=np.float64)
         known = radii if np.isfinite(radii).all() else None
@@ -141,6 +142,9 @@ class Examination:
         self, step: EDetectorStep | None, changed: Mapping[Triple, bool] | None = None
     ) -> list[Judgement]:
         """Say of every candidate what this window by itself says."""
+        known = self.reference
+        if known is not None and known.drift.is_of_another(self.found.data.version):
+            known = None  # what stood with another version need not stand with this one
         return judge(
             self.candidates,
             self.frame["moment"].to_numpy(),
@@ -148,7 +152,7 @@ class Examination:
             self.tolerances,
             step,
             changed,
-            None if self.reference is None else self.reference.moments,
+            None if known is None else known.moments,
         )
 
     def findings(self, judgements: Sequence[Judgement]) -> tuple[Finding, ...]:
@@ -190,6 +194,7 @@ class Examination:
             quiet=lambda one: quiet.why(
                 window.start, window.end, branch=one[2], subgroup=one[1], utility=one[0]
             ),
+            version=self.found.data.version,
         )
         steps = [self._once_per_branch(step, alerts) for step in steps]
         after |= {step.judgement.candidate: step.state for step in steps if step.kind != "resolved"}

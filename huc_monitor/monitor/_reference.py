@@ -11,9 +11,9 @@ import numpy as np
 
 from huc_monitor._common.forms import Form
 from huc_monitor.audit.decomposition import UtilityRows
-from huc_monitor.audit.sparse_rows import Rows
 from huc_monitor.monitor.drift import DriftReference, compare
 from huc_monitor.monitor.records import DriftFinding
+from huc_monitor.sources import PredictionData
 from huc_monitor.subgroups import Subgroups
 from huc_monitor.utilities.program import Floats
 
@@ -64,7 +64,7 @@ def measure_drift(
     monitor: Monitor,
     subgroups: Subgroups,
     reference: Reference | None,
-    probabilities: Rows,
+    data: PredictionData,
     rows: Sequence[UtilityRows],
     weights: Sequence[np.ndarray[Any, Any]],
 ) -> tuple[DriftFinding, ...]:
@@ -73,10 +73,11 @@ def measure_drift(
         return ()
     return compare(
         reference.drift,
-        probabilities,
+        data.probabilities,
         rows,
         weights,
         tree=monitor.tree,
         subgroups=subgroups,
         policy=monitor.policy.drift,
+        version=data.version,
     )

@@ -82,6 +82,9 @@ class KeptWindow(Form):
     as_of: datetime
     digest: str
     sampled: bool = False  # of all its rows, these are a sample
+    version: str | None = None  # of most of its predictions
+
+    sparse: ClassVar[tuple[str, ...]] = ("version",)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

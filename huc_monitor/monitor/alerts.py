@@ -17,7 +17,9 @@ An alert opens after `min_windows` windows in a row above the tolerance. Then a 
 effect at once, and a lower one after `resolve_after` windows in a row, so that it does not flicker.
 The e-detector speaks of many windows and starts afresh with every alarm, so its silence in the next
 one means little: an alert of which it has spoken keeps its level while windows still add to the
-evidence against the candidate, and until `quiet_after` of them in a row have not.
+evidence against the candidate, and until `quiet_after` of them in a row have not. Evidence against
+one model version says nothing of another: two windows in a row that another version served and that
+show nothing are enough.
 People hear of an alert when it opens, escalates, eases or is resolved, and again after each
 cool-down while it lasts. One that comes back soon after it was resolved is recorded, but not
 announced unless it is worse than before. One that a person acknowledged is not repeated at the
@@ -45,6 +47,7 @@ from huc_monitor.utilities.program import Floats
 _RANK: Final = {"warning": 1, "critical": 2}
 _DETECTOR: Final = frozenset({"detector", "suspected"})
 _PATIENT: Final = _DETECTOR | {"changed"}  # these speak of many windows
+_RENEWED: Final = 2  # windows of another model version, for which old evidence does not speak
 Triple = tuple[str, str, str]
 
 
@@ -81,6 +84,11 @@ class AlertPolicy(Section):
     def pause(self) -> timedelta:
         """The cool-down as a length of time."""
         return Span.parse(self.cool_down).nominal
+
+    @property
+    def renewed_after(self) -> int:
+        """Windows in a row of another model version without an alert that resolve it."""
+        return max(self.resolve_after, min(self.quiet_after, _RENEWED))
 
 
 @dataclass(frozen=True, slots=True)
@@ -134,7 +142,7 @@ def judge(
 
     `changed` are those that changed by more than chance since the reference, and whether for the
     better; None where that does not decide. `reference` are its moments; None in the reference
-    itself.
+    itself, and where it is of another model version.
 
     An alarm of the e-detector that names nobody still says that some moment is too large: the
     candidate with most evidence becomes a warning.
@@ -198,11 +206,13 @@ def advance(
     policy: AlertPolicy,
     standing_after: int = 1,
     quiet: Callable[[Triple], str | None] = lambda _: None,
+    version: str | None = None,
 ) -> tuple[dict[Triple, AlertState], list[AlertStep]]:
     """Take every alert through one window; a second look at the same window counts once.
 
     `standing_after` is how many windows in a row within the tolerance end what stands. `quiet` says
-    why nobody is told of a candidate for now; None where people are.
+    why nobody is told of a candidate for now; None where people are. `version` is the model version
+    that served most of the window.
 
     Returns
     -------
@@ -222,7 +232,7 @@ def advance(
         if before is None and judgement.level is None:
             continue
         why = quiet(judgement.candidate)
-        moved = _Move(before, judgement, ordinal, start, end, policy, standing_after, why)
+        moved = _Move(before, judgement, ordinal, start, end, policy, standing_after, why, version)
         state, step = moved.step()
         if state is not None:
             after[judgement.candidate] = state
@@ -248,6 +258,7 @@ class _Move:
     policy: AlertPolicy
     standing_after: int
     quiet: str | None = None
+    version: str | None = None
 
     def step(self) -> tuple[AlertState | None, AlertStep | None]:
         """Return the alert after the window, and what changed, as people may hear of it."""
@@ -283,7 +294,8 @@ class _Move:
         standing = self.now.standing
         stood = standing and before.level == "warning"
         gaining = self.now.gaining and bool(_DETECTOR & set(before.reasons))
-        lasts = (gaining or "estimate" in self.now.reasons) if stood else gaining and not standing
+        estimate = "estimate" in self.now.reasons and not self._is_of_another(before)
+        lasts = gaining or estimate if stood else gaining and not standing
         if level == before.level or lasts:
             due = before.announced_at is None or self.end - before.announced_at >= self.policy.pause
             if due and not standing and before.acked is None:
@@ -292,12 +304,7 @@ class _Move:
         # The level is lower than that of the alert.
         again = before.last_ordinal == self.ordinal
         n_calm = before.n_calm + (0 if again and before.n_calm else 1)
-        patience = self.policy.resolve_after
-        if _PATIENT & set(before.reasons):
-            patience = max(patience, self.policy.quiet_after)
-        if stood and not self.now.better:
-            patience = max(patience, self.standing_after)
-        if n_calm < patience:
+        if n_calm < self._patience(before, stood=stood):
             return self._seen(before.level, n_calm=n_calm), None
         if level is not None:
             return self._change("eased", level, announced=True)
@@ -313,6 +320,21 @@ class _Move:
         )
         why = dataclasses.replace(self.now, reasons=before.reasons)
         return state, AlertStep("resolved", before.level, before, why, told, before)
+
+    def _is_of_another(self, before: AlertState) -> bool:
+        """Whether what spoke for the alert is known to be another model version's."""
+        return None not in {self.version, before.version} and self.version != before.version
+
+    def _patience(self, before: AlertState, *, stood: bool) -> int:
+        """Return how many calm windows in a row a lower level takes."""
+        if self._is_of_another(before):
+            return self.policy.renewed_after
+        patience = self.policy.resolve_after
+        if _PATIENT & set(before.reasons):
+            patience = max(patience, self.policy.quiet_after)
+        if stood and not self.now.better:
+            patience = max(patience, self.standing_after)
+        return patience
 
     def _remembered(self) -> AlertState | None:
         """Keep a resolved alert for its cool-down; forget one that only began to rise."""
@@ -373,6 +395,7 @@ class _Move:
             opened_moment=self.now.moment,
             exceeded_tolerance=self.now.tolerance,
             reasons=self.now.reasons,
+            version=self.version,
         )
         return state, AlertStep("opened", level, state, self.now, not quiet)
 
@@ -406,5 +429,6 @@ class _Move:
             lower=self.now.lower,
             tolerance=self.now.tolerance,
             exceeded_tolerance=before.exceeded_tolerance if n_calm else self.now.tolerance,
+            version=before.version if n_calm else self.version,
             reasons=tuple(dict.fromkeys((*before.reasons, *self.now.reasons))),
         )

@@ -37,7 +37,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Annotated, Any, ClassVar
 
 import numpy as np
@@ -92,15 +92,24 @@ class DriftReference(Form):
     scores : dict of utility to (points, shares): the distribution function at some scores
     mix : dict of subgroup to its mean weight
     label_share : (K,) share of every leaf among the labels, or None
+    version : str or None
+        The model version that made most of the predictions.
     """
+
+    sparse: ClassVar[tuple[str, ...]] = ("version",)
 
     n: int
     leaf_mass: Floats
     scores: Mapping[str, tuple[Floats, Floats]]
     mix: Mapping[str, float]
     label_share: Floats | None = None
+    version: str | None = None
 
     schema: ClassVar[int | None] = SCHEMA_VERSION
+
+    def is_of_another(self, version: str | None) -> bool:
+        """Whether another model version than this one is known to have made the predictions."""
+        return None not in {self.version, version} and self.version != version
 
 
 def summarise(
@@ -110,6 +119,7 @@ def summarise(
     *,
     subgroups: Subgroups,
     labels: Ints | None = None,
+    version: str | None = None,
 ) -> DriftReference:
     """Reduce a sample of predictions to what drift is measured by."""
     n, n_leaves = probabilities.shape
@@ -125,6 +135,7 @@ def summarise(
             for name, w in zip(subgroups.names, weights, strict=True)
         },
         label_share=share,
+        version=version,
     )
 
 
@@ -144,8 +155,12 @@ def compare(
     tree: LabelTree,
     subgroups: Subgroups,
     policy: DriftPolicy,
+    version: str | None = None,
 ) -> tuple[DriftFinding, ...]:
     """Measure how far a sample of predictions is from the reference, largest distance first.
+
+    `version` is the model version that made most of them: predictions of another one than the
+    reference's move by that alone, and are marked.
 
     Examples
     --------
@@ -169,8 +184,11 @@ def compare(
     found = [
         *sample.branches(probabilities.mean(axis=0), tree, policy.min_distance),
         *sample.score_distributions(rows, policy.min_distance),
-        *sample.subgroup_mix(weights, subgroups, policy.min_distance),
     ]
+    if reference.is_of_another(version):
+        both = (str(reference.version), str(version))
+        found = [replace(item, versions=both) if item.drifted else item for item in found]
+    found += sample.subgroup_mix(weights, subgroups, policy.min_distance)
     return tuple(sorted(found, key=lambda item: -item.distance))
 
 

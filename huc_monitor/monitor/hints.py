@@ -158,6 +158,7 @@ def shift_hints(
 
 
 def _moved(item: DriftFinding, when: str) -> str:
+    whose = f" {item.whose}" if item.whose else ""
     if item.kind == "subgroup":
         return (
             f"The inputs moved since the reference{when}: subgroup {chat(item.name)} from "
@@ -166,10 +167,10 @@ def _moved(item: DriftFinding, when: str) -> str:
     if item.kind == "scores":
         return (
             f"Predicted utility *{chat(item.name)}* moved since the reference{when}: median from "
-            f"{item.before['median']:.3f} to {item.after['median']:.3f}."
+            f"{item.before['median']:.3f} to {item.after['median']:.3f}.{whose}"
         )
     name = next(iter(item.before))
     return (
         f"Predictions moved since the reference{when}: under *{chat(item.name)}*, *{chat(name)}* "
-        f"from {item.before[name]:.1%} to {item.after[name]:.1%} of the mass."
+        f"from {item.before[name]:.1%} to {item.after[name]:.1%} of the mass.{whose}"
     )

@@ -427,6 +427,9 @@ def _muted_block(alerts: Sequence[AlertState]) -> str:
 def _drift_block(drift: Sequence[DriftFinding]) -> str:
     why = "Labels are not there yet, so no error is known. What moved since the reference:"
     lines = ["DRIFT", why]
+    whose = next((item.whose for item in drift if item.whose), "")
+    if whose:
+        lines.append(f"{whose} Another version predicts otherwise without any fault: told once.")
     lines += [f"  - {_drifted(item)}" for item in drift[:MOST_LISTED]]
     if len(drift) > MOST_LISTED:
         lines.append(f"And {len(drift) - MOST_LISTED} more.")

@@ -17,6 +17,7 @@ from typing import Any, ClassVar, Literal, TypeAlias
 import pandas as pd
 
 from huc_monitor._common.forms import STORED_AS, Form
+from huc_monitor._common.safe_text import chat
 from huc_monitor._common.views import Plotted
 from huc_monitor.audit.familiar import FamiliarNumbers
 from huc_monitor.audit.forecast import Forecast
@@ -162,6 +163,8 @@ class AlertState(Form):
         Why nobody is told of it for now: who muted it until when, or maintenance.
     actions : tuple of Action
         What people did about it, oldest first.
+    version : str or None
+        The model version that served most of the last window that spoke for its level.
     """
 
     utility: str
@@ -187,8 +190,9 @@ class AlertState(Form):
     reasons: tuple[str, ...] = ()
     muted: str | None = None
     actions: tuple[Action, ...] = ()
+    version: str | None = None
 
-    sparse: ClassVar[tuple[str, ...]] = ("muted", "actions")
+    sparse: ClassVar[tuple[str, ...]] = ("muted", "actions", "version")
 
     @property
     def candidate(self) -> tuple[str, str, str]:
@@ -235,7 +239,11 @@ class DriftFinding(Form):
         What is compared: shares per child, mean and quartiles of scores, the share.
     note : str or None
         Why nothing was compared, such as for a branch that the reference does not have.
+    versions : tuple of str
+        Of the reference and of now, where predictions moved and another model version answers.
     """
+
+    sparse: ClassVar[tuple[str, ...]] = ("versions",)
 
     kind: DriftKind
     name: str
@@ -245,6 +253,15 @@ class DriftFinding(Form):
     before: Mapping[str, float] = field(default_factory=dict)
     after: Mapping[str, float] = field(default_factory=dict)
     note: str | None = None
+    versions: tuple[str, ...] = ()
+
+    @property
+    def whose(self) -> str:
+        """Say which versions are compared, where they are two; empty otherwise."""
+        if not self.versions:
+            return ""
+        before, now = map(chat, self.versions)
+        return f"Version {now} answers now, and the reference is of version {before}."
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -25,6 +25,7 @@ from huc_monitor.tree.labels import LeafCodes
 
 N_EXAMPLES = 5
 N_UNKNOWN = 20
+_NEARLY_ALL: Final = 0.8
 
 
 class TooManyBadRowsError(InvalidInputError):
@@ -145,6 +146,14 @@ class PredictionData:
             return {}
         counts = pd.Series(self.model_versions, dtype=object).fillna("").value_counts()
         return {str(version): int(count) for version, count in counts.items()}
+
+    @property
+    def version(self) -> str | None:
+        """The model version of nearly all rows that say one; None where none or several do."""
+        named = {version: count for version, count in self.versions.items() if version}
+        first = next(iter(named), None)
+        enough = _NEARLY_ALL * sum(named.values())
+        return first if first is not None and named[first] >= enough else None
 
     def take(self, rows: NDArray[np.bool_] | NDArray[np.int64]) -> Self:
         """Return the chosen rows; the counts still speak of the whole window."""

@@ -670,9 +670,9 @@ ADDED = {
         "n_repeated",
         "n_relabelled",
     },
-    "alerts": {"opened_moment", "exceeded_tolerance"},
+    "alerts": {"opened_moment", "exceeded_tolerance", "version"},
     "transitions": {"settings"},
-    "drift": {"note"},
+    "drift": {"note", "version", "versions"},
     "state": {
         "changed_since",
         "compared",

@@ -180,7 +180,10 @@ def check_rollback(world, capsys):
     """The command restores version 1."""
     capsys.readouterr()
     assert main(["rollback", "--config", str(world.config)]) == 0
-    assert "champion is version 1 instead of version 2" in capsys.readouterr().out
+    said = " ".join(capsys.readouterr().out.split())
+    assert "champion is version 1 instead of version 2" in said
+    assert "resolved" not in said
+    assert "promote it again: huc-monitor promote --version 2 --config" in said
     registry = huc_mlflow.Registry(world.name)
     assert str(registry.at("champion").version) == "1"
     assert registry.version("2").tags["huc.rolled_back"] == "true"

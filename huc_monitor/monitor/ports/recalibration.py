@@ -37,9 +37,11 @@ class RecalibrationOutcome(Form):
         How it compares with the version that serves.
     rows : str
         Which labelled rows it was fitted and judged on, and why these.
+    columns : tuple of str
+        What requests must carry for it and need not for its base.
     """
 
-    sparse: ClassVar[tuple[str, ...]] = ("summary", "rows")
+    sparse: ClassVar[tuple[str, ...]] = ("summary", "rows", "columns")
 
     id: str
     result: str
@@ -49,6 +51,7 @@ class RecalibrationOutcome(Form):
     shadow_windows: int = 0
     summary: str = ""
     rows: str = ""
+    columns: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -65,6 +68,8 @@ class Move:
         The version it pointed at before.
     moved : bool
         False where it pointed there already.
+    columns : tuple of str
+        What requests must carry for the version and need not for its base.
     """
 
     model: str
@@ -72,6 +77,17 @@ class Move:
     version: str
     previous: str | None
     moved: bool = True
+    columns: tuple[str, ...] = ()
+
+
+def say_columns(columns: Sequence[str]) -> str:
+    """Say what requests must carry, before a service that does not send it goes down."""
+    it, they = ("it", "it is") if len(columns) == 1 else ("them", "they are")
+    return (
+        f"Requests must now carry: {', '.join(columns)}. Subgroups of the recalibration read {it}; "
+        f"without {it} a request is refused. That {they} in the log does not say that requests "
+        f"bring {it}: look at what your service sends before this version serves."
+    )
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -61,7 +61,8 @@ def make_new_class(*, days=6, rows=600, seen_from=3, share=0.03, seed=0):
 def watch(log, **more):
     policy = {"tolerance": 0.02, "audit": {"n_draws": 200}, **more.pop("policy", {})}
     policy["change"] = {"alerts": "change", **policy.get("change", {})}
-    columns = Columns(time="at", label="y", features=("channel",))
+    version = more.pop("version", None)
+    columns = Columns(time="at", label="y", features=("channel",), model_version=version)
     return Monitor(
         source=TableSource(FrameTable(log), tree=TREE, columns=columns),
         windows=more.pop("windows", TimeWindows(length="1d")),
@@ -365,3 +366,80 @@ def test_the_configuration_that_init_writes_names_the_fault_on_its_first_day(tmp
     assert told[7].level == "critical"
     (finding,) = told[7].data["findings"]
     assert (finding["node"], finding["subgroups"][0]) == ("billing", "channel=app")
+
+
+def make_promotion(*, at=8, repaired=True, days=14):
+    """A stream with a fault from day 4 on; from day `at` on version 2 answers.
+
+    Repaired, it knows of the fault, and says what is true of the confidence as well.
+    """
+    log = make_stream(days=days, fault_from=4)
+    log["version"] = np.where(log["at"] >= day(at), "2", "1")
+    if repaired:
+        new = log["version"] == "2"
+        truth = make_truth(log)
+        log.loc[new, list(truth)] = truth[new]
+    return log
+
+
+def make_truth(log):
+    """Probabilities by which labels of the stream with its fault are drawn."""
+    rng = np.random.default_rng(0)  # as in `make_stream`
+    b, r, other = (rng.uniform(0.05, 0.95, len(log)) for _ in range(3))
+    r = np.where(log["channel"] == "app", 1 - r, r)
+    parts = {"refund": b * r, "charge": b * (1 - r), "login": (1 - b) * other}
+    return pd.DataFrame(parts | {"spam": (1 - b) * (1 - other)})
+
+
+def by_version(log, **policy):
+    """Watch as `init` writes it: an alarm ends after six windows without new evidence."""
+    alerts = {"quiet_after": 6, **policy}
+    return watch(log, policy={"alerts": alerts}, version="version")
+
+
+def test_a_version_that_repairs_a_fault_ends_its_alerts_with_its_first_windows():
+    monitor = by_version(make_promotion())
+    assert monitor.check(day(8)).status == "critical"
+    first = monitor.check(day(9))
+    assert first.records[-1].change.pools == (1,), "windows of the version before are not pooled"
+    assert [item for item in first.records[-1].change.changes if not item.better] == []
+    second = monitor.check(day(10))
+    assert second.status == "ok", second.alerts
+    assert second.records[-1].change.pools == (1, 2)
+    assert {step.kind for record in second.records for step in record.transitions} == {"resolved"}
+    assert monitor.check(day(14)).status == "ok", "and stays so"
+
+
+def test_a_version_that_repairs_nothing_keeps_the_alert_and_its_day():
+    monitor = by_version(make_promotion(repaired=False))
+    monitor.check(day(8))
+    last = monitor.check(day(12))
+    assert last.status == "critical"
+    (record,) = [record for record in last.records if record.ordinal == 12]
+    lead = record.findings[0].change
+    assert lead.onset_first <= day(4) <= lead.onset_last, "older windows still date it"
+    assert lead.track[0][0] == day(2)
+
+
+def test_an_alert_of_the_same_version_waits_for_as_long_as_before():
+    log = make_stream(days=14, fault_from=4)
+    well = make_stream(days=14)
+    late = log["at"] >= day(8)
+    log.loc[late] = well.loc[late]
+    log["version"] = "1"
+    monitor = by_version(log)
+    monitor.check(day(8))
+    assert monitor.check(day(10)).status == "critical"
+
+
+def test_drift_that_comes_with_another_version_says_so_once():
+    log = make_promotion()
+    windows = TimeWindows(length="1d", label_lag="2d")
+    policy = {"alerts": {"cool_down": "1d"}}
+    monitor = watch(log, policy=policy, version="version", windows=windows)
+    assert "Version" not in str(monitor.check(day(8)).message.text)
+    told = monitor.check(day(9)).message.text
+    assert "Version 2 answers now, and the reference is of version 1." in told
+    assert "DRIFT" in told
+    later = [monitor.check(day(k)).message for k in (10, 11)]
+    assert not any("DRIFT" in message.text for message in later if message is not None)
