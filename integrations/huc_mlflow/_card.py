@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
 from huc_monitor._common.safe_text import code
+from huc_monitor.monitor.ports.recalibration import say_columns
 from huc_monitor.monitor.records import AlertState, RecalibrationTrigger
 from huc_monitor.recalibration.choosing import Figures, Recalibration
 
@@ -42,15 +44,16 @@ def model_card(
     serving_version: str,
     window: tuple[str, str],
     sample: FittedSample | None = None,
+    columns: Sequence[str] = (),
 ) -> str:
     """Say what was wrong, where, what changed, and how the result does on held-out rows."""
-    columns = {f"base, which serves (version {base_version})": recalibration.before}
+    figures = {f"base, which serves (version {base_version})": recalibration.before}
     if serving_version != base_version:
-        columns = {
+        figures = {
             f"base (version {base_version})": recalibration.base,
             f"serving (version {serving_version})": recalibration.before,
         }
-    columns["candidate (this version)"] = recalibration.after
+    figures["candidate (this version)"] = recalibration.after
     lines = [
         f"Recalibration of version {base_version}: {recalibration.name}.",
         "",
@@ -62,10 +65,11 @@ def model_card(
         "",
         "**What changed.** " + _change(recalibration.recalibrator),
         "",
+        *_column_lines(columns),
         *_sample_lines(sample),
         f"**Held-out figures** (newest fifth of rows {window[0]} to {window[1]}, seen once):",
         "",
-        *_figure_lines(columns),
+        *_figure_lines(figures),
         "",
         "**Gate.** "
         + ("passed" if recalibration.passed else "refused: " + "; ".join(recalibration.reasons)),
@@ -89,6 +93,10 @@ def _against(alert: AlertState) -> str:
     within = abs(alert.moment) <= alert.tolerance
     changed = "changed since the reference" if "changed" in alert.reasons and within else ""
     return changed or f"tolerance {alert.tolerance:g}"
+
+
+def _column_lines(columns: Sequence[str]) -> list[str]:
+    return [f"**What it needs.** {say_columns([code(c) for c in columns])}", ""] if columns else []
 
 
 def _sample_lines(sample: FittedSample | None) -> list[str]:

@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import mlflow.pyfunc
+import pandas as pd
 from mlflow.models import Model, ModelSignature
 from mlflow.types import ColSpec, DataType, ParamSchema, ParamSpec, Schema
 from mlflow.types.schema import AnyType
@@ -22,6 +23,7 @@ from huc_mlflow._client import environment
 from huc_monitor.errors import InvalidInputError
 from huc_monitor.recalibration import runtime, stage_of
 from huc_monitor.recalibration.runtime.model import PAYLOAD, SCHEMA_VERSION, RecalibratedModel
+from huc_monitor.recalibration.runtime.rules import comparisons
 from huc_monitor.recalibration.runtime.stage import Stage
 from huc_monitor.sources import prediction_log
 from huc_monitor.tree import LabelTree
@@ -97,6 +99,7 @@ def save_model(
             "stages": [*root.stages, stage],
         }
         signature = _signature(root.model.signature, payload)
+        input_example = _completed(input_example, payload["stages"])
         text = json.dumps(payload, allow_nan=False, ensure_ascii=False)
         (Path(scratch) / "data" / PAYLOAD).write_text(text, "utf-8")
         code = _copy_runtime(Path(scratch) / "code")
@@ -212,13 +215,11 @@ def _signature(base: ModelSignature | None, payload: dict[str, Any]) -> ModelSig
     """Return the base's signature, with the method parameter and the columns of subgroups."""
     rules = [Stage(data).rules for data in payload["stages"]]
     needed = {name: item.kinds.get(name) for item in rules for name in item.columns}
-    if "id_column" in payload:
-        needed.setdefault(payload["id_column"], "text")
     inputs = None if base is None else base.inputs
     params = [] if base is None or base.params is None else list(base.params.params)
     params = [spec for spec in params if spec.name != _PARAMETER.name]
     if inputs is not None:
-        inputs = _with_columns(inputs, needed)
+        inputs = _with_columns(inputs, needed, payload.get("id_column"))
     return ModelSignature(
         inputs=inputs,
         outputs=None if base is None else base.outputs,
@@ -226,23 +227,52 @@ def _signature(base: ModelSignature | None, payload: dict[str, Any]) -> ModelSig
     )
 
 
-def _with_columns(inputs: Schema, needed: Mapping[str, str | None]) -> Schema:
-    named = not inputs.is_tensor_spec() and inputs.has_input_names()
-    absent = [name for name in needed if not named or name not in inputs.input_names()]
-    if not absent:
-        return inputs
-    if not named:
+def _with_columns(inputs: Schema, needed: Mapping[str, str | None], ids: str | None) -> Schema:
+    """Require what subgroups need; an id is only logged, and stays optional."""
+    if inputs.is_tensor_spec() or not inputs.has_input_names():
+        if not needed:
+            return inputs
         msg = (
             f"`base` must have named input columns, because the subgroups need "
-            f"{', '.join(map(repr, absent))}; its signature has none. Log the base with a "
+            f"{', '.join(map(repr, needed))}; its signature has none. Log the base with a "
             "signature inferred from a DataFrame."
         )
         raise InvalidInputError(msg)
-    # Optional, so that the runtime can say which subgroup misses its column.
-    extra = [
-        ColSpec(_TYPES.get(needed[name] or "", AnyType()), name, required=False) for name in absent
-    ]
-    return Schema([*inputs.inputs, *extra])
+    specs: dict[str, Any] = inputs.input_dict()
+    for name, kind in needed.items():
+        type_ = specs[name].type if name in specs else _TYPES.get(kind or "", AnyType())
+        specs[name] = ColSpec(type_, name, required=True)
+    if ids is not None:
+        specs.setdefault(ids, ColSpec(DataType.string, ids, required=False))
+    return Schema(list(specs.values()))
+
+
+def new_columns(base: Model, recalibrator: Any, tree: LabelTree | None) -> list[str]:
+    """Name the columns that requests need not carry for the base, and must for its recalibration.
+
+    A base without a signature does not say what it needs: then all that subgroups read are named.
+    """
+    inputs: Any = None if base.signature is None else base.signature.inputs
+    named = inputs is not None and not inputs.is_tensor_spec() and inputs.has_input_names()
+    known = set(inputs.required_input_names()) if named else set()
+    return [name for name in Stage(stage_of(recalibrator, tree)).rules.columns if name not in known]
+
+
+def _completed(example: Any, stages: Sequence[dict[str, Any]]) -> Any:
+    """Give an input example of the base the columns that subgroups need, with a value of theirs."""
+    if not isinstance(example, pd.DataFrame):
+        return example
+    added: dict[str, Any] = {}
+    for rules in (Stage(data).rules for data in stages):
+        for rule in rules.rules.values():
+            if "weight" in rule:
+                added.setdefault(rule["weight"], 0.0)
+            for one in comparisons(rule):
+                value: Any = one.get("value")
+                value = value[0] if isinstance(value, list) else value
+                is_time = str(rules.kinds.get(one["column"])).endswith("time")
+                added.setdefault(one["column"], pd.Timestamp(value) if is_time else value)
+    return example.assign(**{name: v for name, v in added.items() if name not in example})
 
 
 def _requirements(folder: Path, given: Sequence[str] | None) -> list[str]:

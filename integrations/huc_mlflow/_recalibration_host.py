@@ -16,7 +16,7 @@ from huc_mlflow._bases import UnfitBaseError
 from huc_mlflow._card import FittedSample, model_card
 from huc_mlflow._client import DEADLINE, filter_text
 from huc_mlflow._lease import LAST
-from huc_mlflow._registry import BASE_TAG, CHALLENGER, CHAMPION, ID_TAG, Registry
+from huc_mlflow._registry import BASE_TAG, CHALLENGER, CHAMPION, ID_TAG, Registry, columns_of
 from huc_mlflow._rows import NoBaseProbabilitiesError, RowReader
 from huc_mlflow._runs import RECALIBRATION
 from huc_mlflow._shadow import Shadow
@@ -217,6 +217,7 @@ class MLflowRecalibrationHost:
                 serving_version=str(champion.version),
                 window=window,
                 sample=sample,
+                columns=registry.new_columns(base, recalibration.recalibrator, self.config.tree),
             ),
             tags={
                 "huc.window": trigger.window_id,
@@ -251,7 +252,12 @@ class MLflowRecalibrationHost:
             self._shadow.start(trigger, version, run_id)
             on_trial = settings.shadow_windows
         return RecalibrationOutcome(
-            trigger.id, "registered", number, promoted, shadow_windows=on_trial
+            trigger.id,
+            "registered",
+            number,
+            promoted,
+            shadow_windows=on_trial,
+            columns=columns_of(version),
         )
 
     # Promotion after a trial.

@@ -16,10 +16,11 @@ from typing import TYPE_CHECKING, Any
 
 import mlflow
 from mlflow.exceptions import MlflowException
+from mlflow.models import Model
 from mlflow.protos.databricks_pb2 import RESOURCE_DOES_NOT_EXIST, ErrorCode
 
 from huc_mlflow._client import DEADLINE, UNITY_CATALOG, Client, discreetly, filter_text
-from huc_mlflow._flavor import log_model
+from huc_mlflow._flavor import log_model, new_columns
 from huc_mlflow._lease import Lease, Notes
 from huc_monitor.errors import InvalidInputError, UnknownNameError
 from huc_monitor.monitor.ports import Move
@@ -33,6 +34,7 @@ CHAMPION, CHALLENGER = "champion", "challenger"
 ID_TAG = "huc.recalibration_id"
 BASE_TAG = "huc.base_version"
 PREVIOUS_TAG = "huc.previous_champion"
+_COLUMNS_TAG = "huc.new_columns"
 _ROLLBACK_TAG = "huc.rollback"
 _NOT_THERE = (ErrorCode.Name(RESOURCE_DOES_NOT_EXIST), "INVALID_PARAMETER_VALUE")
 _LONGEST_DESCRIPTION = 5_000
@@ -155,6 +157,12 @@ class Registry:
         """Return where a version is loaded from."""
         return f"models:/{self.model}/{version.version}"
 
+    def new_columns(self, base: ModelVersion, recalibrator: Any, tree: Any = None) -> list[str]:
+        """Name what requests must carry for a recalibration of a base and need not for the base."""
+        with self.active():
+            model = Model.load(self.uri(base))
+        return new_columns(model, recalibrator, tree)
+
     # Registering.
 
     def register(
@@ -177,6 +185,8 @@ class Registry:
         if not found:
             model_id, source = self._logged(recalibrator, recalibration_id, base, run_id, options)
             given = {str(key): str(value) for key, value in (tags or {}).items()}
+            columns = self.new_columns(base, recalibrator, options.get("tree"))
+            given |= {_COLUMNS_TAG: json.dumps(columns)} if columns else {}
             # MLflow looks up a `models:/` source at its global address, whatever the client's is.
             with self.active():
                 self.client.create_model_version(
@@ -265,7 +275,7 @@ class Registry:
             self.tag(chosen, PREVIOUS_TAG, previous)
         self.client.set_registered_model_alias(self.model, CHAMPION, chosen.version)
         self.withdraw(chosen)
-        return Move(self.model, CHAMPION, str(chosen.version), previous)
+        return Move(self.model, CHAMPION, str(chosen.version), previous, columns=columns_of(chosen))
 
     def rollback(self) -> Move:
         """Give the champion alias back to the version that had it before."""
@@ -302,6 +312,11 @@ class Registry:
         # Writing the same value again would fire the registry's webhook again.
         if version.tags.get(key) != value:
             self.client.set_model_version_tag(self.model, version.version, key, value)
+
+
+def columns_of(version: ModelVersion) -> tuple[str, ...]:
+    """Return what requests must carry for a version and need not for its base."""
+    return tuple(json.loads(version.tags.get(_COLUMNS_TAG, "[]")))
 
 
 def _same(one: ModelVersion, other: ModelVersion) -> bool:

@@ -106,11 +106,18 @@ def test_recalibrate_promote_and_rollback_are_commands(story, store, capsys):
         "2",
         False,
     )
+    assert outcome["columns"] == ["sex"], "the base does without"
     assert main(["recalibrate", *config]) == 0
-    assert "version 2 as challenger" in capsys.readouterr().out
-    assert len(huc_mlflow.Registry("triage").versions()) == 2
+    said = " ".join(capsys.readouterr().out.split())
+    assert "version 2 as challenger" in said
+    assert "Requests must now carry: sex." in said
+    _, made = huc_mlflow.Registry("triage").versions()
+    assert "**What it needs.** Requests must now carry: `sex`." in made.description
     assert main(["promote", *config]) == 0
-    assert "champion is version 2 instead of version 1" in capsys.readouterr().out
+    said = " ".join(capsys.readouterr().out.split())
+    assert "champion is version 2 instead of version 1" in said
+    assert "Requests must now carry: sex." in said
+    assert "resolved after 2 windows in a row of version 2 without it" in said
     assert main(["promote", *config]) == 0
     assert "nothing to do, version 2 is champion already" in capsys.readouterr().out
     assert main(["promote", *config, "--version", "9"]) == 2

@@ -28,14 +28,19 @@ class Base:
         self.native = native_predict_proba(model) if data["native"] else None
 
     def inputs(self, data: Any) -> Any:
-        """Leave out the columns that only subgroups need."""
+        """Leave out the columns that only subgroups need.
+
+        A column of the base that did not come is the base's own affair: its signature may call it
+        optional, and a model that was fitted on it need not read it.
+        """
         if self.columns is None or not isinstance(data, pd.DataFrame):
             return data
         # The signature puts the base's own columns first; a slice costs a tenth of a selection.
         count, names = len(self.columns), data.columns.tolist()
         if names[:count] == self.columns:
             return data if len(names) == count else data.iloc[:, :count]
-        return data[self.columns]
+        known = set(names)
+        return data[[name for name in self.columns if name in known]]
 
     def answer(self, data: Any) -> Any:
         """Return what the base says, in its own form."""
