@@ -131,12 +131,24 @@ class WiderWorld(World):
         return super().base(frame).assign(stroke=0.0)
 
 
-def diagnosis(world, capsys):
+def diagnosis(world, capsys, check="recalibration"):
     capsys.readouterr()
     code = main(["doctor", "--json", "--config", str(world.config)])
     findings = json.loads(capsys.readouterr().out)["findings"]
-    (found,) = [item for item in findings if item["check"] == "recalibration"]
+    (found,) = [item for item in findings if item["check"] == check]
     return code, found
+
+
+def test_the_doctor_shows_the_registry(story, store, capsys):
+    log_forest(story, "triage")
+    world = World(story, store, mlflow.get_tracking_uri(), enabled=False)
+    world.serve(drift=0.0)
+    code, found = diagnosis(world, capsys, "registry")
+    assert (code, found["outcome"], found["text"]) == (0, "note", "triage: version 1; no champion")
+    assert main(["promote", "--version", "1", "--config", str(world.config)]) == 0
+    _, found = diagnosis(world, capsys, "registry")
+    assert found["outcome"] == "ok"
+    assert found["text"] == "triage: version 1; champion is version 1"
 
 
 def test_the_doctor_tells_a_base_that_cannot_be_recalibrated_from_one_that_lacks_a_leaf(

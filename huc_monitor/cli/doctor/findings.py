@@ -32,12 +32,14 @@ class Diagnosis:
     fix: str | None = None
 
 
-def guarded(check: str, look: Callable[[], Iterator[Diagnosis]], fix: str) -> Iterator[Diagnosis]:
+def guarded(
+    check: str, look: Callable[[], Iterator[Diagnosis]], fix: str, outcome: Outcome = "wrong"
+) -> Iterator[Diagnosis]:
     """Turn whatever a host, a database or a file system throws into a finding."""
     try:
         yield from look()
     except Exception as error:  # noqa: BLE001 - a doctor must survive its patients
-        yield Diagnosis(check, "wrong", in_one_line(error), fix)
+        yield Diagnosis(check, outcome, in_one_line(error), fix)
 
 
 def in_one_line(error: BaseException) -> str:

@@ -17,6 +17,9 @@ from huc_monitor.config.opening import (
 
 if TYPE_CHECKING:
     from huc_monitor.config import Config
+    from huc_monitor.monitor.ports import Tracker
+
+_MOST_VERSIONS = 5
 
 
 def look_at_plugins(config: Config) -> Iterator[Diagnosis]:
@@ -38,7 +41,30 @@ def look_at_plugins(config: Config) -> Iterator[Diagnosis]:
 
 
 def _tracker(config: Config) -> Iterator[Diagnosis]:
-    yield _fine("state", config.settings.tracker.name, open_tracker(config).ping())
+    tracker = open_tracker(config)
+    yield _fine("state", config.settings.tracker.name, tracker.ping())
+    fix = "checks and alerts need no registry; recalibrate, promote and rollback do"
+    yield from guarded("registry", partial(_registry, config, tracker), fix, "note")
+
+
+def _registry(config: Config, tracker: Tracker) -> Iterator[Diagnosis]:
+    """Say which versions of the model there are and which of them serves."""
+    host, name = open_recalibration_host(config, tracker), config.settings.model.name
+    if host is None:
+        return
+    found = host.versions()
+    if not found:
+        how = "register the model under this name, or let `model` in the file be the one it has"
+        yield Diagnosis("registry", "note", f"has no model {name!r}: nothing to recalibrate", how)
+        return
+    numbers = ", ".join(one.number for one in reversed(found[:_MOST_VERSIONS]))
+    roles = [f"{role} is version {one.number}" for one in found for role in one.roles]
+    fix = None
+    if not any("champion" in one.roles for one in found):
+        roles.append("no champion")
+        fix = "say which version serves: huc-monitor promote --version N"
+    text = f"{name}: version {numbers}; {', '.join(roles)}"
+    yield Diagnosis("registry", "note" if fix else "ok", text, fix)
 
 
 def _tracker_fix(config: Config) -> str:

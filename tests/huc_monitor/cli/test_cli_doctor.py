@@ -194,6 +194,8 @@ def test_a_tracker_that_answers_is_named_and_nothing_is_recorded(capsys, project
     code, found = examine(capsys, "--config", project(tracker=tracker))
     assert code == 0, found["state"]
     assert found["state"]["text"] == f"mlflow answers at {uri}"
+    assert found["registry"]["outcome"] == "note"
+    assert "has no model 'zoo'" in found["registry"]["text"]
     names = [e.name for e in mlflow.MlflowClient(uri).search_experiments()]
     assert names == ["Default"]
 
