@@ -87,7 +87,7 @@ class AlertPolicy(Section):
 
     @property
     def renewed_after(self) -> int:
-        """Windows in a row of another model version without an alert that resolve it."""
+        """Windows in a row of another model version without an alert that resolve it, at most."""
         return max(self.resolve_after, min(self.quiet_after, _RENEWED))
 
 
@@ -327,14 +327,13 @@ class _Move:
 
     def _patience(self, before: AlertState, *, stood: bool) -> int:
         """Return how many calm windows in a row a lower level takes."""
-        if self._is_of_another(before):
-            return self.policy.renewed_after
         patience = self.policy.resolve_after
         if _PATIENT & set(before.reasons):
             patience = max(patience, self.policy.quiet_after)
         if stood and not self.now.better:
             patience = max(patience, self.standing_after)
-        return patience
+        another = self._is_of_another(before)
+        return min(patience, self.policy.renewed_after) if another else patience
 
     def _remembered(self) -> AlertState | None:
         """Keep a resolved alert for its cool-down; forget one that only began to rise."""
