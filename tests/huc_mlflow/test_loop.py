@@ -106,17 +106,15 @@ def test_recalibrate_promote_and_rollback_are_commands(story, store, capsys):
         "2",
         False,
     )
-    assert outcome["columns"] == ["sex"], "the base does without"
+    assert "columns" not in outcome, "its updates are for everyone"
     assert main(["recalibrate", *config]) == 0
     said = " ".join(capsys.readouterr().out.split())
     assert "version 2 as challenger" in said
-    assert "Requests must now carry: sex." in said
-    _, made = huc_mlflow.Registry("triage").versions()
-    assert "**What it needs.** Requests must now carry: `sex`." in made.description
+    assert len(huc_mlflow.Registry("triage").versions()) == 2
     assert main(["promote", *config]) == 0
     said = " ".join(capsys.readouterr().out.split())
     assert "champion is version 2 instead of version 1" in said
-    assert "Requests must now carry: sex." in said
+    assert "Requests must" not in said
     assert "resolved after 2 windows in a row of version 2 without it" in said
     assert main(["promote", *config]) == 0
     assert "nothing to do, version 2 is champion already" in capsys.readouterr().out
