@@ -78,7 +78,7 @@ def run(
     if as_json:
         print_json(as_document(result))
     else:
-        show(result, always=dry_run or code != FINE)
+        show(result, always=dry_run)
     raise typer.Exit(code)
 
 

@@ -60,8 +60,6 @@ def run(
     holds there is printed with the lines to paste into huc.yaml; exit code 1 if there is any.
 
     Example: huc-monitor discover log.parquet --tree tree.yaml --label y --feature age --feature app
-
-    Example: huc-monitor discover --config huc.yaml
     """
     import yaml
 

@@ -223,7 +223,13 @@ class _Desk:
             "reference": {"start": "2024-03-01", "end": "2024-03-03"},
             "windows": {"length": "1d", "label_lag": "1d"},
             "tolerance": {"value": TOLERANCE, "unit": "money"},
-            "recalibration": {"enabled": True, "critical_windows": 2, "promotion": "gate"},
+            # Three days of labels: on fewer, the repair's gain may be chance.
+            "recalibration": {
+                "enabled": True,
+                "critical_windows": 3,
+                "on_sequential_alarm": False,
+                "promotion": "gate",
+            },
             "tracker": {"name": "mlflow", "settings": {"tracking_uri": self.uri}},
         }
 

@@ -44,6 +44,7 @@ log = logging.getLogger("huc_monitor")
 
 _DONE = "huc.outcome"
 _ENOUGH_ROWS = 1_000
+_ONE_FAULT = 2  # windows between alerts that one fault raises
 
 
 class MLflowRecalibrationHost:
@@ -406,19 +407,25 @@ class MLflowRecalibrationHost:
 
 
 def _begin(trigger: RecalibrationTrigger, alerts: Sequence[AlertState]) -> tuple[datetime, str]:
-    """Say from when on rows are used, and why; an alert begins with the first of its branch."""
+    """Say from when on rows are used, and why.
+
+    An alert begins with the first of its branch. Of a fault that several branches show, some are
+    told a window or two later than others.
+    """
     if trigger.since is not None:
         return trigger.since, "since the time you gave"
-    began: dict[str, datetime] = {}
-    for alert in alerts:
+    began: dict[str, AlertState] = {}
+    for alert in sorted(alerts, key=lambda alert: alert.first_ordinal):
         if alert.level == "critical":
-            began[alert.node] = min(alert.first_seen, began.get(alert.node, alert.first_seen))
+            began.setdefault(alert.node, alert)
     if not began:
         return trigger.window_end - timedelta(days=1), "the newest day; no critical alert is open"
-    node = max(began, key=lambda name: began[name])
-    newest = "" if len(began) == 1 else f", the newest of {len(began)} branches"
-    why = f"since the alert on branch {node} began{newest}"
-    return min(began[node], trigger.window_end), why
+    first, *older = reversed(began.values())
+    while older and first.first_ordinal - older[0].first_ordinal <= _ONE_FAULT:
+        first, *older = older
+    newest = f", the newest of {len(began)} branches" if older else ""
+    why = f"since the alert on branch {first.node} began{newest}"
+    return min(first.first_seen, trigger.window_end), why
 
 
 def _gate_tag(outcome: RecalibrationOutcome) -> str:

@@ -59,6 +59,11 @@ def test_rows_are_those_since_the_branch_that_went_wrong_last():
         DAY + timedelta(days=5),
         "since the alert on branch major began",
     )
+    together = [*alerts, open_alert("survived", "all", 10), open_alert("coma", "all", 14)]
+    assert _begin(TRIGGER, together) == (
+        DAY + timedelta(days=10),
+        "since the alert on branch survived began, the newest of 4 branches",
+    ), "alerts of one fault come a window or two apart"
     asked = dataclasses.replace(TRIGGER, since=DAY)
     assert _begin(asked, alerts) == (DAY, "since the time you gave")
     assert _begin(TRIGGER, alerts[3:]) == (

@@ -98,7 +98,9 @@ def press(browser, site, branch: str, verb: str, **fields: str) -> str:
 
 
 def wait(browser, done, seconds: float = 30) -> None:
-    """Wait until something holds on a page."""
+    """Wait until something holds on a page, which may be replaced by the next one meanwhile."""
+    from selenium.common.exceptions import StaleElementReferenceException
     from selenium.webdriver.support.wait import WebDriverWait
 
-    WebDriverWait(browser, seconds).until(lambda _: done())
+    replaced = (StaleElementReferenceException,)
+    WebDriverWait(browser, seconds, ignored_exceptions=replaced).until(lambda _: done())
