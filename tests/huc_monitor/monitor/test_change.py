@@ -410,6 +410,13 @@ def test_a_version_that_repairs_a_fault_ends_its_alerts_with_its_first_windows()
     assert monitor.check(day(14)).status == "ok", "and stays so"
 
 
+def test_two_versions_that_share_the_rows_are_pooled():
+    log = make_stream(days=8)
+    log["version"] = np.random.default_rng(3).choice(["1", "2"], len(log))
+    result = by_version(log).check(day(8))
+    assert result.records[-1].change.pools == (1, 4, 6), "all windows after the reference"
+
+
 def test_a_version_that_repairs_nothing_keeps_the_alert_and_its_day():
     monitor = by_version(make_promotion(repaired=False))
     monitor.check(day(8))

@@ -191,6 +191,7 @@ def test_a_window_in_which_the_model_version_changes_says_so_and_is_not_split():
     old = window.take(window.model_versions == "3")
     assert (old.n, len(old.features), old.labels.shape) == (60, 60, (60,))
     assert old.versions == {"3": 60}
+    assert (window.version, old.version) == (None, "3"), "nearly all rows make it a version's"
     assert open_frame(frame).labelled(START, END).versions == {}
 
 
