@@ -25,6 +25,7 @@ from huc_monitor.reporting._payload import payload
 
 NONE, SELF = "'none'", "'self'"
 _DATE = re.compile(r"\d{4}-\d\d-\d\d")
+_SHORT_NAME = 16  # characters, which fit every cell
 _SEPARATOR = re.compile(r"([_/.:=-])(?=[^_/.:=-])")
 
 
@@ -94,7 +95,9 @@ def _templates() -> Environment:
 
 
 def _parted(text: object) -> Markup:
-    """Escape a name, and let a line end after each of its separators."""
+    """Escape a name, and let a line end after each separator of a long one."""
+    if len(str(text)) <= _SHORT_NAME:
+        return Markup(escape(text))  # noqa: S704 - escaped
     return Markup(_SEPARATOR.sub(r"\1<wbr>", escape(text)))  # noqa: S704 - escaped
 
 
