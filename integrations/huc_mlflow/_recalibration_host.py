@@ -44,7 +44,7 @@ log = logging.getLogger("huc_monitor")
 
 _DONE = "huc.outcome"
 _ENOUGH_ROWS = 1_000
-_ONE_FAULT = 2  # windows between alerts that one fault raises
+_ONE_FAULT = 1  # windows between alerts that one fault raises
 
 
 class MLflowRecalibrationHost:
@@ -410,7 +410,7 @@ def _begin(trigger: RecalibrationTrigger, alerts: Sequence[AlertState]) -> tuple
     """Say from when on rows are used, and why.
 
     An alert begins with the first of its branch. Of a fault that several branches show, some are
-    told a window or two later than others.
+    told a window later than others.
     """
     if trigger.since is not None:
         return trigger.since, "since the time you gave"

@@ -68,7 +68,7 @@ def test_a_person_can_recalibrate_from_anywhere(story, tmp_path):
     elsewhere = {k: v for k, v in os.environ.items() if not k.startswith("MLFLOW_TRACKING")}
     command = [Path(sys.executable).parent / "huc-monitor", "recalibrate", "--config"]
     done = subprocess.run(
-        [*command, demo.folder / "huc.yaml", "--json"],
+        [*command, demo.folder / "huc.yaml", "--json", "--since", "2024-03-11"],
         cwd=tmp_path,
         env=elsewhere,
         capture_output=True,
