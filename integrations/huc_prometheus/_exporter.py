@@ -8,7 +8,7 @@ import urllib.request
 from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from threading import Thread
-from typing import Any
+from typing import TYPE_CHECKING, Any
 from wsgiref.simple_server import WSGIServer
 
 from prometheus_client import (
@@ -18,7 +18,6 @@ from prometheus_client import (
     pushadd_to_gateway,
     start_http_server,
 )
-from prometheus_client.core import GaugeMetricFamily
 from prometheus_client.exposition import basic_auth_handler, default_handler
 
 from huc_monitor._common.private_files import write_atomically
@@ -26,7 +25,10 @@ from huc_monitor._common.safe_text import file_name
 from huc_monitor.errors import InvalidInputError
 from huc_monitor.monitor.ports import MonitorInfo
 from huc_monitor.monitor.ports.exporter import Standing
-from huc_prometheus._series import Family, check_families, check_limit, window_families
+from huc_prometheus._series import check_families, check_limit, window_families
+
+if TYPE_CHECKING:
+    from prometheus_client.core import GaugeMetricFamily
 
 JOB = "huc_monitor"
 _SECONDS = 10.0
@@ -74,8 +76,8 @@ class PrometheusExporter:
         self._gateway = None if pushgateway is None else _url(pushgateway)
         self._handler = _handler(username, password)
         self._max_series = check_limit(max_series)
-        self._check: list[Family] = []
-        self._window: list[Family] = []
+        self._check: list[GaugeMetricFamily] = []
+        self._window: list[GaugeMetricFamily] = []
         self._serving = False
         self._server: tuple[WSGIServer, Thread] | None = None
 
@@ -131,7 +133,8 @@ class PrometheusExporter:
 
     def collect(self) -> Iterator[GaugeMetricFamily]:
         """Hand the series to the client library."""
-        yield from _gauges([*self._check, *self._window])
+        yield from self._check
+        yield from self._window
 
     # Where series go.
 
@@ -155,9 +158,10 @@ class PrometheusExporter:
         if not self._folder.is_dir():
             msg = f"`textfile` must be an existing folder; got {str(self._folder)!r}. Make it."
             raise InvalidInputError(msg)
-        if is_new:
-            write_atomically(self._file("window"), _text(self._window), mode=_FOR_NODE_EXPORTER)
-        write_atomically(self._file("check"), _text(self._check), mode=_FOR_NODE_EXPORTER)
+        parts = {"window": self._window} if is_new else {}
+        for part, families in {**parts, "check": self._check}.items():
+            text = generate_latest(_registry(families))
+            write_atomically(self._file(part), text, mode=_FOR_NODE_EXPORTER)
 
     def _file(self, part: str) -> Path:
         return Path(str(self._folder)) / f"huc_{file_name(self._info.name)}_{part}.prom"
@@ -168,12 +172,10 @@ class PrometheusExporter:
         # Putting replaces all that was pushed before; adding, only metrics of the same names.
         push = push_to_gateway if is_new else pushadd_to_gateway
         families = [*self._check, *self._window] if is_new else self._check
-        registry = CollectorRegistry(auto_describe=False)
-        registry.register(_Fixed(families))
         push(
             self._gateway,
             JOB,
-            registry,
+            _registry(families),
             grouping_key={"monitor": self._info.name},
             timeout=_SECONDS,
             handler=self._handler,
@@ -183,25 +185,17 @@ class PrometheusExporter:
 class _Fixed:
     """A collector of given families."""
 
-    def __init__(self, families: Sequence[Family]) -> None:
+    def __init__(self, families: Sequence[GaugeMetricFamily]) -> None:
         self._families = families
 
     def collect(self) -> Iterator[GaugeMetricFamily]:
-        yield from _gauges(self._families)
+        yield from self._families
 
 
-def _gauges(families: Sequence[Family]) -> Iterator[GaugeMetricFamily]:
-    for family in families:
-        gauge = GaugeMetricFamily(family.name, family.help, labels=family.labels)
-        for labels, value in family.samples:
-            gauge.add_metric(labels, value)
-        yield gauge
-
-
-def _text(families: Sequence[Family]) -> bytes:
+def _registry(families: Sequence[GaugeMetricFamily]) -> CollectorRegistry:
     registry = CollectorRegistry(auto_describe=False)
     registry.register(_Fixed(families))
-    return generate_latest(registry)
+    return registry
 
 
 def _attempt(output: Callable[[bool], None], is_new: bool) -> Exception | None:  # noqa: FBT001

@@ -10,10 +10,10 @@ from __future__ import annotations
 import math
 import time
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
+from prometheus_client.core import GaugeMetricFamily
 
 from huc_monitor._common.checks import check_whole
 from huc_monitor._common.safe_text import distinct
@@ -82,22 +82,12 @@ BRANCH: dict[str, tuple[str, tuple[str, ...]]] = {
 N_FIXED = len(CHECK) + 1 + len(WINDOW) + len(STATUSES) - 1 + len(DRIFT) - 1 + len(KINDS) - 1
 
 
-@dataclass(slots=True)
-class Family:
-    """One metric: its name, help and samples."""
-
-    name: str
-    help: str
-    labels: tuple[str, ...]
-    samples: list[tuple[tuple[str, ...], float]] = field(default_factory=list)
-
-
 def check_limit(max_series: Any) -> int:
     """Return a limit that leaves room for at least one candidate."""
     return check_whole("max_series", max_series, least=N_FIXED + len(CANDIDATE))
 
 
-def check_families(info: MonitorInfo, standing: Standing) -> list[Family]:
+def check_families(info: MonitorInfo, standing: Standing) -> list[GaugeMetricFamily]:
     """Return the series that every check renews."""
     families = _Families(CHECK, info.name)
     families.add("huc_last_check_timestamp_seconds", time.time())
@@ -111,24 +101,22 @@ def check_families(info: MonitorInfo, standing: Standing) -> list[Family]:
 
 def window_families(
     info: MonitorInfo, records: Sequence[WindowRecord], standing: Standing, *, max_series: int
-) -> list[Family] | None:
+) -> list[GaugeMetricFamily] | None:
     """Return the series of the newest window and the newest audit; None without a window."""
     records = [record for record in records if record.status != "pending"]
     if not records:
         return None
     newest = max(records, key=lambda record: (record.ordinal, record.revision))
-    families = _Families(WINDOW, info.name)
+    families = _Families(WINDOW | CHANGE | BRANCH | CANDIDATE, info.name)
     _add_window(families, info, newest)
-    candidates, changes = _Families(CANDIDATE, info.name), _Families(CHANGE, info.name)
-    branches = _Families(BRANCH, info.name)
     audited = [record for record in records if record.audit is not None]
     if audited:
         record = max(audited, key=lambda record: (record.ordinal, record.revision))
         room = max_series - N_FIXED
-        room -= _add_findings(families, changes, record, room - len(CANDIDATE))
-        room -= _add_coverage(branches, record, room - len(CANDIDATE))
-        _add_audit(families, candidates, record, standing, room // len(CANDIDATE))
-    return [*families.made, *changes.made, *branches.made, *candidates.made]
+        room -= _add_findings(families, record, room - len(CANDIDATE))
+        room -= _add_coverage(families, record, room - len(CANDIDATE))
+        _add_audit(families, record, standing, room // len(CANDIDATE))
+    return families.made
 
 
 class _Families:
@@ -137,19 +125,19 @@ class _Families:
     def __init__(self, described: Mapping[str, tuple[str, tuple[str, ...]]], monitor: str) -> None:
         self._monitor = distinct(monitor)
         self._by_name = {
-            name: Family(name, text, ("monitor", *labels))
+            name: GaugeMetricFamily(name, text, labels=("monitor", *labels))
             for name, (text, labels) in described.items()
         }
 
     @property
-    def made(self) -> list[Family]:
+    def made(self) -> list[GaugeMetricFamily]:
         return [family for family in self._by_name.values() if family.samples]
 
     def add(self, name: str, value: float | None, *labels: str | None) -> None:
         """Add a sample, unless its value is not known."""
         if value is not None and not math.isnan(value):
             names = (self._monitor, *(distinct(label or "") for label in labels))
-            self._by_name[name].samples.append((names, float(value)))
+            self._by_name[name].add_metric(names, float(value))
 
 
 def _add_window(families: _Families, info: MonitorInfo, record: WindowRecord) -> None:
@@ -172,7 +160,7 @@ def _add_window(families: _Families, info: MonitorInfo, record: WindowRecord) ->
         families.add("huc_detector_evidence_ratio", ratio)
 
 
-def _add_findings(families: _Families, changes: _Families, record: WindowRecord, room: int) -> int:
+def _add_findings(families: _Families, record: WindowRecord, room: int) -> int:
     """Add what changed and what stands; return how many series the changes took."""
     for kind in KINDS:
         families.add("huc_findings", sum(one.kind == kind for one in record.findings), kind)
@@ -182,16 +170,16 @@ def _add_findings(families: _Families, changes: _Families, record: WindowRecord,
         families.add("huc_largest_change", None if one.change is None else one.change.difference)
     for one in shown:
         change: Any = one.change
-        changes.add("huc_change", change.difference, *one.candidate)
-        changes.add("huc_change_lower", change.lower, *one.candidate)
-        changes.add("huc_change_upper", change.upper, *one.candidate)
+        families.add("huc_change", change.difference, *one.candidate)
+        families.add("huc_change_lower", change.lower, *one.candidate)
+        families.add("huc_change_upper", change.upper, *one.candidate)
         if change.onset is not None:
             name = "huc_change_onset_timestamp_seconds"
-            changes.add(name, change.onset.timestamp(), *one.candidate)
+            families.add(name, change.onset.timestamp(), *one.candidate)
     return len(shown) * len(CHANGE)
 
 
-def _add_coverage(branches: _Families, record: WindowRecord, room: int) -> int:
+def _add_coverage(families: _Families, record: WindowRecord, room: int) -> int:
     """Add the branches that lack labels, lowest share first; return how many series they took."""
     result: Any = record.result
     table = result.candidates
@@ -201,18 +189,12 @@ def _add_coverage(branches: _Families, record: WindowRecord, room: int) -> int:
     for name, shares in zip(BRANCH, (record.branch_coverage, deep), strict=True):
         lacking = sorted((share, node) for node, share in shares.items() if share < 1.0)
         for share, node in lacking[: min(MOST_BRANCHES, max(0, room - taken))]:
-            branches.add(name, share, node)
+            families.add(name, share, node)
             taken += 1
     return taken
 
 
-def _add_audit(
-    families: _Families,
-    candidates: _Families,
-    record: WindowRecord,
-    standing: Standing,
-    room: int,
-) -> None:
+def _add_audit(families: _Families, record: WindowRecord, standing: Standing, room: int) -> None:
     result: Any = record.result
     families.add("huc_largest_moment", result.huc)
     families.add("huc_largest_moment_lower", result.huc_lower)
@@ -232,7 +214,7 @@ def _add_audit(
     columns |= {"_tolerance": tolerance, "_alert": level}
     for row in order[:room]:
         for suffix, values in columns.items():
-            candidates.add(f"huc_moment{suffix}", values[row], *names[row])
+            families.add(f"huc_moment{suffix}", values[row], *names[row])
     rest = order[room:]
     families.add("huc_rest_candidates", rest.size)
     families.add("huc_rest_largest_moment", size[rest].max(initial=0.0))

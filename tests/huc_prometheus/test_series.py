@@ -64,7 +64,9 @@ def alert(node, level):
 
 def samples(families):
     return {
-        (family.name, *labels[1:]): value for family in families for labels, value in family.samples
+        (family.name, *list(sample.labels.values())[1:]): sample.value
+        for family in families
+        for sample in family.samples
     }
 
 
@@ -222,10 +224,10 @@ def test_branches_that_lack_labels_have_series_the_lowest_first_and_no_more_than
     made = window_families(INFO, [record], standing(), max_series=1_000)
     by_name = {family.name: family.samples for family in made}
     deep = by_name["huc_label_depth_ratio"]
-    assert [labels[1] for labels, _ in deep] == [f"n{k}" for k in range(29, 19, -1)]
-    assert deep[0][1] == pytest.approx(0.71)
+    assert [sample.labels["node"] for sample in deep] == [f"n{k}" for k in range(29, 19, -1)]
+    assert deep[0].value == pytest.approx(0.71)
     found = by_name["huc_predicted_coverage_ratio"]
-    assert [value for _, value in found] == pytest.approx([k / 20 for k in range(10)])
+    assert [sample.value for sample in found] == pytest.approx([k / 20 for k in range(10)])
     tight = window_families(INFO, [record], standing(), max_series=SMALLEST)
     assert "huc_label_depth_ratio" not in {family.name for family in tight}
 
