@@ -9,9 +9,10 @@ import re
 from collections import Counter
 from collections.abc import Hashable, Mapping, Sequence
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any
 
 from huc_monitor.errors import InvalidTreeError
+from huc_monitor.tree import _building
 
 # The safe YAML reader is plain Python: the largest file allowed takes it some ten seconds.
 MAX_BYTES = 4 * 2**20
@@ -19,23 +20,17 @@ _PLAIN_INTEGER = re.compile("0|[1-9][0-9]{0,17}")
 SUFFIXES = (".yaml", ".yml", ".json", ".csv")
 
 
-class Described(NamedTuple):
-    """What a file holds: the kind of description, its content and the names of its levels."""
-
-    kind: str  # "dict", "nested", "paths" or "links"
-    content: Any
-    level_names: tuple[str, ...] = ()
-
-
-def read(path: str | Path) -> Described:
-    """Read `path` by its suffix; the content is not yet known to be a tree."""
+def read(path: str | Path, *, root: str | None) -> tuple[_building.Preorder, Sequence[str]]:
+    """Read `path` by its suffix: the tree and its level names."""
     file = Path(path)
+    where = f"`path` ({file.name})"
     text = _read_text(file)
     if file.suffix.lower() == ".csv":
-        return _parse_csv(text, file.name)
+        return _parse_csv(text, file.name, root, where)
     content = _parse(text, file)
-    described = isinstance(content, Mapping) and "schema_version" in content
-    return Described("dict" if described else "nested", content)
+    if isinstance(content, Mapping) and "schema_version" in content:
+        return _building.from_dict(content, where=where)
+    return _building.from_nested(content, root=root, sep="/", where=where), ()
 
 
 def read_content(path: str | Path) -> object:
@@ -185,7 +180,9 @@ def _csv_cells(text: str, name: str) -> list[list[str]]:
         raise InvalidTreeError(msg) from error
 
 
-def _parse_csv(text: str, name: str) -> Described:
+def _parse_csv(
+    text: str, name: str, root: str | None, where: str
+) -> tuple[_building.Preorder, Sequence[str]]:
     cells = _csv_cells(text, name)
     rows = [row for row in ([cell.strip() for cell in line] for line in cells) if any(row)]
     if len(rows) < 2:
@@ -206,10 +203,12 @@ def _parse_csv(text: str, name: str) -> Described:
     columns = [column.lower() for column in header]
     if {"child", "parent"} <= set(columns):
         child, parent = columns.index("child"), columns.index("parent")
-        return Described("links", [(row[child], row[parent] or None) for row in padded])
-    if "path" in columns:
-        return Described("paths", [row[columns.index("path")] for row in padded])
-    return Described("paths", [_trim(row, name) for row in padded], tuple(header))
+        links = [(row[child], row[parent] or None) for row in padded]
+        return _building.from_links(links, where=where), ()
+    by_level = "path" not in columns
+    paths = [_trim(row, name) if by_level else row[columns.index("path")] for row in padded]
+    found = _building.from_paths(paths, sep="/", root=root, where=where)
+    return found, header if by_level else ()
 
 
 def _trim(row: list[str], name: str) -> list[str]:

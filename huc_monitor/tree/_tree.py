@@ -144,16 +144,7 @@ class LabelTree:
         one column per level below the root, whose header becomes the level names. `root` names the
         top node where the file does not.
         """
-        kind, content, level_names = _files.read(path)
-        where = f"`path` ({Path(path).name})"
-        if kind == "dict":
-            return cls._of(*_building.from_dict(content, where=where))
-        if kind == "links":
-            return cls._of(_building.from_links(content, where=where))
-        if kind == "paths":
-            found = _building.from_paths(content, sep="/", root=root, where=where)
-            return cls._of(found, level_names)
-        return cls._of(_building.from_nested(content, root=root, sep="/", where=where))
+        return cls._of(*_files.read(path, root=root))
 
     @classmethod
     def from_dict(cls, data: Mapping[str, Any]) -> Self:

@@ -78,17 +78,9 @@ class TreeVersion:
     @cached_property
     def codes(self) -> IntArray:
         """Newest code of every code of a label, of leaves and of inner nodes."""
-        encoder = self.newest.label_encoder()
-        found = []
-        for node in (*self.tree.leaves, *self.tree.branches):
-            if node in self.names:
-                found.append(encoder.find([self.names[node]])[0])
-                continue
-            below = {new for leaf in self.tree.leaves_under(node) for new in self.leaves[leaf]}
-            labels = np.empty(1, dtype=object)
-            labels[0] = below
-            found.append(encoder.find(labels)[0])
-        return np.array(found, dtype=np.int64)
+        nodes = (*self.tree.leaves, *self.tree.branches)
+        became = [self.names.get(node) or self._under(node) for node in nodes]
+        return self.newest.label_encoder().find(np.array(became, dtype=object))
 
     @cached_property
     def comparable(self) -> frozenset[str]:
