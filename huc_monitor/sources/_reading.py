@@ -242,18 +242,18 @@ class Reading:
             "end": self.end or EPOCH,
             "probabilities": matrix,
             "features": pd.DataFrame(features, index=range(len(frame))),
-            "ids": self._array("id", source.columns.id),
-            "times": self._times("time"),
+            "ids": None if source.columns.id is None else self._values("id", object),
+            "times": self._values("time", "datetime64[us]"),
             "model_versions": self._versions(),
             "n_predictions": self.n_predictions,
             "n_quarantined": self.bad.n,
             "bad_rows": tuple(self.bad.examples),
             "bad_reasons": dict(self.bad.reasons),
             "n_duplicate_ids": self.n_repeated,
-            "clusters": self._numbers("cluster", np.int64) if source.columns.clustered else None,
+            "clusters": self._values("cluster", np.int64) if source.columns.clustered else None,
         }
 
-    def _numbers(self, name: str, kind: Any) -> NDArray[Any]:
+    def _values(self, name: str, kind: Any) -> NDArray[Any]:
         return self.frame[name].to_numpy(dtype=kind) if len(self.frame) else np.empty(0, kind)
 
     def _join(self, places: NDArray[np.int64]) -> Rows:
@@ -284,8 +284,8 @@ class Reading:
         timed = self.labels is not None and self.labels.times is not None
         return WindowData(
             **common,
-            labels=self._numbers("code", np.int64),
-            label_times=self._times("label time") if timed else None,
+            labels=self._values("code", np.int64),
+            label_times=self._values("label time", "datetime64[us]") if timed else None,
             as_of=self.as_of,
             n_labelled=self.n_labelled,
             latest_label=None if self.labels is None else self.labels.latest,
@@ -293,30 +293,19 @@ class Reading:
             n_changed_labels=0 if self.labels is None else self.labels.n_changed,
             keys=pd.DataFrame(
                 {
-                    name: self._numbers(f"key {i}", np.int64)
+                    name: self._values(f"key {i}", np.int64)
                     for i, name in enumerate(self.source.columns.keys)
                 },
                 index=range(len(self.frame)),
             ),
-            label_probability=self._numbers("label probability", float) if chosen else None,
+            label_probability=self._values("label probability", float) if chosen else None,
             unknown_labels=dict(self.unknown.most_common(N_UNKNOWN)),
         )
 
-    def _array(self, name: str, column: str | None) -> NDArray[Any] | None:
-        if column is None:
-            return None
-        return self.frame[name].to_numpy(dtype=object) if len(self.frame) else np.empty(0, object)
-
-    def _times(self, name: str) -> NDArray[Any]:
-        if not len(self.frame):
-            return np.empty(0, dtype="datetime64[us]")
-        return self.frame[name].to_numpy(dtype="datetime64[us]")
-
     def _versions(self) -> NDArray[Any] | None:
-        versions = self._array("version", self.source.columns.model_version)
-        if versions is None:
+        if self.source.columns.model_version is None:
             return None
-        codes, distinct = pd.factorize(versions)
+        codes, distinct = pd.factorize(self._values("version", object))
         return np.array([*map(_version, distinct), None], dtype=object)[codes]
 
     def _check_bad(self, n: int) -> None:

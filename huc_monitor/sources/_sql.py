@@ -7,6 +7,7 @@ from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from datetime import datetime, timedelta
+from functools import cached_property
 from typing import TYPE_CHECKING, Any, Final
 
 import numpy as np
@@ -27,7 +28,7 @@ _ISO: Final = re.compile(
 )
 
 
-@dataclass(frozen=True, slots=True, eq=False, repr=False)
+@dataclass(frozen=True, eq=False, repr=False)
 class SQLTable:
     """A table or view of an SQL database.
 
@@ -51,8 +52,6 @@ class SQLTable:
     url: str
     table: str
     schema: str | None = None
-    _engine: list[sa.Engine] = field(default_factory=list, init=False)
-    _table: list[sa.Table] = field(default_factory=list, init=False)
     _forms: dict[str, Any] = field(default_factory=dict, init=False)
 
     @property
@@ -66,7 +65,7 @@ class SQLTable:
 
     def columns(self) -> Mapping[str, str]:
         """Names of the columns, with the database's types."""
-        return {column.name: str(column.type) for column in self._reflected().columns}
+        return {column.name: str(column.type) for column in self._reflected.columns}
 
     def time_range(self, time: TimeColumn) -> TimeRange | None:
         """First and last time; rows without a time belong to no window."""
@@ -77,7 +76,7 @@ class SQLTable:
         if isinstance(form, str):
             _text_bound(form, EPOCH, time, self.name)  # refused if it is no ISO time
             timed = column.like("____-__-__%")
-        counting = sa.select(sa.func.count()).select_from(self._reflected())
+        counting = sa.select(sa.func.count()).select_from(self._reflected)
         with self._connect() as connection:
             ends = sa.select(sa.func.min(column), sa.func.max(column)).where(timed)
             row = connection.execute(ends).one()
@@ -96,7 +95,7 @@ class SQLTable:
         import sqlalchemy as sa
 
         present = sa.func.count() if column is None else sa.func.count(self._column(column))
-        query = sa.select(sa.func.count(), present).select_from(self._reflected())
+        query = sa.select(sa.func.count(), present).select_from(self._reflected)
         with self._connect() as connection:
             n_rows, n_present = connection.execute(
                 query.where(*self._between(time, start, end))
@@ -163,15 +162,19 @@ class SQLTable:
             rows = connection.execute(query).all()
         return _frame(rows, dict.fromkeys(columns, "any"))
 
+    @cached_property
+    def _engine(self) -> sa.Engine:
+        import sqlalchemy as sa
+
+        # No pool: between checks, which may be a day apart, no connection is held.
+        return sa.create_engine(self.url, poolclass=sa.pool.NullPool)
+
     @contextmanager
     def _connect(self) -> Iterator[sa.Connection]:
         import sqlalchemy as sa
 
         try:
-            if not self._engine:
-                # No pool: between checks, which may be a day apart, no connection is held.
-                self._engine.append(sa.create_engine(self.url, poolclass=sa.pool.NullPool))
-            with self._engine[0].connect() as connection:
+            with self._engine.connect() as connection:
                 yield connection
         except (sa.exc.SQLAlchemyError, ImportError) as error:
             # The text of SQLAlchemy's own errors may hold the URL or values; the driver's does not.
@@ -182,38 +185,34 @@ class SQLTable:
             msg = f"The SQL table {self._full!r} could not be read: {reason}"
             raise InvalidInputError(msg) from None
 
+    @cached_property
     def _reflected(self) -> sa.Table:
         import sqlalchemy as sa
 
-        if not self._table:
-            with self._connect() as connection:
-                try:
-                    found = sa.Table(
-                        self.table,
-                        sa.MetaData(),
-                        schema=self.schema,
-                        autoload_with=connection,
-                        resolve_fks=False,
-                    )
-                except sa.exc.NoSuchTableError:
-                    inspector = sa.inspect(connection)
-                    known = inspector.get_table_names(self.schema)
-                    known += inspector.get_view_names(self.schema)
-                    msg = (
-                        f"`table` must be a table or view of the database; got {self._full!r}. "
-                        f"{did_you_mean(self.table, known)}"
-                    )
-                    raise UnknownNameError(msg) from None
-            self._table.append(found)
-        return self._table[0]
+        with self._connect() as connection:
+            try:
+                return sa.Table(
+                    self.table,
+                    sa.MetaData(),
+                    schema=self.schema,
+                    autoload_with=connection,
+                    resolve_fks=False,
+                )
+            except sa.exc.NoSuchTableError:
+                inspector = sa.inspect(connection)
+                known = inspector.get_table_names(self.schema)
+                known += inspector.get_view_names(self.schema)
+                msg = (
+                    f"`table` must be a table or view of the database; got {self._full!r}. "
+                    f"{did_you_mean(self.table, known)}"
+                )
+                raise UnknownNameError(msg) from None
 
     def _column(self, name: str) -> Any:
         import sqlalchemy as sa
 
-        column = self._reflected().columns[name]
-        if self._engine[0].dialect.name == "sqlite" and isinstance(
-            column.type, sa.DateTime | sa.Date
-        ):
+        column = self._reflected.columns[name]
+        if self._engine.dialect.name == "sqlite" and isinstance(column.type, sa.DateTime | sa.Date):
             # SQLAlchemy would expect the one text form that it writes itself.
             return sa.type_coerce(column, sa.types.NullType())
         return column

@@ -136,9 +136,7 @@ def _audit_pieces(
     folder: str | Path | None = None,
 ) -> AuditResult:
     limit = bytes_of(memory_limit)
-    facts = functools.reduce(
-        operator.add, (audit.facts(piece) for piece in _checked(audit, read)), audit.no_facts
-    )
+    facts = sum((audit.facts(piece) for piece in _checked(audit, read)), audit.no_facts)
     if not facts.n_rows:
         msg = "`read` must give at least one row of positive weight; got none."
         raise InvalidInputError(msg)
