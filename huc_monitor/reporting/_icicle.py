@@ -7,7 +7,7 @@ lies behind it.
 from __future__ import annotations
 
 import heapq
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 
 from huc_monitor.reporting import _words
@@ -72,7 +72,16 @@ def icicle(
         }
 
     marks: list[Mark] = []
-    _place(root, 0, 0, column, worst, about, marks, level=1)
+    for cell, x, y, level in _placed(root, column):
+        height = cell.rows() * _ROW
+        if cell.name is None:
+            label = Text(x + 10, y + height / 2 + 4, fitted(cell.note, column - 20, "note"), "note")
+            marks.append(Group((Rect(x, y, column, height, "empty"), label), title=cell.note))
+            continue
+        found = worst.get(cell.name)
+        words = _words.one_line(found) if found else f"{cell.name}: no utility depends on it"
+        drawn = tuple(_node(cell.name, found, x, y, column, height))
+        marks.append(Group(drawn, title=words, attributes=about(cell.name, level, words)))
     return Picture(
         width=column * columns,
         height=root.rows() * _ROW,
@@ -175,11 +184,16 @@ def _ranks(tree: LabelTree, worst: dict[str, CandidateView]) -> dict[str, float]
     for name in reversed(tree.nodes):
         found = worst.get(name)
         if found is not None:
-            rank[name] = max(rank[name], _MARKED * _STATUS_RANK[found.status] + found.size)
+            rank[name] = max(rank[name], rank_of(found))
         above = tree.parent(name)
         if above is not None:
             rank[above] = max(rank[above], rank[name])
     return rank
+
+
+def rank_of(found: CandidateView) -> float:
+    """Say how bad a candidate is: what is sure comes before what is large."""
+    return _MARKED * _STATUS_RANK[found.status] + found.size
 
 
 def _order(cell: _Cell, tree: LabelTree) -> None:
@@ -195,28 +209,13 @@ def _count(count: int, noun: str, plural: str) -> str:
     return f"{count} {noun}{plural if count != 1 else ''}"
 
 
-def _place(
-    cell: _Cell,
-    x: float,
-    y: float,
-    width: float,
-    worst: dict[str, CandidateView],
-    about: Callable[[str, int, str], dict[str, str]],
-    marks: list[Mark],
-    *,
-    level: int,
-) -> None:
-    height = cell.rows() * _ROW
-    if cell.name is None:
-        label = Text(x + 10, y + height / 2 + 4, fitted(cell.note, width - 20, "note"), "note")
-        marks.append(Group((Rect(x, y, width, height, "empty"), label), title=cell.note))
-    else:
-        found = worst.get(cell.name)
-        words = _words.one_line(found) if found else f"{cell.name}: no utility depends on it"
-        drawn = tuple(_node(cell.name, found, x, y, width, height))
-        marks.append(Group(drawn, title=words, attributes=about(cell.name, level, words)))
+def _placed(
+    cell: _Cell, width: float, x: float = 0.0, y: float = 0.0, level: int = 1
+) -> Iterator[tuple[_Cell, float, float, int]]:
+    """Yield all cells, each with its corner and its level."""
+    yield cell, x, y, level
     for child in cell.children:
-        _place(child, x + width, y, width, worst, about, marks, level=level + 1)
+        yield from _placed(child, width, x + width, y, level + 1)
         y += child.rows() * _ROW
 
 

@@ -81,10 +81,10 @@ class WindowView:
     name: str
     n: float
     columns: Mapping[str, list[Any]]
-    huc: float | None
-    huc_lower: float | None
-    huc_upper: float | None
-    uc: float | None
+    huc: float | None = None
+    huc_lower: float | None = None
+    huc_upper: float | None = None
+    uc: float | None = None
     tick: str = ""
     start: datetime | None = None
     facts: Mapping[str, str] = field(default_factory=dict)
@@ -251,7 +251,6 @@ def view(
         huc_upper=_number(result.huc_upper),
         uc=result.uc,
         facts=method_facts(result),
-        familiar=result.familiar,
         **more,
     )
 

@@ -18,9 +18,9 @@ from markupsafe import Markup
 from huc_monitor.monitor.findings import Finding
 from huc_monitor.reporting import _charts, _history, _tracks, _words
 from huc_monitor.reporting._drawing import Picture, escape
-from huc_monitor.reporting._icicle import as_list, icicle
+from huc_monitor.reporting._icicle import as_list, icicle, rank_of
 from huc_monitor.reporting._looks import DARK, LIGHT, SHADES, mark_rules, shade, variables
-from huc_monitor.reporting._model import CandidateView, Report, WindowView
+from huc_monitor.reporting._model import Report, WindowView
 from huc_monitor.reporting._payload import payload
 
 NONE, SELF = "'none'", "'self'"
@@ -53,14 +53,8 @@ def render_page(
         f"form-action {SELF if forms else NONE}"
     )
     trusted = {"policy": policy, "style": style, "script": script, "data": data}
-    return (
-        _templates()
-        .get_template(template)
-        .render(
-            shown,
-            **{key: Markup(text) for key, text in trusted.items()},  # noqa: S704 - made here
-        )
-    )
+    marked = {key: Markup(text) for key, text in trusted.items()}  # noqa: S704 - made here
+    return _templates().get_template(template).render(shown, **marked)
 
 
 @cache
@@ -144,7 +138,9 @@ def content(report: Report) -> dict[str, Any]:
         "worst": worst,
         "limited": bool(window.tolerances),
         "evidence": any(map(_words.by_evidence, window.worst_by("node").values())),
-        "ranked": lambda column: sorted(window.worst_by(column).values(), key=_rank, reverse=True),
+        "ranked": lambda column: sorted(
+            window.worst_by(column).values(), key=rank_of, reverse=True
+        ),
         "sizes": dict(zip(columns["subgroup"], columns["n_in_subgroup"], strict=True)),
         "beside_worst": lambda: sorted(window.beside(worst), key=lambda one: -abs(one[1])),
     }
@@ -172,11 +168,6 @@ def _span(window: WindowView) -> str:
         return "no bounds"
     lower = _words.plain(max(0.0, window.huc_lower))
     return f"between {lower} and {_words.plain(window.huc_upper)}"
-
-
-def _rank(found: CandidateView) -> float:
-    size = abs(found.moment) / found.scale if found.scale > 0 else abs(found.moment)
-    return {"sure": 2e6, "possible": 1e6, "within": 0.0}[found.status] + size
 
 
 @cache

@@ -138,11 +138,7 @@ def _round(value: float | None) -> float | None:
 
 def _shares(found: Any) -> dict[str, Any]:
     keys = [key for key in ("reference", "predicted", "observed") if found.get(key)]
-    children = list(found["children"])
-    order = range(len(children))
-    if len(children) > _MAX_CHILDREN:
-        order = range(_MAX_CHILDREN)
     return {
-        "children": [visible(children[i]) for i in order],
-        **{key: [_round(found[key][i]) for i in order] for key in keys},
+        "children": [visible(child) for child in found["children"][:_MAX_CHILDREN]],
+        **{key: [_round(share) for share in found[key][:_MAX_CHILDREN]] for key in keys},
     }

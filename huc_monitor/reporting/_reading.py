@@ -37,7 +37,7 @@ def read(
     if isinstance(source, AuditResult):
         if tree is None and source.plan is not None:
             tree = source.tree
-        window = view(source, tolerance=tolerance, curve=curve)
+        window = view(source, tolerance=tolerance, curve=curve, familiar=source.familiar)
         return Report(title or "Utility audit", (window,), tree)
     records = [source] if isinstance(source, WindowRecord) else list(source)
     for record in records:
@@ -132,32 +132,31 @@ def _with_names(record: WindowRecord, changes: Sequence[Mapping[str, str]]) -> W
 
 
 def _window(record: WindowRecord, tolerance: Tolerance, *, by_day: bool) -> WindowView:
-    name = _span(record, by_day=by_day)
-    tick = f"{record.start:%m-%d}" if by_day else f"{record.start:%m-%d %H:%M}"
+    about: dict[str, Any] = {
+        "name": _span(record, by_day=by_day),
+        "tick": f"{record.start:%m-%d}" if by_day else f"{record.start:%m-%d %H:%M}",
+        "start": record.start,
+        "ordinal": record.ordinal,
+    }
     result = record.result
     if result is None:
         reason = record.reason or record.status
-        view_ = WindowView(name, 0.0, no_columns(), None, None, None, None, tick, record.start)
-        return dataclasses.replace(view_, reason=reason, ordinal=record.ordinal)
+        return WindowView(n=0.0, columns=no_columns(), reason=reason, **about)
     limits = tolerance if tolerance is not None else (record.tolerances or None)
     curve = record.curve
     changes = () if record.change is None else record.change.changes
-    found = view(
+    return view(
         result,
-        name=name,
         tolerance=limits,
         levels=record.levels if tolerance is None else (),
         changed={item.candidate for item in changes if not item.better},
         standing={found.node for found in record.findings if found.change is None},
-        tick=tick,
-        start=record.start,
         curve=ReliabilityCurve.from_dict(curve) if curve else None,
         frequencies=_shares(record),
         notes=record.notes,
-    )
-    new_tree = record.tree_change is not None
-    return dataclasses.replace(
-        found, new_tree=new_tree, ordinal=record.ordinal, familiar=record.familiar
+        new_tree=record.tree_change is not None,
+        familiar=record.familiar,
+        **about,
     )
 
 
