@@ -5,17 +5,15 @@ from __future__ import annotations
 import importlib.util
 import json
 import os
-import tempfile
 from collections.abc import Mapping, Sequence
 from datetime import datetime
-from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pandas as pd
 
 from huc_monitor.config import Config
-from huc_monitor.errors import InvalidInputError, MissingExtraError, UnknownNameError, did_you_mean
+from huc_monitor.errors import InvalidInputError, MissingExtraError
 from huc_monitor.monitor.ports import MonitorInfo
 from huc_monitor.monitor.records import WindowRecord
 
@@ -76,19 +74,14 @@ class DriftAttachment:
             **_summary(run),
         }
         text = json.dumps(summary, indent=2, allow_nan=False)
-        return {"evidently-drift.json": text.encode(), "evidently-drift.html": _page(run)}
+        page = run.get_html_str(as_iframe=False)
+        return {"evidently-drift.json": text.encode(), "evidently-drift.html": page.encode()}
 
     def _rows(self, source: Any, start: datetime, end: datetime) -> pd.DataFrame:
-        features = source.predictions(start, end).features
-        if features is None or features.empty:
+        frame: pd.DataFrame = source.predictions(start, end).features
+        if frame.empty:
             msg = f"`log` must have rows between {start.isoformat()} and {end.isoformat()}."
             raise InvalidInputError(msg)
-        for name in self._columns:
-            if name not in features.columns:
-                hint = did_you_mean(name, [str(column) for column in features.columns])
-                msg = f"`columns` must be columns of the log; got {name!r}. {hint}"
-                raise UnknownNameError(msg)
-        frame: pd.DataFrame = features[list(self._columns)]
         if len(frame) > self._max_rows:
             frame = frame.iloc[np.linspace(0, len(frame) - 1, self._max_rows).astype(int)]
         return frame.reset_index(drop=True)
@@ -129,10 +122,3 @@ def _summary(run: Any) -> dict[str, Any]:
 def _finite(value: Any) -> float | None:
     number = None if value is None else float(value)
     return number if number is not None and np.isfinite(number) else None
-
-
-def _page(run: Any) -> bytes:
-    with tempfile.TemporaryDirectory() as folder:
-        path = Path(folder) / "report.html"
-        run.save_html(str(path))
-        return path.read_bytes()

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import io
 import json
 from collections.abc import Mapping, Sequence
 from pathlib import Path
@@ -139,12 +138,10 @@ def _log(
 
 
 def _csv(result: AuditResult) -> str:
-    buffer = io.StringIO()
     frame = result.to_frame(all_columns=True)
     names = ["utility", "subgroup", "node"]
     frame[names] = frame[names].map(table_cell)
-    frame.to_csv(buffer, index=False)
-    return buffer.getvalue()
+    return frame.to_csv(index=False)
 
 
 def _check(given: Mapping[str, Any]) -> dict[str, Any]:

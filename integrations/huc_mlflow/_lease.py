@@ -94,10 +94,6 @@ class Lease:
             if held is not None and held["ticket"] == ticket:
                 self._notes.write(_TAG, "")
 
-    def confirm(self, owner: str) -> None:
-        """Refuse to go on if another process took the lease since: two may have begun at once."""
-        self._refuse_if_taken(owner)
-
     def release(self, owner: str) -> None:
         """End a lease that a process left when it died after its work was done."""
         held = self._held()
@@ -105,13 +101,14 @@ class Lease:
             self._notes.write(_TAG, "")
 
     def _take(self, owner: str, ticket: str, seconds: float) -> None:
-        self._refuse_if_taken(owner)
+        self.confirm(owner)
         mine = {"owner": owner, "ticket": ticket, "expires": time.time() + seconds}
         self._notes.write(_TAG, json.dumps(mine))
         time.sleep(_SETTLE_SECONDS)
-        self._refuse_if_taken(owner)
+        self.confirm(owner)
 
-    def _refuse_if_taken(self, owner: str) -> None:
+    def confirm(self, owner: str) -> None:
+        """Refuse to go on if another process has the lease: two may have begun at once."""
         held = self._held()
         if held is None or held["owner"] == owner or held["expires"] <= time.time():
             return

@@ -8,7 +8,6 @@ kept free for what opens later.
 
 from __future__ import annotations
 
-import io
 import json
 import math
 from collections.abc import Collection, Iterator, Mapping, Sequence
@@ -255,11 +254,9 @@ class ShownWindow:
             found = [known.get(name) for name in names]
             for column, figure in _CHANGES.items():
                 frame[column] = [math.nan if one is None else getattr(one, figure) for one in found]
-        buffer = io.BytesIO()
-        frame.to_parquet(buffer, index=False)
         told, others = self._rows
         return {
-            TABLE: buffer.getvalue(),
+            TABLE: frame.to_parquet(index=False),
             WORST: _ui_table(frame.iloc[(told + others)[:_MOST_ROWS]]),
         }
 

@@ -2,9 +2,6 @@
 
 from __future__ import annotations
 
-import tempfile
-from pathlib import Path
-
 from huc_monitor.audit.result import AuditResult
 from huc_monitor.monitor.records import WindowRecord
 from huc_monitor.tree import LabelTree
@@ -14,10 +11,9 @@ def report_files(
     source: AuditResult | WindowRecord, tree: LabelTree | None = None
 ) -> dict[str, bytes]:
     """Write the report and draw the pictures of one audit, by file name."""
-    from huc_monitor.reporting import draw_pictures, write_report
+    from huc_monitor.reporting import draw_pictures, render_report
 
-    with tempfile.TemporaryDirectory() as folder:
-        page = write_report(source, Path(folder) / "report.html", tree=tree)
-        files = {"report.html": page.read_bytes()}
+    texts = {"report.html": render_report(source, tree=tree)}
     pictures = draw_pictures(source, tree=tree)
-    return files | {f"{name}.svg": picture.to_svg().encode() for name, picture in pictures.items()}
+    texts |= {f"{name}.svg": picture.to_svg() for name, picture in pictures.items()}
+    return {name: text.encode() for name, text in texts.items()}
