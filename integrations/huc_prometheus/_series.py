@@ -206,7 +206,9 @@ def _add_audit(families: _Families, record: WindowRecord, standing: Standing, ro
     names = list(zip(table.utility, table.subgroup, table.node, strict=True))
     size, tolerance = np.abs(table.moment), np.array(record.tolerances, dtype=np.float64)
     level = np.array([alerts.get(one, 0) for one in names], dtype=np.int64)
-    ratio = np.array([_ratio(*one) for one in zip(size, tolerance, strict=True)], dtype=np.float64)
+    # Where nothing is tolerated, any moment is beyond all measure.
+    beyond = np.where(size == 0, 0.0, np.inf)
+    ratio = np.divide(size, tolerance, out=beyond, where=tolerance > 0)
     families.add("huc_candidates", table.n)
     # Open alerts first, then by how far they exceed their tolerance.
     order = np.lexsort((-size, -ratio, -level))
@@ -220,16 +222,3 @@ def _add_audit(families: _Families, record: WindowRecord, standing: Standing, ro
     families.add("huc_rest_largest_moment", size[rest].max(initial=0.0))
     families.add("huc_rest_largest_moment_lower", np.nan_to_num(table.lower[rest]).max(initial=0.0))
     families.add("huc_rest_largest_ratio", ratio[rest].max(initial=0.0))
-
-
-def _ratio(size: float, tolerance: float) -> float:
-    """Size over tolerance, also where nothing is tolerated.
-
-    Examples
-    --------
-    >>> _ratio(0.04, 0.02), _ratio(0.0, 0.0), _ratio(0.01, 0.0)
-    (2.0, 0.0, inf)
-    """
-    if size == 0:
-        return 0.0
-    return size / tolerance if tolerance > 0 else math.inf
