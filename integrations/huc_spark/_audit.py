@@ -99,17 +99,21 @@ def audit(
         n_draws=n_draws,
         rng=rng,
     )
-    prepared, columns = _columns(
-        df,
-        check,
-        probabilities,
-        labels,
-        classes=classes,
-        weights=weights,
-        row_id=row_id,
-        clusters=clusters,
-        label_probability=label_probability,
-    )
+    where = reader_of(check.tree, probabilities, classes)
+    columns: dict[str, Any] = {
+        "predictions": where.given.to_dict(),
+        "shares": None,
+        "labels": labels,
+        "coded": False,
+        "weights": weights,
+        "clusters": clusters,
+        "label_probability": label_probability,
+        "row_id": row_id if check.n_draws else None,
+    }
+    types = dict(df.dtypes)
+    needed = _needed(types, check, where, columns)
+    columns["tolerance"] = rounding_of([types[name] for name in where.names], check.tree.n_leaves)
+    prepared = _select(df, types, where, columns, needed)
     return SparkAudit(prepared, check, Job.of(check, columns), n_partitions).run()
 
 
@@ -200,9 +204,7 @@ def collect_facts(df: DataFrame, job: Job, check: Any) -> tuple[Any, list[tuple[
         if row["sample"]
     ]
     none = check.no_facts
-    return functools.reduce(
-        operator.add, [unpack(none, row["facts"]) for row in rows], none
-    ), samples
+    return sum((unpack(none, row["facts"]) for row in rows), none), samples
 
 
 def n_runs(df: DataFrame, n_rows: int, n_partitions: int | None) -> int:
@@ -260,50 +262,26 @@ def _tasks_at_once(df: DataFrame) -> int:
         return int(str(df.sparkSession.conf.get("spark.sql.shuffle.partitions", "200")))
 
 
-def _columns(
-    df: DataFrame,
-    check: PieceAudit,
-    probabilities: PredictionColumns | str | Mapping[str, str],
-    labels: str,
-    *,
-    classes: Sequence[str] | None,
-    weights: str | None,
-    row_id: str | None,
-    clusters: str | None,
-    label_probability: str | None,
-) -> tuple[DataFrame, dict[str, Any]]:
-    """Check that the columns are there; return only these, and what they are for."""
-    types = dict(df.dtypes)
-    where = reader_of(check.tree, probabilities, classes)
-    columns: dict[str, Any] = {
-        "predictions": where.given.to_dict(),
-        "shares": None,
-        "tolerance": 0.0,
-        "labels": labels,
-        "coded": False,
-        "weights": weights,
-        "clusters": clusters,
-        "label_probability": label_probability,
-        "row_id": row_id if check.n_draws else None,
-    }
-    if check.n_draws and row_id is None and clusters is None:
+def _needed(
+    types: Mapping[str, str], check: PieceAudit, where: PredictionReader, columns: dict[str, Any]
+) -> list[str]:
+    """Check that the columns are there; return their names."""
+    if check.n_draws and columns["row_id"] is None and columns["clusters"] is None:
         msg = (
             "`row_id` must name a column that tells rows apart, because bounds='bootstrap' draws "
             "by row; got None. Name one, or choose bounds='sharp'."
         )
         raise InvalidInputError(msg)
-    needed = dict.fromkeys(where.names, "probabilities") | {labels: "labels"}
-    needed |= dict.fromkeys(check.subgroups.columns, "subgroups")
-    for name in ("weights", "clusters", "label_probability"):
+    needed = dict.fromkeys(where.names, "probabilities")
+    needed |= {columns["labels"]: "labels"} | dict.fromkeys(check.subgroups.columns, "subgroups")
+    for name in ("weights", "clusters", "label_probability", "row_id"):
         needed |= {columns[name]: name} if columns[name] else {}
-    needed |= {columns["row_id"]: "row_id"} if columns["row_id"] else {}
     for name, purpose in needed.items():
         if name not in types:
             hint = did_you_mean(name, list(types))
             msg = f"`{purpose}` must name columns of `df`; got {name!r}. {hint}"
             raise UnknownNameError(msg)
-    columns["tolerance"] = rounding_of([types[name] for name in where.names], check.tree.n_leaves)
-    return _select(df, types, where, columns, list(needed)), columns
+    return list(needed)
 
 
 def _select(

@@ -84,8 +84,6 @@ class SparkEngine:
             raise InvalidInputError(msg) from error
 
     def _opened(self, df: DataFrame, name: str) -> SparkTable:
-        from huc_spark._table import SparkTable
-
         table = SparkTable(df, name)
         table.columns()  # with Spark Connect, nothing before asks whether it is there
         return table

@@ -23,7 +23,7 @@ from huc_monitor.subgroups import Subgroups
 from huc_monitor.utilities.program import Floats
 from huc_spark._audit import audit, reader_of
 from huc_spark._table import SparkTable
-from huc_spark._worker import Step, tables
+from huc_spark._worker import Step, gathered
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -190,14 +190,12 @@ def _replay(text: str, probabilities: str | Mapping[str, str]) -> Step:
         columns = column_kinds(where)
         # A recalibrator that was read back has the family it was fitted with.
         features = list(cast(Subgroups, boost.subgroups or Subgroups.whole()).columns)
-        for table in tables(batches, _ROWS_AT_A_TIME):
-            batch = table.combine_chunks().to_batches()[0]
+        for batch in gathered(batches, _ROWS_AT_A_TIME):
             read = read_chunk(where, as_chunk(batch.select(list(where.names)), columns))
             frame = batch.select(features).to_pandas() if features else None
             answer: Floats = boost.predict_proba(read.rows, features=frame)
             ends = np.arange(len(answer) + 1, dtype=np.int32) * answer.shape[1]
             column = pa.ListArray.from_arrays(pa.array(ends), pa.array(answer.ravel()))
-            arrays = [batch.column(i) for i in range(batch.num_columns)]
-            yield pa.RecordBatch.from_arrays([*arrays, column], names=[*batch.schema.names, "out"])
+            yield batch.append_column("out", column)
 
     return step

@@ -28,11 +28,10 @@ from huc_monitor.sources._labels import label_time
 from huc_monitor.sources._rows import add_design, column_kinds, read_chunk
 from huc_monitor.sources._table import ColumnKind, as_chunk
 from huc_monitor.sources.large import LargeSource
-from huc_monitor.tree import LabelTree
 from huc_spark._audit import SparkAudit
 from huc_spark._change import compare_frame
 from huc_spark._table import WHOLE, SparkTable, on_disk, quoted
-from huc_spark._worker import Job, Step, tables
+from huc_spark._worker import Job, Step, gathered
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
@@ -268,25 +267,19 @@ def _carried(source: SparkSource) -> list[str]:
     return list(dict.fromkeys([*source.columns.features, *(name for name in own if name)]))
 
 
-def _keep_usable(
-    source: SparkSource,
-) -> Step:
+def _keep_usable(source: SparkSource) -> Step:
     """Read rows on executors as `TableSource` does, and leave out what cannot be used."""
-    tree, given, tolerance = source.tree.to_dict(), source.probabilities.given, source.sum_tolerance
+    tree, given, encoder = source.tree, source.probabilities.given, source.encoder
     # Rows are kept as they were logged: what is missing is spread where they are audited.
-    rest = None if given.rest is None else np.ones(source.tree.n_leaves)
+    rest = None if given.rest is None else np.ones(tree.n_leaves)
+    where = PredictionReader.of(tree, given, rest).allowing(source.sum_tolerance)
     carried, kinds = _carried(source), column_kinds(source.probabilities)
-    named, mapping = _is_sparse(source.probabilities), dict(source.encoder.mapping)
-    columns, time = source.columns, source.time
+    columns, time, named = source.columns, source.time, _is_sparse(source.probabilities)
     design = list(_design(source).values())
     asked = (columns.cluster, columns.label_probability, columns.time)
 
     def step(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-        known = LabelTree.from_dict(tree)
-        encoder = known.label_encoder(given.classes, mapping)
-        where = PredictionReader.of(known, given, rest).allowing(tolerance)
-        for table in tables(batches, _ROWS_AT_A_TIME):
-            batch = table.combine_chunks().to_batches()[0]
+        for batch in gathered(batches, _ROWS_AT_A_TIME):
             read = read_chunk(where, as_chunk(batch, kinds))
             codes = encoder.find(_labels(batch.column(_LABEL)))
             good = read.good & (codes >= 0)
@@ -301,7 +294,7 @@ def _keep_usable(
             others += [pa.array(kept[name].to_numpy()[usable]) for name in design]
             others += [batch.column(name).take(usable) for name in carried]
             yield pa.RecordBatch.from_arrays(
-                [*_lists(read.rows[usable], known.leaves, named), pa.array(codes[usable]), *others],
+                [*_lists(read.rows[usable], tree.leaves, named), pa.array(codes[usable]), *others],
                 names=[_P, _C, _Y, _ROW, *design, *carried],
             )
 

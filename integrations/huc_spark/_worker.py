@@ -1,7 +1,7 @@
 """What runs on executors: the steps of `huc_monitor.audit.runs.pieces`, on Arrow batches.
 
-A step travels as plain data (JSON of tree, utilities and subgroups, names of columns), and each
-Python worker builds its objects from that once.
+A step travels with its audit as bytes (tree, utilities and subgroups, names of columns), and each
+Python worker opens them once.
 """
 
 from __future__ import annotations
@@ -9,14 +9,15 @@ from __future__ import annotations
 import functools
 import gc
 import itertools
-import json
 import os
+import pickle
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from functools import lru_cache
 from typing import Any, cast
 
 import numpy as np
+import pandas as pd
 import pyarrow as pa
 
 from huc_monitor._common.arrays import pack
@@ -24,7 +25,6 @@ from huc_monitor.audit.clusters import ClusterKeys
 from huc_monitor.audit.forms.reader import PredictionReader
 from huc_monitor.audit.forms.spec import PredictionColumns
 from huc_monitor.audit.inputs import Predictions
-from huc_monitor.audit.runs.changes import PieceChange
 from huc_monitor.audit.runs.packing import Packing
 from huc_monitor.audit.runs.pieces import (
     Facts,
@@ -38,10 +38,7 @@ from huc_monitor.audit.runs.pieces import (
 from huc_monitor.errors import HUCError, InvalidInputError
 from huc_monitor.sources._rows import read_chunk
 from huc_monitor.sources._table import Chunk
-from huc_monitor.subgroups import Subgroups
-from huc_monitor.tree import LabelTree
 from huc_monitor.tree.labels import LeafCodes
-from huc_monitor.utilities import CustomUtility, Utility
 from huc_monitor.utilities.program import Floats, Ints
 
 # What Spark calls on the rows of one partition.
@@ -59,36 +56,23 @@ SUMS = "utility int, n_rows long, sums binary"
 
 @dataclass(frozen=True)
 class Job:
-    """An audit as plain data, and which columns it reads."""
+    """An audit and the columns it reads, as bytes: every Python worker opens them once."""
 
-    text: str
-    functions: Mapping[str, Any] = field(default_factory=dict)
+    data: bytes
 
     @classmethod
     def of(cls, audit: PiecePlan, columns: Mapping[str, Any]) -> Job:
-        """Write an audit down; only a user's own functions travel as code."""
-        plain = {
-            "tree": audit.tree.to_dict(),
-            "utilities": [utility.to_dict() for utility in audit.utilities],
-            "subgroups": audit.subgroups.to_dict(),
-            "method": audit.method,
-            "confidence_level": audit.confidence_level,
-            "n_draws": audit.n_draws,
-            "seed": audit.seed,
-            "n_samples": audit.n_samples if isinstance(audit, PieceChange) else None,
-            "columns": dict(columns),
-        }
-        own = {u.name: u.function for u in audit.utilities if isinstance(u, CustomUtility)}
-        return cls(json.dumps(plain), own)
+        """Write an audit down, a user's own functions included."""
+        from pyspark import cloudpickle
+
+        return cls(cloudpickle.dumps(Worker(audit, columns)))
 
     def open(self) -> Worker:
         """Build the audit, once per process."""
         # Spark runs one task per core; threads of our own would compete with them.
         os.environ.setdefault("HUC_NUM_THREADS", "1")
         _set_loaded_aside()
-        for name, function in self.functions.items():
-            CustomUtility.register(name, function)
-        return _worker(self.text)
+        return _worker(self.data)
 
 
 _opened = itertools.count(1)
@@ -107,16 +91,9 @@ def _set_loaded_aside() -> None:
 
 
 @lru_cache(maxsize=8)
-def _worker(text: str) -> Worker:
-    plain = json.loads(text)
-    columns, n_samples = plain.pop("columns"), plain.pop("n_samples")
-    audit = PieceAudit(
-        LabelTree.from_dict(plain["tree"]),
-        tuple(Utility.from_dict(item) for item in plain["utilities"]),
-        Subgroups.from_dict(plain["subgroups"]),
-        *(plain[n] for n in ("method", "confidence_level", "n_draws", "seed")),
-    )
-    return Worker(PieceChange.from_plan(audit, n_samples) if n_samples else audit, columns)
+def _worker(data: bytes) -> Worker:
+    worker: Worker = pickle.loads(data)  # noqa: S301 - written by `Job.of`
+    return worker
 
 
 @dataclass(frozen=True)
@@ -143,11 +120,12 @@ class Worker:
             for u in range(len(self.audit.utilities))
         ]
 
-    def read(self, table: pa.Table) -> Piece:
+    def read(self, batch: pa.RecordBatch) -> Piece:
         """Check some rows, as the local audit checks a window."""
         given = self.columns
-        arrays = {name: _one(table.column(name)) for name in self.probabilities.names}
-        read = read_chunk(self.probabilities, Chunk(_Length(table.num_rows), arrays))  # type: ignore[arg-type]
+        arrays = {name: batch.column(name) for name in self.probabilities.names}
+        no_others = pd.DataFrame(index=range(batch.num_rows))
+        read = read_chunk(self.probabilities, Chunk(no_others, arrays))
         if not read.good.all():
             row = int(np.argmin(read.good))
             msg = (
@@ -157,13 +135,12 @@ class Worker:
             raise InvalidInputError(msg)
         features = None
         if self.audit.subgroups.columns:
-            features = table.select(list(self.audit.subgroups.columns)).to_pandas()
-        weights = given["weights"] and _one(table.column(given["weights"])).to_numpy(
-            zero_copy_only=False
+            features = batch.select(list(self.audit.subgroups.columns)).to_pandas()
+        weights, ids, samples = (
+            given.get(name) and batch.column(given[name]).to_numpy(zero_copy_only=False)
+            for name in ("weights", "row_id", "sample")
         )
-        ids = given["row_id"] and _one(table.column(given["row_id"])).to_numpy(zero_copy_only=False)
-        samples = given.get("sample") and _one(table.column(given["sample"])).to_numpy()
-        labels = _one(table.column(given["labels"]))
+        labels = batch.column(given["labels"])
         if labels.null_count:
             msg = (
                 f"`labels` must have a leaf in every row; got none in {labels.null_count} rows "
@@ -174,10 +151,10 @@ class Worker:
             read.rows,
             LeafCodes(self._codes(labels)),
             features,
-            weights if given["weights"] else None,
+            weights,
             ids,
             () if samples is None else samples,
-            *self._design(table),
+            *self._design(batch),
         )
 
     def unpack(self, utility: int, column: Any) -> ScoredRows:
@@ -186,13 +163,13 @@ class Worker:
         parts = [np.frombuffer(item.as_buffer(), dtype=packing.dtype) for item in column]
         return packing.unpack(np.concatenate(parts))
 
-    def _design(self, table: pa.Table) -> tuple[Any, Any]:
+    def _design(self, batch: pa.RecordBatch) -> tuple[Any, Any]:
         """Return the columns of clusters and label probabilities, where the log has any."""
         clusters, chosen = (self.columns.get(name) for name in ("clusters", "label_probability"))
-        found = None if clusters is None else table.column(clusters).to_pandas()
+        found = None if clusters is None else batch.column(clusters).to_pandas()
         if found is not None and self.columns["coded"]:
             found = ClusterKeys(found.to_numpy())
-        return found, None if chosen is None else table.column(chosen).to_pandas().to_numpy()
+        return found, None if chosen is None else batch.column(chosen).to_pandas().to_numpy()
 
     def _codes(self, labels: pa.Array) -> Ints:
         if self.columns["coded"]:
@@ -202,22 +179,7 @@ class Worker:
         return self.audit.tree.label_encoder(order).encode(labels.to_pandas())
 
 
-class _Length:
-    """Stands in for a frame without columns; only its length is asked."""
-
-    def __init__(self, n: int) -> None:
-        self._n = n
-
-    def __len__(self) -> int:
-        return self._n
-
-
-def _one(column: Any) -> Any:
-    found = column.combine_chunks()
-    return pa.concat_arrays(found.chunks) if isinstance(found, pa.ChunkedArray) else found
-
-
-def tables(batches: Iterable[pa.RecordBatch], at_least: int) -> Iterator[pa.Table]:
+def gathered(batches: Iterable[pa.RecordBatch], at_least: int) -> Iterator[pa.RecordBatch]:
     """Put batches together until there are enough rows."""
     kept: list[pa.RecordBatch] = []
     n = 0
@@ -226,10 +188,14 @@ def tables(batches: Iterable[pa.RecordBatch], at_least: int) -> Iterator[pa.Tabl
             kept.append(batch)
             n += batch.num_rows
         if n >= at_least:
-            yield pa.Table.from_batches(kept)
+            yield _one(kept)
             kept, n = [], 0
     if kept:
-        yield pa.Table.from_batches(kept)
+        yield _one(kept)
+
+
+def _one(batches: list[pa.RecordBatch]) -> pa.RecordBatch:
+    return pa.Table.from_batches(batches).combine_chunks().to_batches()[0]
 
 
 def find_facts(job: Job) -> Step:
@@ -240,8 +206,8 @@ def find_facts(job: Job) -> Step:
         check: Any = worker.audit
         facts, sample, error = check.no_facts, ScoreSample(), None
         try:
-            for table in tables(batches, ROWS_AT_A_TIME):
-                piece = worker.read(table)
+            for batch in gathered(batches, ROWS_AT_A_TIME):
+                piece = worker.read(batch)
                 if piece.labels.size:
                     facts += check.facts(piece)
                     sample.add(piece.predictions)
@@ -292,8 +258,8 @@ def send_rows(job: Job, facts: Any, cuts: list[Floats]) -> Step:
         n_utilities = len(check.utilities)
         waiting: list[list[Any]] = [[] for _ in range(n_utilities)]
         n = 0
-        for table in tables(batches, ROWS_AT_A_TIME):
-            piece = worker.read(table)
+        for batch in gathered(batches, ROWS_AT_A_TIME):
+            piece = worker.read(batch)
             if not piece.labels.size:
                 continue
             for u, rows in enumerate(check.rows(piece, facts)):
@@ -348,8 +314,8 @@ def sum_within(job: Job, facts: Facts, shown: list[Floats]) -> Step:
         check = cast(PieceAudit, worker.audit)
         sums: list[Ints] = []
         n = 0
-        for table in tables(batches, ROWS_AT_A_TIME):
-            piece = worker.read(table)
+        for batch in gathered(batches, ROWS_AT_A_TIME):
+            piece = worker.read(batch)
             n += piece.labels.size
             if not piece.labels.size:
                 continue
