@@ -1,0 +1,23 @@
+# The names of the package, listed once: type checkers read this file, and so does lazy_loader.
+from ._data import BadRow as BadRow
+from ._data import PredictionData as PredictionData
+from ._data import PredictionSource as PredictionSource
+from ._data import RowCounts as RowCounts
+from ._data import TimeRange as TimeRange
+from ._data import TooManyBadRowsError as TooManyBadRowsError
+from ._data import WindowData as WindowData
+from ._data import concatenate as concatenate
+from ._duck import DuckTable as DuckTable
+from ._engine import Engine as Engine
+from ._frame import FrameTable as FrameTable
+from ._keys import likely_keys as likely_keys
+from ._partition import Partition as Partition
+from ._partition import ScanProfile as ScanProfile
+from ._repeats import REPEAT_REASONS as REPEAT_REASONS
+from ._sampled import SampledTable as SampledTable
+from ._sampled import Streaming as Streaming
+from ._source import TableSource as TableSource
+from ._spec import Columns as Columns
+from ._spec import LabelTable as LabelTable
+from ._sql import SQLTable as SQLTable
+from ._table import Table as Table
