@@ -14,8 +14,6 @@ from ._keys import likely_keys as likely_keys
 from ._partition import Partition as Partition
 from ._partition import ScanProfile as ScanProfile
 from ._repeats import REPEAT_REASONS as REPEAT_REASONS
-from ._sampled import SampledTable as SampledTable
-from ._sampled import Streaming as Streaming
 from ._source import TableSource as TableSource
 from ._spec import Columns as Columns
 from ._spec import LabelTable as LabelTable

@@ -87,7 +87,7 @@ class Reading:
     def _chunks(self) -> Iterator[Chunk]:
         needed, log = self.source.needed_columns(with_labels=self.with_labels), self.source.log
         if self.start is not None and self.end is not None:
-            return log.scan(needed, self.source.time, self.start, self.end)
+            return self.source.scan(needed, self.start, self.end)
         if not isinstance(log, DuckTable):
             msg = f"`log` must be files or a DuckDB table to be read as a whole; got {log.name}."
             raise InvalidInputError(msg)

@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
-from datetime import datetime
 from typing import Any
 
 import numpy as np
@@ -12,73 +10,35 @@ import pandas as pd
 from numpy.typing import NDArray
 
 from huc_monitor.audit.sparse_rows import Rows, join
-from huc_monitor.sources._data import TimeRange
 from huc_monitor.sources._labels import latest_labels
 from huc_monitor.sources._reading import Reading
 from huc_monitor.sources._repeats import hash_ids
-from huc_monitor.sources._table import PREDICTIONS, Chunk, ColumnKind, Lookup, Table, TimeColumn
+from huc_monitor.sources._table import PREDICTIONS, Chunk, ColumnKind, TimeColumn
 
 
-@dataclass(frozen=True, slots=True, eq=False, repr=False)
-class SampledTable:
-    """Some rows of another table: those whose hash falls into a share of all hashes.
+def sample_of(
+    chunk: Chunk, share: float, columns: Mapping[str, ColumnKind], time: TimeColumn, key: str | None
+) -> Chunk:
+    """Return the rows whose hash falls into a share of all hashes.
 
     The same rows each time, and chosen without regard to their labels: by id, or where there is
     none by time and probabilities.
     """
+    hashes = _hashes(chunk, columns, time) if key is None else hash_ids(chunk.frame[key])
+    chosen = np.flatnonzero(hashes <= np.uint64(share * (2.0**64 - 2**11)))
+    arrays = {name: array.take(chosen) for name, array in chunk.arrays.items()}
+    return Chunk(chunk.frame.iloc[chosen], arrays)
 
-    table: Table
-    share: float
-    id: str | None = None
 
-    @property
-    def name(self) -> str:
-        """As the table."""
-        return self.table.name
-
-    def columns(self) -> Mapping[str, str]:
-        """As the table."""
-        return self.table.columns()
-
-    def time_range(self, time: TimeColumn) -> TimeRange | None:
-        """As the table."""
-        return self.table.time_range(time)
-
-    def count(
-        self, time: TimeColumn, start: datetime, end: datetime, column: str | None = None
-    ) -> tuple[int, int]:
-        """As the table: of all rows."""
-        return self.table.count(time, start, end, column)
-
-    def advance(self, time: TimeColumn, start: datetime, n_rows: int) -> datetime | None:
-        """As the table: of all rows."""
-        return self.table.advance(time, start, n_rows)
-
-    def scan(
-        self, columns: Mapping[str, ColumnKind], time: TimeColumn, start: datetime, end: datetime
-    ) -> Iterator[Chunk]:
-        """Read columns of the chosen rows in a range."""
-        limit = np.uint64(min(self.share, 1.0) * (2.0**64 - 2**11))
-        for chunk in self.table.scan(columns, time, start, end):
-            chosen = np.flatnonzero(self._hashes(chunk, columns, time) <= limit)
-            frame = chunk.frame.iloc[chosen]
-            yield Chunk(frame, {name: array.take(chosen) for name, array in chunk.arrays.items()})
-
-    def lookup(self, wanted: Lookup) -> pd.DataFrame:
-        """As the table."""
-        return self.table.lookup(wanted)
-
-    def _hashes(
-        self, chunk: Chunk, columns: Mapping[str, ColumnKind], time: TimeColumn
-    ) -> NDArray[np.uint64]:
-        if self.id is not None:
-            return hash_ids(chunk.frame[self.id])
-        moments = time.read(chunk.frame[time.name]).astype(np.int64)
-        found = pd.util.hash_array(moments)
-        for name, kind in [pair for pair in columns.items() if pair[1] in PREDICTIONS][:8]:
-            values = chunk.arrays[name] if name in chunk.arrays else chunk.frame[name]
-            found = pd.util.hash_array(found ^ pd.util.hash_array(_plain(values, kind)))
-        return found
+def _hashes(
+    chunk: Chunk, columns: Mapping[str, ColumnKind], time: TimeColumn
+) -> NDArray[np.uint64]:
+    moments = time.read(chunk.frame[time.name]).astype(np.int64)
+    found = pd.util.hash_array(moments)
+    for name, kind in [pair for pair in columns.items() if pair[1] in PREDICTIONS][:8]:
+        values = chunk.arrays[name] if name in chunk.arrays else chunk.frame[name]
+        found = pd.util.hash_array(found ^ pd.util.hash_array(_plain(values, kind)))
+    return found
 
 
 def _plain(values: Any, kind: ColumnKind) -> NDArray[Any]:

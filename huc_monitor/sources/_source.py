@@ -31,8 +31,9 @@ from huc_monitor.sources._rows import (
     read_chunk,
     rounding_of,
 )
+from huc_monitor.sources._sampled import sample_of
 from huc_monitor.sources._spec import ROW_CHECKS, Columns, LabelTable
-from huc_monitor.sources._table import ColumnKind, Needed, Table, TimeColumn, require_columns
+from huc_monitor.sources._table import Chunk, ColumnKind, Needed, Table, TimeColumn, require_columns
 from huc_monitor.tree import LabelTree
 from huc_monitor.tree.labels import LabelEncoder, read_mapping
 
@@ -102,6 +103,7 @@ class TableSource:
     time: TimeColumn = field(init=False)
     encoder: LabelEncoder = field(init=False)
     _readers: dict[str, PredictionReader] = field(default_factory=dict, init=False)
+    _share: float = field(default=1.0, init=False)
 
     def __post_init__(self) -> None:
         given, labels = self.columns, self.labels
@@ -321,8 +323,18 @@ class TableSource:
         """Yield the ids of a range, some at a time."""
         name = str(self.columns.id)
         columns: dict[str, ColumnKind] = {name: "any"}
-        for chunk in self.log.scan(columns, self.time, start, end):
+        for chunk in self.scan(columns, start, end):
             yield chunk.frame[name]
+
+    def scan(
+        self, columns: Mapping[str, ColumnKind], start: datetime, end: datetime
+    ) -> Iterator[Chunk]:
+        """Read columns of the log's rows in a range, or of a sample of them."""
+        for chunk in self.log.scan(columns, self.time, start, end):
+            if self._share == 1.0:
+                yield chunk
+            else:
+                yield sample_of(chunk, self._share, columns, self.time, self.columns.id)
 
 
 def _range(

@@ -39,8 +39,6 @@ from huc_monitor.errors import InvalidInputError
 from huc_monitor.sources import (
     PredictionData,
     RowCounts,
-    SampledTable,
-    Streaming,
     Table,
     TableSource,
     WindowData,
@@ -48,6 +46,7 @@ from huc_monitor.sources import (
 from huc_monitor.sources._data import Known
 from huc_monitor.sources._labels import latest_labels
 from huc_monitor.sources._repeats import repeated_ids
+from huc_monitor.sources._sampled import Streaming
 from huc_monitor.sources._spec import LARGE
 from huc_monitor.sources._store import RowStore
 from huc_monitor.subgroups import Subgroups
@@ -416,8 +415,10 @@ class LargeSource(TableSource):
 
     def _sampled(self, share: float) -> TableSource:
         """Return the source of a share of all rows."""
-        own = {item.name: getattr(self, item.name) for item in fields(TableSource) if item.init}
-        return TableSource(**{**own, "log": self._sampled_log(share)})
+        source = self._with_log(self.log)
+        object.__setattr__(source, "_share", share)
+        return source
 
-    def _sampled_log(self, share: float) -> Table:
-        return SampledTable(self.log, share, self.columns.id)
+    def _with_log(self, log: Table) -> TableSource:
+        own = {item.name: getattr(self, item.name) for item in fields(TableSource) if item.init}
+        return TableSource(**{**own, "log": log})

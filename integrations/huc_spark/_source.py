@@ -245,8 +245,8 @@ class SparkSource(LargeSource):
         given = self.columns
         return [given.id] if given.id else [str(given.time), *self.probabilities.names]
 
-    def _sampled_log(self, share: float) -> SparkTable:
-        return self._log.sampled(share, self._row_names())
+    def _sampled(self, share: float) -> TableSource:
+        return self._with_log(self._log.sampled(share, self._row_names()))
 
 
 def _design(source: SparkSource) -> dict[str, str]:

@@ -15,6 +15,7 @@ import huc_monitor as hm
 from huc_monitor.audit.compare import make_sample
 from huc_monitor.audit.inputs import check_predictions
 from huc_monitor.audit.plan import AuditPlan
+from huc_monitor.audit.sparse_rows import as_dense
 from huc_monitor.audit.two_samples import Sample, compare_samples
 from huc_monitor.config import parse_config
 from huc_monitor.detection.history import rounded
@@ -374,6 +375,21 @@ def test_a_sample_ignores_labels():
         for rows in (log, other)
     )
     np.testing.assert_array_equal(one.ids, two.ids)
+
+
+def test_a_sample_spreads_what_was_not_logged_as_the_whole_reference_has_it():
+    log = production_log()
+    likeliest = log[[f"p_{leaf}" for leaf in TREE.leaves]].set_axis(TREE.leaves, axis=1)
+    log["top"] = [row.nlargest(2).to_dict() for _, row in likeliest.iterrows()]
+    top = hm.PredictionColumns(map="top", rest="reference")
+    columns = Columns(time="at", probabilities=top, label="y", id="id")
+    day = (datetime(2024, 1, 1, tzinfo=UTC), datetime(2024, 1, 2, tzinfo=UTC))
+    given = {"tree": TREE, "columns": columns, "reference": day}
+    whole = TableSource(FrameTable(log), **given).labelled(*day)
+    some = LargeSource(FrameTable(log), most_rows=500, **given).labelled(*day)
+    assert 0 < some.n < whole.n
+    same = as_dense(whole.probabilities)[np.isin(whole.ids, some.ids)]
+    np.testing.assert_array_equal(as_dense(some.probabilities), same)
 
 
 def test_at_least_one_row_must_be_held():
