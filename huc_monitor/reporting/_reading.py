@@ -244,22 +244,15 @@ def _alert(
     is_of_step = now_open is None or now_open.last_seen == step.window_end
     if step.lower is not None and step.upper is not None and is_of_step:
         limits = f" {_words.signed_bounds(step.moment, step.lower, step.upper)}"
-    return AlertView(
-        node=node,
-        subgroup=subgroup,
-        utility=utility,
-        levels=levels,
-        since=f"{step.first_seen:%Y-%m-%d %H:%M}".removesuffix(" 00:00"),
-        now=now,
-        words=(
-            f"{_words.signed(newest.moment)}{limits}, tolerance {_words.plain(newest.tolerance)}; "
-            f"open for {newest.n_windows} window{'s' * (newest.n_windows != 1)}."
-            f"{_since_reference(step)}"
-            + "".join(f" {_words.quoted(hint)}" for hint in step.hints if step.change is None)
-            + people
-        ),
-        n_more=n_more,
+    since = f"{step.first_seen:%Y-%m-%d %H:%M}".removesuffix(" 00:00")
+    words = (
+        f"{_words.signed(newest.moment)}{limits}, tolerance {_words.plain(newest.tolerance)}; "
+        f"open for {newest.n_windows} window{'s' * (newest.n_windows != 1)}."
+        f"{_since_reference(step)}"
+        + "".join(f" {_words.quoted(hint)}" for hint in step.hints if step.change is None)
+        + people
     )
+    return AlertView(node, subgroup, utility, levels, since, now, words, n_more)
 
 
 def _since_reference(step: AlertTransition) -> str:
