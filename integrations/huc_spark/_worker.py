@@ -65,7 +65,7 @@ class Job:
         """Write an audit down, a user's own functions included."""
         from pyspark import cloudpickle
 
-        return cls(cloudpickle.dumps(Worker(audit, columns)))
+        return cls(cloudpickle.dumps(Worker(audit, columns)))  # type: ignore[no-untyped-call]
 
     def open(self) -> Worker:
         """Build the audit, once per process."""
