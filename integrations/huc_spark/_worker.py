@@ -1,7 +1,7 @@
 """What runs on executors: the steps of `huc_monitor.audit.runs.pieces`, on Arrow batches.
 
-A step travels with its audit as bytes (tree, utilities and subgroups, names of columns), and each
-Python worker opens them once.
+A step travels as plain data (JSON of tree, utilities and subgroups, names of columns), and each
+Python worker builds its objects from that once.
 """
 
 from __future__ import annotations
@@ -9,10 +9,10 @@ from __future__ import annotations
 import functools
 import gc
 import itertools
+import json
 import os
-import pickle
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import lru_cache
 from typing import Any, cast
 
@@ -25,6 +25,7 @@ from huc_monitor.audit.clusters import ClusterKeys
 from huc_monitor.audit.forms.reader import PredictionReader
 from huc_monitor.audit.forms.spec import PredictionColumns
 from huc_monitor.audit.inputs import Predictions
+from huc_monitor.audit.runs.changes import PieceChange
 from huc_monitor.audit.runs.packing import Packing
 from huc_monitor.audit.runs.pieces import (
     Facts,
@@ -38,7 +39,10 @@ from huc_monitor.audit.runs.pieces import (
 from huc_monitor.errors import HUCError, InvalidInputError
 from huc_monitor.sources._rows import read_chunk
 from huc_monitor.sources._table import Chunk
+from huc_monitor.subgroups import Subgroups
+from huc_monitor.tree import LabelTree
 from huc_monitor.tree.labels import LeafCodes
+from huc_monitor.utilities import CustomUtility, Utility
 from huc_monitor.utilities.program import Floats, Ints
 
 # What Spark calls on the rows of one partition.
@@ -56,23 +60,36 @@ SUMS = "utility int, n_rows long, sums binary"
 
 @dataclass(frozen=True)
 class Job:
-    """An audit and the columns it reads, as bytes: every Python worker opens them once."""
+    """An audit as plain data, and which columns it reads."""
 
-    data: bytes
+    text: str
+    functions: Mapping[str, Any] = field(default_factory=dict)
 
     @classmethod
     def of(cls, audit: PiecePlan, columns: Mapping[str, Any]) -> Job:
-        """Write an audit down, a user's own functions included."""
-        from pyspark import cloudpickle
-
-        return cls(cloudpickle.dumps(Worker(audit, columns)))  # type: ignore[no-untyped-call]
+        """Write an audit down; only a user's own functions travel as code."""
+        plain = {
+            "tree": audit.tree.to_dict(),
+            "utilities": [utility.to_dict() for utility in audit.utilities],
+            "subgroups": audit.subgroups.to_dict(),
+            "method": audit.method,
+            "confidence_level": audit.confidence_level,
+            "n_draws": audit.n_draws,
+            "seed": audit.seed,
+            "n_samples": audit.n_samples if isinstance(audit, PieceChange) else None,
+            "columns": dict(columns),
+        }
+        own = {u.name: u.function for u in audit.utilities if isinstance(u, CustomUtility)}
+        return cls(json.dumps(plain), own)
 
     def open(self) -> Worker:
         """Build the audit, once per process."""
         # Spark runs one task per core; threads of our own would compete with them.
         os.environ.setdefault("HUC_NUM_THREADS", "1")
         _set_loaded_aside()
-        return _worker(self.data)
+        for name, function in self.functions.items():
+            CustomUtility.register(name, function)
+        return _worker(self.text)
 
 
 _opened = itertools.count(1)
@@ -91,9 +108,16 @@ def _set_loaded_aside() -> None:
 
 
 @lru_cache(maxsize=8)
-def _worker(data: bytes) -> Worker:
-    worker: Worker = pickle.loads(data)  # noqa: S301 - written by `Job.of`
-    return worker
+def _worker(text: str) -> Worker:
+    plain = json.loads(text)
+    columns, n_samples = plain.pop("columns"), plain.pop("n_samples")
+    audit = PieceAudit(
+        LabelTree.from_dict(plain["tree"]),
+        tuple(Utility.from_dict(item) for item in plain["utilities"]),
+        Subgroups.from_dict(plain["subgroups"]),
+        *(plain[n] for n in ("method", "confidence_level", "n_draws", "seed")),
+    )
+    return Worker(PieceChange.from_plan(audit, n_samples) if n_samples else audit, columns)
 
 
 @dataclass(frozen=True)
@@ -195,7 +219,9 @@ def gathered(batches: Iterable[pa.RecordBatch], at_least: int) -> Iterator[pa.Re
 
 
 def _one(batches: list[pa.RecordBatch]) -> pa.RecordBatch:
-    return pa.Table.from_batches(batches).combine_chunks().to_batches()[0]
+    columns = zip(*(batch.columns for batch in batches), strict=True)
+    arrays = [pa.concat_arrays(parts) for parts in columns]
+    return pa.RecordBatch.from_arrays(arrays, schema=batches[0].schema)
 
 
 def find_facts(job: Job) -> Step:
