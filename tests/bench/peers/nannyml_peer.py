@@ -25,10 +25,11 @@ def alerts(reference, days):
     """For every day: does a metric leave NannyML's own thresholds, and how far?"""
     size = min(len(day) for day in days)
     fitted = calculator(size, sorted(reference["y"].unique())).fit(reference)
+    together = pd.concat([day.iloc[:size] for day in days], ignore_index=True)
+    found = fitted.calculate(together).filter(period="analysis").to_df()
     answers = []
-    for day in days:
-        found = fitted.calculate(day.iloc[:size]).filter(period="analysis").to_df()
-        some = [found[name].iloc[0].fillna({"lower_threshold": 0, "upper_threshold": 1})
+    for k in range(len(days)):
+        some = [found[name].iloc[k].fillna({"lower_threshold": 0, "upper_threshold": 1})
                 for name in ("accuracy", "f1")]  # fmt: skip
         answers.append((any(one["alert"] for one in some), max(map(beyond, some))))
     return answers

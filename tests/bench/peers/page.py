@@ -9,33 +9,39 @@ from itertools import chain
 from pathlib import Path
 from statistics import fmean, median, stdev
 
-FAULTY_FROM, REFERENCE_DAYS, PER_DAY = 6, 3, 1_000
-NAMES = {"massive": "MASSIVE", "kdd": "NSL-KDD", "support2": "SUPPORT2", "attack": "NSL-KDD"}
-FAULTS = {"swap": "two leaves swapped in one group", "noise": "split meaningless",
-          "new": "attack the model never saw"}  # fmt: skip
-COLOURS = ["#1b6ca8", "#d1495b", "#edae49", "#66a182", "#7d5ba6", "#2e4057"]
-COLUMNS = (
-    "monitor",
-    "labels until told",
-    "at no false alarm",
-    "false per 100 days",
-    "branch named",
-    "group named",
+from page_detection import (
+    NAMES,
+    detection,
+    detection_table,
+    picture,
+    reasons,
+    sooner,
 )
+
 FIGURES = {
     "huc": "HUC",
     "log_loss": "Log loss",
     "ece": "Calibration error of the likeliest class",
     "accuracy": "Accuracy",
 }
+EACH = "_per_candidate"
 COMPARED = {  # our figure, and the other's
     "twenty windows, with bounds": ("twenty_windows", "twenty_windows"),
     "updates as rows come": ("sequential", "sequential"),
-    "per candidate, ours with bounds": ("per_candidate", "per_candidate"),
-    "per candidate, both without bounds": ("plain_per_candidate", "per_candidate"),
+    "per candidate, huc-monitor with bootstrap bounds": (
+        "calibration" + EACH,
+        "calibration" + EACH,
+    ),
+    "per candidate, huc-monitor with closed bounds": ("sharp" + EACH, "calibration" + EACH),
+    "per candidate, huc-monitor without bounds": ("plain" + EACH, "calibration" + EACH),
 }
-NEVER = 6_000  # where the picture ends
-OURS = "huc: init and check"
+PARTS = {
+    "detect": "detection",
+    "recalibrate": "recalibration",
+    "discover": "segments",
+    "speed": "speed",
+}
+EMPTY = {"losses": "- Nowhere.", "left": "- Everything was run."}
 BOOST, NOTHING = "huc: HUC-Boost", "sklearn: nothing"
 
 
@@ -45,81 +51,6 @@ def load(results: Path) -> dict[str, dict]:
         path.stem.removesuffix("_peer"): json.loads(path.read_text("utf-8"))
         for path in sorted(results.glob("*_peer.json"))
     }
-
-
-def detection(peers):
-    """By peer and fault: delays at its own level and at no false alarm, false alarms, names."""
-    found = defaultdict(dict)
-    for peer, results in peers.items():
-        for variant, streams in results.get("detect", {}).items():
-            found[f"{peer}: {variant}"] = one_detector(streams)
-    return found
-
-
-def one_detector(streams):
-    """Figures of one detector over all streams."""
-    good = {name: item["days"] for name, item in streams.items() if "days" in item}
-    clean = defaultdict(list)
-    for name, days in good.items():
-        data, fault, _ = name.split("-")
-        until = len(days) if fault == "none" else FAULTY_FROM - REFERENCE_DAYS
-        clean[data] += days[:until]
-    answers = {}
-    for name, days in good.items():
-        data, fault, _ = name.split("-")
-        if fault == "none":
-            continue
-        answer = answers.setdefault((data, fault), defaultdict(list))
-        late = days[FAULTY_FROM - REFERENCE_DAYS :]
-        answer["own"].append(delay([bool(alarm) for alarm, *_ in late]))
-        sizes = [size for _, size, _ in clean[data]]
-        if None not in sizes:
-            answer["equal"].append(delay([size > max(sizes) for _, size, _ in late]))
-        elif not any(alarm for alarm, *_ in clean[data]):
-            answer["equal"].append(answer["own"][-1])
-        first = next((names for alarm, _, names in late if alarm), [])
-        answer["names"].append(first)
-        answer["false"] = [bool(alarm) for alarm, *_ in clean[data]]
-    return answers
-
-
-def delay(alarms):
-    """Labels until the first alarm, infinite if none comes."""
-    return next((PER_DAY * (k + 1) for k, alarm in enumerate(alarms) if alarm), math.inf)
-
-
-def told(delays):
-    """The median in words."""
-    if not delays:
-        return "-"
-    middle = median(delays)
-    return "never" if math.isinf(middle) else f"{middle:,.0f}"
-
-
-def detection_table(found, guilty):
-    """One table for each fault."""
-    kinds = sorted({kind for answers in found.values() for kind in answers})
-    for kind in kinds:
-        branch, subgroup = guilty[kind]
-        yield f"\n### {NAMES[kind[0]]}: {FAULTS[kind[1]]}\n"
-        yield "| " + " | ".join(COLUMNS) + " |"
-        yield "|---" + "|---:" * (len(COLUMNS) - 1) + "|"
-        for name, answers in found.items():
-            if kind not in answers:
-                continue
-            one = answers[kind]
-            n = len(one["names"])
-            branches = sum(branch in names for names in one["names"])
-            groups = sum(subgroup in names for names in one["names"]) if subgroup else None
-            cells = [
-                name,
-                told(one["own"]),
-                told(one["own"] if name == OURS else one["equal"]),
-                f"{100 * fmean(one['false']):.0f}",
-                f"{branches} of {n}",
-                "-" if groups is None else f"{groups} of {n}",
-            ]
-            yield "| " + " | ".join(cells) + " |"
 
 
 def recalibration(results):
@@ -218,20 +149,8 @@ def segment_table(peers):
         yield from rows
 
 
-def losses(found, pairs):
-    """Where another does better: streams told later, pairs mended less."""
-    for kind in sorted({kind for answers in found.values() for kind in answers}):
-        mine = median(found[OURS][kind]["own"]) if kind in found[OURS] else math.inf
-        for name, answers in found.items():
-            if name == OURS or kind not in answers or not answers[kind]["equal"]:
-                continue
-            theirs = median(answers[kind]["equal"])
-            if theirs < mine:
-                yield (
-                    f"- {NAMES[kind[0]]}, {FAULTS[kind[1]]}: {name} would tell after "
-                    f"{theirs:,.0f} labels if its level were set with hindsight so that no clean "
-                    f"day alarms; huc-monitor tells after {told([mine])}."
-                )
+def losses(pairs):
+    """Pairs that another mends better."""
     for what, title in (("huc", "HUC"), ("log_loss", "log loss")):
         for pair, methods in pairs.items():
             gaps = compare_pair(methods, what)
@@ -254,36 +173,56 @@ def slower(peers):
 
 
 def left_out(peers, results):
-    """What was not run, and how long the rest took."""
-    kinds = {"detect": "detection", "recalibrate": "recalibration", "discover": "segments"}
+    """What was stopped, refused or not run."""
     for name, peer in peers.items():
-        for what, title in kinds.items():
-            for variant, answers in peer.get(what, {}).items():
-                for why, text in (("stopped", "more than {} s of processor time for one task"),
-                                  ("refused", "{}")):  # fmt: skip
-                    missed = {key: one[why] for key, one in answers.items() if why in one}
-                    if missed:
-                        sets = sorted({NAMES.get(key.split("-")[0], key) for key in missed})
-                        reason = text.format(next(iter(missed.values())))
-                        yield (
-                            f"- {name}: {variant}, {title}: {len(missed)} of {len(answers)} tasks "
-                            f"({', '.join(sets)}). {reason.capitalize()}."
-                        )
+        for what, title in PARTS.items():
+            for variant, answers in peer.get(what, {}).items() if what != "speed" else ():
+                yield from missed(f"{name}: {variant}, {title}", answers)
         for n, one in peer.get("speed", {}).items():
             if "refused" in one:
                 yield f"- {name}, speed at {int(n):,} rows: {one['refused']}."
     notes = results / "notes.json"  # of results that come from several runs
     if notes.exists():
         yield from (f"- {note}" for note in json.loads(notes.read_text("utf-8")))
+    yield from (f"- {wrong}." for wrong in last_run(results).get("wrong", ()))
+
+
+def missed(title, answers):
+    """Tasks of one method that have no answer, and why."""
+    why = {
+        "stopped": "stopped after {} s of processor time for one task",
+        "refused": "it ended with `{}`",
+    }
+    for key, text in why.items():
+        some = {task: one[key] for task, one in answers.items() if key in one}
+        if some:
+            sets = sorted({NAMES.get(task.split("-")[0], task) for task in some})
+            reason = text.format(next(iter(some.values())))
+            yield f"- {title}: {len(some)} of {len(answers)} tasks ({', '.join(sets)}), {reason}."
+
+
+def last_run(results):
+    """What the last run stored of itself."""
     path = results / "run.json"
-    if path.exists():
-        run = json.loads(path.read_text("utf-8"))
-        yield (
-            f"- The last run ({', '.join(run['what'])} of {', '.join(run['peers'])}) took "
-            f"{run['clock_minutes']:.0f} minutes on the clock and {run['processor_minutes']:.0f} "
-            f"of processor time, on {run['cores']} cores with a load of {run['load']:.0f}; "
-            "environments that are there already are not made again."
-        )
+    return json.loads(path.read_text("utf-8")) if path.exists() else {}
+
+
+def run_table(results):
+    """What the last run took, by peer and part."""
+    run = last_run(results)
+    if not run:
+        return
+    yield (
+        f"The last run ({', '.join(PARTS[what] for what in run['what'])}; "
+        f"{', '.join(run['peers'])}) took {run['clock_minutes']:.0f} minutes on the clock and "
+        f"{run['processor_minutes']:.0f} of processor time, on {run['cores']} cores with a load of "
+        f"{run['load']:.0f} at its end. Processor seconds of its parts, imports included:\n"
+    )
+    yield "| | " + " | ".join(PARTS.values()) + " |"
+    yield "|---|" + "---:|" * len(PARTS)
+    for name, costs in run["processor_seconds"].items():
+        cells = [short(costs[what]) if what in costs else "-" for what in PARTS]
+        yield f"| {name} | " + " | ".join(cells) + " |"
 
 
 def speed_lines(peers):
@@ -294,13 +233,18 @@ def speed_lines(peers):
             other = peers.get(name, {}).get("speed", {})
             both = [n for n in ours if what in ours[n] and theirs in other.get(n, {})]
             ratios = [
-                f"{other[n][theirs] / ours[n][what]:,.3g} at {int(n):,} rows"
+                f"{scaled(other[n], n)}{short(other[n][theirs] / ours[n][what])} at {int(n):,} rows"
                 for n in sorted(both, key=int)
             ]
             if ratios:
                 yield f"- {title}: time of {name} over that of huc-monitor {', '.join(ratios)}."
     if any(peer.get("speed") for peer in peers.values()):
         yield ""
+
+
+def scaled(one, n):
+    """A figure scaled up from fewer rows is too small where time grows faster than rows."""
+    return "at least " if one.get("rows_measured", int(n)) < int(n) else ""
 
 
 def speed_table(peers):
@@ -313,9 +257,11 @@ def speed_table(peers):
     rows = {
         "twenty_windows": "twenty windows, s",
         "calibration": "one audit or report, s",
-        "per_candidate": "the same, ms per candidate",
+        "calibration" + EACH: "the same, ms per candidate",
+        "sharp": "one audit with closed bounds, s",
+        "sharp" + EACH: "the same, ms per candidate",
         "plain": "one audit without bounds, s",
-        "plain_per_candidate": "the same, ms per candidate",
+        "plain" + EACH: "the same, ms per candidate",
         "sequential": "updates as rows come, s",
         "peak_mb": "memory, MB",
     }
@@ -323,7 +269,7 @@ def speed_table(peers):
         for name, peer in peers.items():
             cells = [peer.get("speed", {}).get(str(n), {}).get(what) for n in sizes]
             if any(cell is not None for cell in cells):
-                scale = 1000 if what.endswith("per_candidate") else 1
+                scale = 1000 if what.endswith(EACH) else 1
                 shown = ["-" if cell is None else short(scale * cell) for cell in cells]
                 yield f"| {name}: {title} | " + " | ".join(shown) + " |"
 
@@ -346,65 +292,24 @@ def effort_table(peers):
         cells = [
             name,
             *(lines.get(what, "-") for what in ("detect", "recalibrate", "discover")),
-            peer.get("install_seconds") or "-",
+            short(peer["install_seconds"]) if peer.get("install_seconds") else "-",
             page.get("page_kb", "-"),
             page.get("outside", "-"),
         ]
         yield "| " + " | ".join(map(str, cells)) + " |"
 
 
-def picture(found) -> str:
-    """Labels until a fault is told, at no false alarm: a row for each monitor."""
-    kinds = sorted({kind for answers in found.values() for kind in answers})
-    width, left, bottom = 860, 300, 40 + 26 * len(found)
-    box = f"0 0 {width} {bottom + 24 * len(kinds)}"
-    font = 'font-family="sans-serif" font-size="12"'
-    out = [
-        f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="{box}" {font} role="img">',
-        "<title>Labels until a fault is told, by monitor</title>",
-        '<rect width="100%" height="100%" fill="white"/>',
-    ]
-
-    def place(labels):
-        return left + (width - left - 70) * min(labels, NEVER) / NEVER
-
-    for labels in range(PER_DAY, NEVER + 1, PER_DAY):
-        x, text = round(place(labels)), "never" if labels == NEVER else f"{labels:,}"
-        out += [
-            f'<line x1="{x}" x2="{x}" y1="20" y2="{bottom - 16}" stroke="#ddd"/>',
-            f'<text x="{x}" y="14" text-anchor="middle" fill="#555">{text}</text>',
-        ]
-    for row, (name, answers) in enumerate(found.items()):
-        y = 34 + 26 * row
-        out.append(f'<text x="{left - 20}" y="{y + 4}" text-anchor="end">{name}</text>')
-        for k, kind in enumerate(kinds):
-            one = answers.get(kind, {})
-            if delays := one.get("own" if name == OURS else "equal"):
-                x = place(median(delays)) + 4 * (k - 2)
-                out.append(dot(x, y, k))
-    for k, (data, fault) in enumerate(kinds):
-        y = bottom + 18 * k + 8
-        text = f'<text x="{left + 14}" y="{y}">{NAMES[data]}: {FAULTS[fault]}</text>'
-        out += [dot(left, y - 4, k), text]
-    return "\n".join([*out, "</svg>", ""])
-
-
-def dot(x, y, k):
-    """A point of the k-th fault."""
-    return f'<circle cx="{x:.0f}" cy="{y}" r="6" fill="{COLOURS[k % 6]}" fill-opacity="0.8"/>'
-
-
 def write_page(results: Path, page: Path) -> None:
     """Write the page and its picture."""
     peers, (pairs, calibrated) = load(results), recalibration(results)
     found = detection(peers)
-    found = {OURS: found.pop(OURS), **found}
     guilty = {("massive", "swap"): ("calendar", "app"), ("massive", "noise"): ("calendar", ""),
               ("kdd", "swap"): ("probe", "app"), ("kdd", "noise"): ("probe", ""),
               ("support2", "swap"): ("milder", "app"), ("attack", "new"): ("dos", "")}  # fmt: skip
     text = Path(__file__).with_name("page.md").read_text("utf-8")
     parts = {
-        "losses": chain(losses(found, pairs), slower(peers)),
+        "losses": chain(sooner(found), losses(pairs), slower(peers)),
+        "reasons": reasons(found),
         "detection": detection_table(found, guilty),
         "summary": summary(pairs),
         "recalibration": recalibration_table(pairs),
@@ -413,13 +318,14 @@ def write_page(results: Path, page: Path) -> None:
         "speed": chain(speed_lines(peers), speed_table(peers)),
         "effort": effort_table(peers),
         "left": left_out(peers, results),
+        "run": run_table(results),
     }
     sections = text.split("\n## ")
     for name, lines in parts.items():
         filled = "\n".join(lines)
         missing = not pairs if name in {"summary", "recalibration", "calibrated"} else not filled
-        if missing and name != "losses":  # a part that was not run has no section
+        if missing and name not in EMPTY:  # a part that was not run has no section
             sections = [one for one in sections if f"{{{name}}}" not in one]
-        sections = [one.replace(f"{{{name}}}", filled or "- Nowhere.") for one in sections]
+        sections = [one.replace(f"{{{name}}}", filled or EMPTY.get(name, "")) for one in sections]
     page.write_text("\n## ".join(sections), "utf-8")
     page.with_name("peers.svg").write_text(picture(found), "utf-8")
