@@ -198,21 +198,24 @@ def picture(found) -> str:
     """Labels until a fault is told, at no false alarm: a row for each monitor."""
     kinds = all_kinds(found)
     width, left, bottom = 860, 300, 40 + 26 * len(found)
-    box = f"0 0 {width} {bottom + 24 * len(kinds)}"
+    box = f"0 0 {width} {bottom + 18 * len(kinds) + 4}"
     font = 'font-family="sans-serif" font-size="12"'
     out = [
         f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="{box}" {font} role="img">',
         "<title>Labels until a fault is told, by monitor</title>",
         '<rect width="100%" height="100%" fill="white"/>',
+        f'<text x="{left - 20}" y="14" text-anchor="end">labels at no false alarm</text>',
     ]
+    day = (width - left - 50) * PER_DAY // NEVER
 
     def place(labels):
-        return left + (width - left - 70) * min(labels, NEVER) / NEVER
+        return left + day * min(labels, NEVER) / PER_DAY
 
     for labels in range(PER_DAY, NEVER + 1, PER_DAY):
         x, text = round(place(labels)), "never" if labels == NEVER else f"{labels:,}"
+        fill = "#f2f2f2" if labels // PER_DAY % 2 else "white"
         out += [
-            f'<line x1="{x}" x2="{x}" y1="20" y2="{bottom - 16}" stroke="#ddd"/>',
+            f'<rect x="{x - day // 2}" y="20" width="{day}" height="{bottom - 36}" fill="{fill}"/>',
             f'<text x="{x}" y="14" text-anchor="middle" fill="#555">{text}</text>',
         ]
     for row, (name, answers) in enumerate(found.items()):
@@ -221,15 +224,14 @@ def picture(found) -> str:
         for k, kind in enumerate(kinds):
             one = answers.get(kind, {})
             if delays := one.get("own" if name == OURS else "equal"):
-                x = place(median(delays)) + 4 * (k - 2)
+                x = place(median(delays)) + 11 * (k - (len(kinds) - 1) / 2)
                 out.append(dot(x, y, k))
-    for k, (data, fault) in enumerate(kinds):
+    for k, kind in enumerate(kinds):
         y = bottom + 18 * k + 8
-        text = f'<text x="{left + 14}" y="{y}">{NAMES[data]}: {FAULTS[fault]}</text>'
-        out += [dot(left, y - 4, k), text]
+        out += [dot(left, y - 4, k), f'<text x="{left + 14}" y="{y}">{titled(kind)}</text>']
     return "\n".join([*out, "</svg>", ""])
 
 
 def dot(x, y, k):
     """A point of the k-th fault."""
-    return f'<circle cx="{x:.0f}" cy="{y}" r="6" fill="{COLOURS[k % 6]}" fill-opacity="0.8"/>'
+    return f'<circle cx="{x:.0f}" cy="{y}" r="5" fill="{COLOURS[k % 6]}"/>'

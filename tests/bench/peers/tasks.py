@@ -126,8 +126,8 @@ def write_stream(out, name, log, classes, tree, n_rows, *, branch, subgroup, fau
          group=log["channel"], branch=branch, subgroup=subgroup, faulty=faulty)  # fmt: skip
 
 
-def new_attack(folder, seed, n_rows, fault):
-    """A real fault: the model never saw one attack, which is 3 % of the traffic from one day on."""
+def without_one_attack(folder):
+    """Held-out predictions of a model that never saw one attack."""
     from sklearn.neural_network import MLPClassifier
 
     x, labels, tree, n_train = kdd(folder)
@@ -141,7 +141,13 @@ def new_attack(folder, seed, n_rows, fault):
     rest = rest[np.isin(labels[rest], classes)]
     p = np.zeros((len(rest), len(classes)))
     p[:, np.isin(classes, model.classes_)] = model.predict_proba(x[rest])
-    new = labels[rest] == NEW_ATTACK
+    return p, labels[rest], classes, tree
+
+
+def new_attack(held, seed, n_rows, fault):
+    """A real fault: the attack that the model never saw is 3 % of the traffic from one day on."""
+    p, labels, classes, _ = held
+    new = labels == NEW_ATTACK
     rng = np.random.default_rng([seed, 7])
     days = DAYS if fault else CLEAN_DAYS
     rows = rng.choice(np.flatnonzero(~new), days * n_rows)
@@ -150,8 +156,8 @@ def new_attack(folder, seed, n_rows, fault):
     rows[hit] = rng.choice(np.flatnonzero(new), hit.sum())
     log = pd.DataFrame(p[rows], columns=[f"p_{leaf}" for leaf in classes])
     log["channel"] = rng.choice(["app", "web", "phone"], len(rows))
-    log["label"] = labels[rest][rows]
-    return log, classes, tree
+    log["label"] = labels[rows]
+    return log
 
 
 def write_streams(folder, out, seeds):
@@ -164,6 +170,7 @@ def write_streams(folder, out, seeds):
         model.fit(x[:n_train], labels[:n_train])
     p = model.predict_proba(x[n_train:]).clip(1e-7)
     held["support2"] = (p, labels[n_train:], model.classes_, tree)
+    attack = without_one_attack(folder)
     pairs = {**PAIRS, "support2": ("milder", "y1", "y2")}
     for seed in seeds:
         for name, (branch, *_) in pairs.items():
@@ -176,9 +183,9 @@ def write_streams(folder, out, seeds):
                              1_000, branch=branch, faulty=FAULTY_FROM if fault != "none" else -1,
                              subgroup="app" if fault == "swap" else "")  # fmt: skip
         for fault in (True, False):
-            log, classes, tree = new_attack(folder, seed, 1_000, fault)
+            log = new_attack(attack, seed, 1_000, fault)
             name = f"attack-{'new' if fault else 'none'}-{seed}"
-            write_stream(out, name, log, classes, tree, 1_000, branch="dos", subgroup="",
+            write_stream(out, name, log, *attack[2:], 1_000, branch="dos", subgroup="",
                          faulty=FAULTY_FROM if fault else -1)  # fmt: skip
 
 
