@@ -157,7 +157,7 @@ def losses(pairs):
             name, (mean, error) = max(gaps.items(), key=lambda item: item[1][0])
             if mean > max(error, 1e-12):
                 gap = f"{mean:.4f} (standard error {error:.4f})"
-                yield f"- {pair}: {title} of {name} is lower by {gap}."
+                yield f"- {pair}: {name} has a lower {title}, by {gap}."
 
 
 def slower(peers):
