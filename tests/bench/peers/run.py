@@ -81,12 +81,15 @@ def make_all(given: argparse.Namespace, tasks: Path) -> dict[str, tuple[str, flo
     return dict(zip(given.only, made, strict=True))
 
 
-def run_part(command: list, name: str, what: str) -> str | None:
+def run_part(command: list, out: Path, name: str, what: str) -> str | None:
     """One part of one peer, in a process of its own; what went wrong, if anything did."""
+    (out / f"{name}_peer-{what}.json").unlink(missing_ok=True)
     began = time.perf_counter()
     quiet = {**os.environ, "NML_DISABLE_USAGE_LOGGING": "1", "DO_NOT_TRACK": "1", **ONE_THREAD}
     quiet.pop("PYTHONDONTWRITEBYTECODE", None)  # the first import compiles what pip did not
-    done = subprocess.run([*command, "--what", what], check=False, env=quiet)
+    with (out / f"{name}_peer-{what}.log").open("wb") as log:
+        part = [*command, "--what", what]
+        done = subprocess.run(part, check=False, env=quiet, stdout=log, stderr=log)
     print(f"{name}: {what}, {time.perf_counter() - began:.0f} s", flush=True)
     return f"{name}: {what} ended with code {done.returncode}" if done.returncode else None
 
@@ -97,7 +100,7 @@ def run_parts(given: argparse.Namespace, tasks: Path, out: Path, pythons: dict) 
 
     def run(name: str, what: str) -> str | None:
         script = [HERE / "peer.py", f"{name}_peer", tasks, out, *sizes]
-        return run_part([pythons[name][0], *script], name, what)
+        return run_part([pythons[name][0], *script], out, name, what)
 
     jobs = [
         (name, what)
@@ -111,16 +114,22 @@ def run_parts(given: argparse.Namespace, tasks: Path, out: Path, pythons: dict) 
     return [wrong for wrong in ended if wrong]
 
 
-def store(out: Path, installed: dict[str, float], results: Path) -> dict[str, dict[str, float]]:
-    """Put the parts into one file for each peer; give their processor seconds."""
+def store(
+    out: Path, installed: dict[str, float], parts: list[str], results: Path
+) -> dict[str, dict[str, float]]:
+    """Put the parts into one file for each peer; give their processor seconds.
+
+    A part that was to be run and has left nothing loses what an earlier run has stored.
+    """
     costs: dict[str, dict[str, float]] = {}
     results.mkdir(exist_ok=True)
     for name, seconds in installed.items():
         path = results / f"{name}_peer.json"
         found = json.loads(path.read_text("utf-8")) if path.exists() else {}
         found.update({"install_seconds": seconds} if seconds else {})
-        for what in PARTS:
+        for what in parts:
             part = out / f"{name}_peer-{what}.json"
+            found.pop(what, None)
             if part.exists():
                 answer = json.loads(part.read_text("utf-8"))
                 found[what] = answer["answers"]
@@ -154,7 +163,8 @@ def main() -> None:
     if "recalibrate" in given.what:
         judge_all(tasks, out)
     results = kept / "results" if given.quick else RESULTS
-    costs = store(out, {name: seconds for name, (_, seconds) in pythons.items()}, results)
+    installed = {name: seconds for name, (_, seconds) in pythons.items()}
+    costs = store(out, installed, given.what, results)
     used = [resource.getrusage(who) for who in (resource.RUSAGE_SELF, resource.RUSAGE_CHILDREN)]
     whole = {
         "what": given.what,
