@@ -140,7 +140,8 @@ def reasons(found):
             for name, theirs in others.items()
             if theirs <= ours
         }
-        parts = [f"ahead of {', '.join(behind)}"] if behind else []
+        ahead = ", ".join(behind) if level else "every other monitor"
+        parts = [f"ahead of {ahead}"] if behind else []
         for word in ("level with", "behind"):
             names = [by_itself(name, found[name][kind]) for name in level if level[name] == word]
             parts += [f"{word} {', '.join(names)}"] if names else []
