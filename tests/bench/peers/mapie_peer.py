@@ -27,7 +27,7 @@ def detect(stream, tolerance=0.05):
     return [(size > 0, size, []) for size in sizes]
 
 
-DETECTORS = {"error rate": detect, "error rate, no tolerance": partial(detect, tolerance=0.0)}
+DETECTORS = {"error rate": detect, "error rate without tolerance": partial(detect, tolerance=0.0)}
 
 
 def speed(n):

@@ -145,7 +145,9 @@ def reasons(found):
         for word in ("level with", "behind"):
             names = [by_itself(name, found[name][kind]) for name in level if level[name] == word]
             parts += [f"{word} {', '.join(names)}"] if names else []
-        yield f"- {titled(kind)}: {'; '.join(parts)}.{moved(found, kind) if level else ''}"
+        text = "; ".join(parts) or "no other monitor was run"
+        why = moved(found, kind) if level else ""
+        yield f"- **{titled(kind)}.** {text[0].upper()}{text[1:]}.{why}"
 
 
 def by_itself(name, one):
