@@ -20,6 +20,7 @@ import importlib
 import inspect
 import json
 import resource
+import shutil
 import signal
 import subprocess
 import sys
@@ -161,6 +162,7 @@ def detect(functions, given):
 
 def recalibrate(functions, given):
     """Every repair of every pair, kept as arrays."""
+    shutil.rmtree(given.out / "recalibrated" / given.script, ignore_errors=True)
 
     def run(path, name, function):
         folder = given.out / "recalibrated" / given.script / name
