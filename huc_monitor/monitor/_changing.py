@@ -19,6 +19,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from huc_monitor._common.forms import write_form
 from huc_monitor.audit.comparison import Difference
 from huc_monitor.audit.inputs import Predictions
 from huc_monitor.audit.two_samples import Sample
@@ -253,7 +254,9 @@ class Changing:
             n_before=newest.n_before,
             n_after=tuple(pool.n_after for _, pool in step.pools),
             changes=self._dated(examined, found, windows, samples),
-            largest=tuple(_plain(newest[int(row)], 1) for row in order),
+            largest=tuple(
+                CandidateChange(**write_form(newest[int(row)]), n_windows=1) for row in order
+            ),
             reference_start=None if frozen is None else frozen.start,
             reference_end=None if frozen is None else frozen.end,
             alerts="change" if self.monitor.policy.by_change else "tolerance",
@@ -380,8 +383,9 @@ def _measured(examined: Examination, changes: Sequence[Change]) -> list[Candidat
         at, triple = change.candidate, _triple(change.candidate)
         better = abs(at.after) < abs(at.before) and bool(smaller[triple])
         found.append(
-            dataclasses.replace(
-                _plain(at, change.n_windows),
+            CandidateChange(
+                **write_form(at),
+                n_windows=change.n_windows,
                 unforeseen=change.unforeseen,
                 share=shares[at.subgroup],
                 better=better,
@@ -411,23 +415,3 @@ def _sample(found: Decomposed) -> Sample:
 
 def _triple(at: Difference) -> Triple:
     return at.utility, at.subgroup, at.node
-
-
-def _plain(at: Difference, n_windows: int) -> CandidateChange:
-    lower, upper, low, high = (
-        x if np.isfinite(x) else None
-        for x in (at.lower, at.upper, at.interval_low, at.interval_high)
-    )
-    return CandidateChange(
-        utility=at.utility,
-        subgroup=at.subgroup,
-        node=at.node,
-        before=at.before,
-        after=at.after,
-        difference=at.difference,
-        lower=lower,
-        upper=upper,
-        interval_low=low,
-        interval_high=high,
-        n_windows=n_windows,
-    )

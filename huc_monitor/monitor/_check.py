@@ -296,7 +296,7 @@ class Check:
     ) -> WindowRecord:
         monitor, state, window = self.monitor, self.state, visited.window
         reference = self._standards.reference
-        examined = Examination.of(monitor, self._standards.subgroups, window, found, reference)
+        examined = Examination(monitor, self._standards.subgroups, window, found, reference)
         newest = window.ordinal >= state.last_judged
         left_out = self._quiet.left_out(window.start, window.end)
         change = None
@@ -377,9 +377,4 @@ class Check:
 
 
 def _facts_of(counts: RowCounts) -> dict[str, Any]:
-    return {
-        "n_predictions": counts.n_predictions,
-        "n_labelled": counts.n_labelled,
-        "coverage": counts.coverage,
-        "latest_label": counts.latest_label,
-    }
+    return {**dataclasses.asdict(counts), "coverage": counts.coverage}

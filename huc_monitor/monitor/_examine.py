@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from time import perf_counter
 from typing import TYPE_CHECKING, Any
 
@@ -21,16 +21,11 @@ from huc_monitor.monitor._reference import Reference, measure_drift
 from huc_monitor.monitor._rows import Decomposed
 from huc_monitor.monitor.alerts import AlertStep, Judgement, advance, judge
 from huc_monitor.monitor.change import CandidateChange, WindowChange
-from huc_monitor.monitor.confusion import (
-    keep_pairs,
-)
+from huc_monitor.monitor.confusion import keep_pairs
 from huc_monitor.monitor.drift import summarise
 from huc_monitor.monitor.explaining import Explaining
 from huc_monitor.monitor.findings import Finding, branches_above, find_changed, find_standing
-from huc_monitor.monitor.hints import (
-    Cancellation,
-    branch_frequencies,
-)
+from huc_monitor.monitor.hints import Cancellation, branch_frequencies
 from huc_monitor.monitor.people import say_history
 from huc_monitor.monitor.records import AlertState, AlertTransition, DriftFinding
 from huc_monitor.monitor.tolerance import accepted
@@ -57,49 +52,32 @@ class Examination:
     subgroups: Subgroups
     window: Window
     found: Decomposed
-    result: AuditResult
-    frame: pd.DataFrame
-    tolerances: Floats
-    drift: tuple[DriftFinding, ...]
     reference: Reference | None
-    seconds: float
-    totals: dict[tuple[str, str], float]
     change: WindowChange | None = None
+    result: AuditResult = field(init=False)
+    frame: pd.DataFrame = field(init=False)
+    tolerances: Floats = field(init=False)
+    drift: tuple[DriftFinding, ...] = field(init=False)
+    seconds: float = field(init=False)
+    totals: dict[tuple[str, str], float] = field(init=False)
 
-    @classmethod
-    def of(
-        cls,
-        monitor: Monitor,
-        subgroups: Subgroups,
-        window: Window,
-        found: Decomposed,
-        reference: Reference | None,
-    ) -> Examination:
-        """Audit the window's rows and measure their drift."""
+    def __post_init__(self) -> None:
+        """Audit a window and measure its drift."""
+        monitor, subgroups, found = self.monitor, self.subgroups, self.found
         started = perf_counter()
-        result = _audit(monitor, subgroups, found)
-        seconds = perf_counter() - started
+        self.result = _audit(monitor, subgroups, found)
+        self.seconds = perf_counter() - started
+        self.frame = self.result.to_frame(all_columns=True)
         values = monitor.policy.tolerance.values(monitor.tree, monitor.utilities, subgroups)
-        frame = result.to_frame(all_columns=True)
         allowed = None
-        if monitor.policy.tolerance.relative and reference is not None:
-            allowed = reference.moments
+        if monitor.policy.tolerance.relative and self.reference is not None:
+            allowed = self.reference.moments
+        self.tolerances = accepted(values, allowed)
         parts = (found.data, found.rows, found.weights)
-        sums = result.uc_frame()
+        self.drift = measure_drift(monitor, subgroups, self.reference, *parts)
+        sums = self.result.uc_frame()
         pairs = zip(sums["utility"], sums["subgroup"], sums["moment"].abs(), strict=True)
-        return cls(
-            monitor,
-            subgroups,
-            window,
-            found,
-            result,
-            frame,
-            tolerances=accepted(values, allowed),
-            drift=measure_drift(monitor, subgroups, reference, *parts),
-            reference=reference,
-            seconds=seconds,
-            totals={(str(u), str(c)): float(moment) for u, c, moment in pairs},
-        )
+        self.totals = {(str(u), str(c)): float(moment) for u, c, moment in pairs}
 
     def as_reference(self) -> Reference:
         """Freeze this window as what others are compared with."""

@@ -103,5 +103,5 @@ class Standards:
             )
             raise InvalidInputError(msg)
         window = Window(0, start, end, due_at, "reference")
-        examined = Examination.of(self.monitor, self.subgroups, window, found, None)
+        examined = Examination(self.monitor, self.subgroups, window, found, None)
         self.freeze(examined)

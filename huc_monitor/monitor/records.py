@@ -89,19 +89,19 @@ class AlertTransition(Form):
     announced: bool
     moment: float
     lower: float | None
-    upper: float | None
+    upper: float | None = None
     tolerance: float
-    interval_low: float | None
-    interval_high: float | None
+    interval_low: float | None = None
+    interval_high: float | None = None
     units: str | None
     scale: float
     reasons: tuple[str, ...]
-    uc: float
-    cancels_node: str | None
-    cancels_moment: float | None
+    uc: float = 0.0
+    cancels_node: str | None = None
+    cancels_moment: float | None = None
     first_seen: datetime
     n_windows: int
-    hints: tuple[str, ...]
+    hints: tuple[str, ...] = ()
     window_id: str
     window_end: datetime
     settings: tuple[str, ...] = ()
