@@ -30,6 +30,7 @@ _PLAIN: Mapping[Any, dict[str, Any]] = {
     datetime: {"type": "string", "format": "date-time"},
     type(None): {"type": "null"},
 }
+_FIELDS = re.compile(r"(?:Parameters|Attributes)\n-{10}\n(.*?)(?:\n\n\S|\Z)", re.DOTALL)
 
 
 class SchemaMaker:
@@ -97,7 +98,7 @@ class SchemaMaker:
 
 
 def describe_fields(kind: type) -> dict[str, str]:
-    """Return what a class's docstring says of each field, in its section of attributes.
+    """Return what a class's docstring says first of each of its parameters or attributes.
 
     Examples
     --------
@@ -108,17 +109,19 @@ def describe_fields(kind: type) -> dict[str, str]:
     ...     ----------
     ...     start, end : str
     ...         Names of places.
+    ...
+    ...         What follows an empty line is for readers of the code.
     ...     '''
     >>> describe_fields(Walk)
     {'start': 'Names of places.', 'end': 'Names of places.'}
     """
     texts: dict[str, list[str]] = {}
     names: list[str] = []
-    _, _, section = (inspect.getdoc(kind) or "").partition("Attributes\n----------\n")
-    for line in re.split(r"\n\n\S", section)[0].splitlines():
-        if line[:1].strip():
-            names = line.partition(" : ")[0].split(", ")
+    found = _FIELDS.search(inspect.getdoc(kind) or "")
+    for line in found[1].splitlines() if found else ():
+        if not line.startswith(" "):
+            names = line.partition(" : ")[0].split(", ") if line else []
             continue
         for name in names:
             texts.setdefault(name, []).append(line.strip())
-    return {name: " ".join(filter(None, found)) for name, found in texts.items() if any(found)}
+    return {name: " ".join(lines) for name, lines in texts.items()}

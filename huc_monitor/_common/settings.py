@@ -1,8 +1,9 @@
 """What a setting is: declared once, for the configuration file and for Python alike.
 
-A section is a frozen pydantic model. Its fields carry default, limits and description; the file,
-the constructors, the JSON Schema and the reference page are all made from them. A field that was
-called otherwise before keeps the old word as a second alias (`renamed`).
+A section is a frozen pydantic model. Its fields carry default and limits, and its docstring the
+description of each, up to the first empty line; the file, the constructors, the JSON Schema and the
+reference page are all made from them. A field that was called otherwise before keeps the old word
+as a second alias (`renamed`).
 """
 
 from __future__ import annotations
@@ -27,6 +28,7 @@ from pydantic import (
 from pydantic_core import CoreSchema, PydanticCustomError
 
 from huc_monitor._common.explaining import as_argument_error
+from huc_monitor._common.form_schema import describe_fields
 from huc_monitor._common.times import Span, get_zone, to_utc
 
 _VARIABLE: Final = re.compile(r"\$\{([A-Za-z_][A-Za-z0-9_]*)\}")
@@ -60,6 +62,14 @@ class Section(BaseModel):
         return cls(**data)
 
     @classmethod
+    def __pydantic_init_subclass__(cls, **_: Any) -> None:
+        """Describe settings by the docstring, in which they are parameters."""
+        texts = describe_fields(cls)
+        for name in cls.__annotations__.keys() & texts.keys() & cls.model_fields.keys():
+            field = cls.model_fields[name]
+            field.description = field.description or texts[name]
+
+    @classmethod
     def __get_pydantic_json_schema__(
         cls, core_schema: CoreSchema, handler: GetJsonSchemaHandler
     ) -> dict[str, Any]:
@@ -67,6 +77,8 @@ class Section(BaseModel):
         schema = handler.resolve_ref_schema(handler(core_schema))
         schema["description"] = (cls.__doc__ or "").split("\n\n")[0]
         for name, field in cls.model_fields.items():
+            if field.description is not None:
+                schema["properties"][field.alias or name]["description"] = field.description
             alias = field.validation_alias
             for old in alias.choices[1:] if isinstance(alias, AliasChoices) else ():
                 kept = schema["properties"][name]

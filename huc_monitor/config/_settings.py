@@ -32,47 +32,61 @@ from huc_monitor.subgroups import MIN_SIZE
 
 
 class SparkSettings(Section):
-    """The Spark session of `engine: spark`; one that is already running is used as it is."""
+    """The Spark session of `engine: spark`; one that is already running is used as it is.
 
-    master: Name | None = Field(
-        default=None, description="Its master, where spark-submit does not say.", examples=["yarn"]
-    )
+    Parameters
+    ----------
+    master : str, optional
+        Its master, where spark-submit does not say.
+    options : dict, optional
+        Spark's own settings.
+    partitions : int, optional
+        Ranges of score that are scanned apart.
+    """
+
+    master: Name | None = Field(default=None, examples=["yarn"])
     options: dict[str, str] = Field(
-        default_factory=dict,
-        description="Spark's own settings.",
-        examples=[{"spark.executor.memory": "8g"}],
+        default_factory=dict, examples=[{"spark.executor.memory": "8g"}]
     )
-    partitions: Annotated[Whole, Field(ge=1)] | None = Field(
-        default=None, description="Ranges of score that are scanned apart."
-    )
+    partitions: Annotated[Whole, Field(ge=1)] | None = None
 
 
 class ModelSettings(Section):
-    """The model that is watched."""
+    """The model that is watched.
 
-    name: Name = Field(description="Its name, as in the model registry.")
+    Parameters
+    ----------
+    name : str
+        Its name, as in the model registry.
+    """
+
+    name: Name
 
 
 class TableSettings(FileOptions):
-    """Where rows are: files (`path`), a DuckDB file (`database`) or an SQL database (`url`)."""
+    """Where rows are: files (`path`), a DuckDB file (`database`) or an SQL database (`url`).
 
-    path: PathText | None = Field(
-        default=None,
-        description="A Parquet or CSV file, a folder of Parquet files, or a glob pattern.",
-    )
-    database: PathText | None = Field(default=None, description="A DuckDB database file.")
+    Parameters
+    ----------
+    path : str, optional
+        A Parquet or CSV file, a folder of Parquet files, or a glob pattern.
+    database : str, optional
+        A DuckDB database file.
+    url : str, optional
+        SQLAlchemy URL of a database. ${NAME} is the environment variable NAME.
+    table : str, optional
+        Table or view, with `database` or `url`; by itself, one that Spark knows.
+    db_schema : str, optional
+        Schema of an SQL table.
+    """
+
+    path: PathText | None = None
+    database: PathText | None = None
     url: Secret | None = Field(
-        default=None,
-        description="SQLAlchemy URL of a database. ${NAME} is the environment variable NAME.",
-        examples=["postgresql+psycopg://reader:${DB_PASSWORD}@host/predictions"],
+        default=None, examples=["postgresql+psycopg://reader:${DB_PASSWORD}@host/predictions"]
     )
-    table: Name | None = Field(
-        default=None,
-        description="Table or view, with `database` or `url`; by itself, one that Spark knows.",
-    )
-    db_schema: Name | None = Field(
-        default=None, alias="schema", description="Schema of an SQL table."
-    )
+    table: Name | None = None
+    db_schema: Name | None = Field(default=None, alias="schema")
 
     @property
     def is_catalogued(self) -> bool:
@@ -104,31 +118,40 @@ class LabelTableSettings(TableSettings, LabelColumns):
 
 
 class PlanSettings(TableSettings):
-    """A sampling plan, as `huc-monitor sample` writes it: which rows were chosen to be labelled."""
+    """A sampling plan, as `huc-monitor sample` writes it: which rows were chosen to be labelled.
 
-    id: Name = Field(default="id", description="Column that equals the log's `columns.id`.")
-    probability: Name = Field(
-        default="label_probability",
-        description="Column of the probability with which the row was chosen.",
-    )
+    Parameters
+    ----------
+    id : str, default "id"
+        Column that equals the log's `columns.id`.
+    probability : str, default "label_probability"
+        Column of the probability with which the row was chosen.
+    """
+
+    id: Name = "id"
+    probability: Name = "label_probability"
 
 
 class SourceSettings(RowChecks):
-    """Where predictions and labels are."""
+    """Where predictions and labels are.
 
-    log: TableSettings = Field(description="The prediction log.")
-    labels: LabelTableSettings | None = Field(
-        default=None, description="Labels, where they are not in the log (`columns.label`)."
-    )
-    plan: PlanSettings | None = Field(
-        default=None,
-        description="Sampling plans of `huc-monitor sample`, where labels were chosen by them. In "
-        "a window with planned rows, labels of other rows are left out.",
-    )
-    label_mapping: PathText | None = Field(
-        default=None,
-        description="A CSV, JSON or YAML file that says which node other spellings of labels mean.",
-    )
+    Parameters
+    ----------
+    log : TableSettings
+        The prediction log.
+    labels : LabelTableSettings, optional
+        Labels, where they are not in the log (`columns.label`).
+    plan : PlanSettings, optional
+        Sampling plans of `huc-monitor sample`, where labels were chosen by them. In a window with
+        planned rows, labels of other rows are left out.
+    label_mapping : str, optional
+        A CSV, JSON or YAML file that says which node other spellings of labels mean.
+    """
+
+    log: TableSettings
+    labels: LabelTableSettings | None = None
+    plan: PlanSettings | None = None
+    label_mapping: PathText | None = None
 
 
 def _pattern(value: Any) -> Any:
@@ -142,69 +165,95 @@ Predictions = Annotated[
 
 
 class ColumnSettings(LogColumns):
-    """Which columns of the log mean what."""
+    """Which columns of the log mean what.
+
+    Parameters
+    ----------
+    probabilities : PredictionColumns or str, optional
+        Where the predictions are: exactly one of pattern, columns, list, pairs, map; a text is a
+        pattern.
+    base_probabilities : PredictionColumns or str, optional
+        Where the base model's own probabilities are, for logs whose `probabilities` are those of a
+        recalibrated version; recalibration is fitted to them.
+    """
 
     probabilities: Predictions = Field(
-        default_factory=lambda: PredictionColumns(pattern="{leaf}"),
-        description="Where the predictions are: exactly one of pattern, columns, list, pairs, map; "
-        "a text is a pattern.",
-        examples=["p_{leaf}"],
+        default_factory=lambda: PredictionColumns(pattern="{leaf}"), examples=["p_{leaf}"]
     )
-    base_probabilities: Predictions | None = Field(
-        default=None,
-        description="Where the base model's own probabilities are, for logs whose `probabilities` "
-        "are those of a recalibrated version; recalibration is fitted to them.",
-        examples=["base_{leaf}"],
-    )
+    base_probabilities: Predictions | None = Field(default=None, examples=["base_{leaf}"])
 
 
 class SubgroupSettings(Section):
-    """For whom calibration is measured, besides everyone."""
+    """For whom calibration is measured, besides everyone.
 
-    by: dict[str, Any] = Field(
-        default_factory=dict,
-        description="Column to each, median, cut points, or {quantiles: [...]}.",
-        examples=[{"age": [65, 80], "sex": "each"}],
-    )
-    predicates: dict[str, Any] = Field(default_factory=dict, description="Name to predicate.")
-    weights: dict[str, str] = Field(default_factory=dict, description="Name to weight column.")
-    min_size: Annotated[Whole, Field(ge=0)] = Field(
-        default=MIN_SIZE, description="Subgroups with fewer reference rows are left out."
-    )
-    discover: DiscoveryPolicy | None = Field(
-        default=None,
-        description="Look for subgroups that nobody named, and watch what is certified.",
-    )
+    Parameters
+    ----------
+    by : dict, optional
+        Column to each, median, cut points, or {quantiles: [...]}.
+    predicates : dict, optional
+        Name to predicate.
+    weights : dict, optional
+        Name to weight column.
+    min_size : int
+        Subgroups with fewer reference rows are left out.
+    discover : DiscoveryPolicy, optional
+        Look for subgroups that nobody named, and watch what is certified.
+    """
+
+    by: dict[str, Any] = Field(default_factory=dict, examples=[{"age": [65, 80], "sex": "each"}])
+    predicates: dict[str, Any] = Field(default_factory=dict)
+    weights: dict[str, str] = Field(default_factory=dict)
+    min_size: Annotated[Whole, Field(ge=0)] = MIN_SIZE
+    discover: DiscoveryPolicy | None = None
 
 
 class ReferenceSettings(Section):
-    """The frozen past that later windows are compared with: cut points, normal moments, drift."""
+    """The frozen past that later windows are compared with: cut points, normal moments, drift.
 
-    start: TimeText = Field(description="First moment; a date means its midnight.")
-    end: TimeText = Field(description="First moment after it.")
+    Parameters
+    ----------
+    start : str
+        First moment; a date means its midnight.
+    end : str
+        First moment after it.
+    """
+
+    start: TimeText
+    end: TimeText
 
 
 class AlertSettings(AlertPolicy):
-    """When people are told, and through which channels."""
+    """When people are told, and through which channels.
 
-    channels: tuple[str, ...] = Field(default=(), description="Names of `channels`.")
-    page: Name | None = Field(
-        default=None,
-        description="Address of a page that shows the monitor, such as that of `huc-monitor ui`; "
-        "messages of alerts end with it.",
-        examples=["https://monitor.example.org/"],
-    )
+    Parameters
+    ----------
+    channels : tuple of str, optional
+        Names of `channels`.
+    page : str, optional
+        Address of a page that shows the monitor, such as that of `huc-monitor ui`; messages of
+        alerts end with it.
+    """
+
+    channels: tuple[str, ...] = ()
+    page: Name | None = Field(default=None, examples=["https://monitor.example.org/"])
 
 
 class HostSettings(Section):
-    """An installed tracker, notifier, exporter or attachment, and its own settings."""
+    """An installed tracker, notifier, exporter or attachment, and its own settings.
 
-    name: Name = Field(description="As the package registers it, such as mlflow or files.")
-    settings: dict[str, Any] = Field(default_factory=dict, description="Its options.")
-    secrets: dict[str, Secret] = Field(
-        default_factory=dict,
-        description="Options that must not be shown. ${NAME} is an environment variable.",
-    )
+    Parameters
+    ----------
+    name : str
+        As the package registers it, such as mlflow or files.
+    settings : dict, optional
+        Its options.
+    secrets : dict, optional
+        Options that must not be shown. ${NAME} is an environment variable.
+    """
+
+    name: Name
+    settings: dict[str, Any] = Field(default_factory=dict)
+    secrets: dict[str, Secret] = Field(default_factory=dict)
 
     def options(self) -> dict[str, Any]:
         """Return settings and secrets together, in the clear: for the host only."""
@@ -245,48 +294,63 @@ Windows = Annotated[
 
 
 class Settings(Policy):
-    """The whole file."""
+    """The whole file.
+
+    Parameters
+    ----------
+    version : int, default 1
+        Of this format.
+    tree : str
+        Label tree: a .yaml, .json or .csv file.
+    tree_changes : str, optional
+        Earlier versions of the tree and what became of their nodes: a .yaml or .json file. The
+        monitor goes on with its history and open alerts.
+    utilities : tuple of dict, optional
+        What a prediction is worth. Correctness at every level when left out.
+    channels : dict of str to HostSettings, optional
+        Ways to reach people, by the names alerts use.
+    attachments : dict of str to HostSettings, optional
+        Files made about a window that alerts, by names of your choice.
+    exporters : dict of str to HostSettings, optional
+        Other systems that are shown where the monitor stands after every check.
+    tracker : HostSettings or str, default "files"
+        Where records are kept.
+    state : str, default "huc-state"
+        Folder of the monitor's state.
+    engine : {"local", "spark"}, default "local"
+        Who computes an audit.
+    """
 
     model_config = ConfigDict(title="huc-monitor configuration")
 
-    version: Literal[1] = Field(default=1, description="Of this format.")
+    version: Literal[1] = 1
     model: Annotated[
         ModelSettings, BeforeValidator(_named, json_schema_input_type=str | ModelSettings)
     ]
-    tree: PathText = Field(description="Label tree: a .yaml, .json or .csv file.")
-    tree_changes: PathText | None = Field(
-        default=None,
-        description="Earlier versions of the tree and what became of their nodes: a .yaml or .json "
-        "file. The monitor goes on with its history and open alerts.",
-    )
+    tree: PathText
+    tree_changes: PathText | None = None
     source: SourceSettings
     columns: ColumnSettings
     clusters: ClusterOptions = ClusterOptions()
     utilities: tuple[dict[str, Any], ...] = Field(
-        default=(),
-        description="What a prediction is worth. Correctness at every level when left out.",
-        examples=[[{"type": "TopK", "k": 3}, {"type": "LevelCorrectness", "level": 1}]],
+        default=(), examples=[[{"type": "TopK", "k": 3}, {"type": "LevelCorrectness", "level": 1}]]
     )
     subgroups: SubgroupSettings = SubgroupSettings()
     reference: ReferenceSettings | None = None
     windows: Windows
     alerts: AlertSettings = AlertSettings()
-    channels: dict[str, Host] = Field(
-        default_factory=dict, description="Ways to reach people, by the names alerts use."
-    )
+    channels: dict[str, Host] = Field(default_factory=dict)
     attachments: dict[str, Host] = Field(
         default_factory=dict,
-        description="Files made about a window that alerts, by names of your choice.",
         examples=[{"drift": {"name": "evidently", "settings": {"columns": ["age"]}}}],
     )
     exporters: dict[str, Host] = Field(
         default_factory=dict,
-        description="Other systems that are shown where the monitor stands after every check.",
         examples=[{"metrics": {"name": "prometheus", "settings": {"listen": "127.0.0.1:9464"}}}],
     )
-    tracker: Host = Field(default=HostSettings(name="files"), description="Where records are kept.")
-    state: PathText = Field(default="huc-state", description="Folder of the monitor's state.")
-    engine: Literal["local", "spark"] = Field(default="local", description="Who computes an audit.")
+    tracker: Host = HostSettings(name="files")
+    state: PathText = "huc-state"
+    engine: Literal["local", "spark"] = "local"
     large: LargeWindows = LargeWindows()
     spark: SparkSettings = SparkSettings()
 

@@ -15,20 +15,18 @@ class DetectorOptions(Section):
     Parameters
     ----------
     enabled : bool, default True
+        Whether evidence is added up over windows.
     average_run_length : float, default 100
-        Windows between false alarms, on average and at least.
+        Windows between false alarms, at least, on average.
     tolerance : float, optional
-        One tolerance in [-1, 1] for the e-detector, if not that of the alerts; overrides of that
-        one hold for both.
+        In [-1, 1]; the `tolerance` of the alerts when left out.
+
+        It is that of the e-detector alone; overrides of the other hold for both.
     """
 
-    enabled: bool = Field(default=True, description="Whether evidence is added up over windows.")
-    average_run_length: Annotated[Number, Field(ge=1)] = Field(
-        default=100.0, description="Windows between false alarms, at least, on average."
-    )
-    tolerance: Annotated[Number, Field(ge=0)] | None = Field(
-        default=None, description="In [-1, 1]; the `tolerance` of the alerts when left out."
-    )
+    enabled: bool = True
+    average_run_length: Annotated[Number, Field(ge=1)] = 100.0
+    tolerance: Annotated[Number, Field(ge=0)] | None = None
 
 
 DEFAULTS: Final = DetectorOptions()

@@ -57,28 +57,20 @@ class AlertPolicy(Section):
     Parameters
     ----------
     cool_down : str, default "1d"
-        How long an alert that lasts is not announced again.
+        Time before the same alert is repeated.
     min_windows : int, default 1
-        Windows in a row above the tolerance before an alert opens.
+        Windows in a row that must exceed the tolerance.
     resolve_after : int, default 1
         Windows in a row at a lower level before it takes effect.
     quiet_after : int, default 2
-        For an alert of which the e-detector has spoken: windows in a row that must add nothing to
-        its evidence, beyond `resolve_after`.
+        More windows in a row that must add nothing to the evidence of a sequential alarm before its
+        alert is resolved.
     """
 
-    cool_down: SpanText = Field(default="1d", description="Time before the same alert is repeated.")
-    min_windows: Annotated[Whole, Field(ge=1)] = Field(
-        default=1, description="Windows in a row that must exceed the tolerance."
-    )
-    resolve_after: Annotated[Whole, Field(ge=1)] = Field(
-        default=1, description="Windows in a row at a lower level before it takes effect."
-    )
-    quiet_after: Annotated[Whole, Field(ge=1)] = Field(
-        default=2,
-        description="More windows in a row that must add nothing to the evidence of a sequential "
-        "alarm before its alert is resolved.",
-    )
+    cool_down: SpanText = "1d"
+    min_windows: Annotated[Whole, Field(ge=1)] = 1
+    resolve_after: Annotated[Whole, Field(ge=1)] = 1
+    quiet_after: Annotated[Whole, Field(ge=1)] = 2
 
     @property
     def pause(self) -> timedelta:

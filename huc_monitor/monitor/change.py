@@ -25,36 +25,30 @@ class ChangePolicy(Section):
     Parameters
     ----------
     enabled : bool, default True
+        Whether windows are compared with the reference.
     alerts : {"tolerance", "change"}, default "tolerance"
-        What makes an alert critical: a moment beyond its tolerance by more than chance, or one that
-        became worse since the reference by more than chance. With "change", what is beyond the
-        tolerance without such a change is a warning that is told once, in one line for all
-        branches.
+        What makes an alert critical, by more than chance: a moment beyond its tolerance, or one
+        that became worse since the reference; what stands is then told once.
+
+        With "change", what is beyond the tolerance without such a change is a warning that is told
+        once, in one line for all branches.
     windows : tuple of int, default (1, 4, 16)
-        How many of the newest windows are pooled; the error budget is split evenly.
+        How many of the newest windows are pooled.
+
+        The error budget is split evenly.
     average_run_length : float, default 100
-        Windows between false alarms, on average and at least.
+        Windows between false alarms, at least, on average.
     min_change : float, default 0
-        Smaller changes, in utility, are not told, however sure they are.
+        Smaller changes, in utility, are not told.
     """
 
-    enabled: bool = Field(
-        default=True, description="Whether windows are compared with the reference."
-    )
-    alerts: Literal["tolerance", "change"] = Field(
-        default="tolerance",
-        description="What makes an alert critical, by more than chance: a moment beyond its "
-        "tolerance, or one that became worse since the reference; what stands is then told once.",
-    )
+    enabled: bool = True
+    alerts: Literal["tolerance", "change"] = "tolerance"
     windows: Annotated[
         tuple[Annotated[Whole, Field(ge=1, le=1000)], ...], Field(min_length=1, max_length=8)
-    ] = Field(default=(1, 4, 16), description="How many of the newest windows are pooled.")
-    average_run_length: Annotated[Number, Field(gt=1)] = Field(
-        default=100.0, description="Windows between false alarms, at least, on average."
-    )
-    min_change: Annotated[Number, Field(ge=0)] = Field(
-        default=0.0, description="Smaller changes, in utility, are not told."
-    )
+    ] = (1, 4, 16)
+    average_run_length: Annotated[Number, Field(gt=1)] = 100.0
+    min_change: Annotated[Number, Field(ge=0)] = 0.0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -35,20 +35,17 @@ class DiscoveryPolicy(DiscoveryOptions):
     Parameters
     ----------
     columns : tuple of str
-        Columns of the log: categories, numbers or times.
+        Columns of the log to describe subgroups by: categories, numbers or times.
     every : int, default 7
-        Windows that are searched together; no row is searched twice.
+        Windows that are searched together, each once.
+
+        No row is searched twice.
     max_conditions, max_segments, min_share
         As in `discover`. A monitor adds at most `max_segments` subgroups in all.
     """
 
-    columns: Annotated[tuple[Name, ...], Field(min_length=1)] = Field(
-        description="Columns of the log to describe subgroups by: categories, numbers or times.",
-        examples=[["age", "channel"]],
-    )
-    every: Annotated[Whole, Field(ge=1, le=1000)] = Field(
-        default=7, description="Windows that are searched together, each once."
-    )
+    columns: Annotated[tuple[Name, ...], Field(min_length=1)] = Field(examples=[["age", "channel"]])
+    every: Annotated[Whole, Field(ge=1, le=1000)] = 7
 
 
 @dataclass(frozen=True, slots=True, eq=False)

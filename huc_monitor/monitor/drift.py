@@ -67,18 +67,14 @@ class DriftPolicy(Section):
     enabled : bool, default True
         Whether drift is measured.
     min_distance : float, default 0.05
-        Distances that are larger than this by more than chance are called drift.
+        Distances larger than this by more than chance are told.
     confidence_level : float, default 0.95
-        Probability that no distance is overstated, all of them taken together.
+        That none is overstated, all taken together.
     """
 
-    enabled: bool = Field(default=True, description="Whether drift is measured.")
-    min_distance: Annotated[Number, Field(ge=0, lt=1)] = Field(
-        default=0.05, description="Distances larger than this by more than chance are told."
-    )
-    confidence_level: ConfidenceLevel = Field(
-        default=0.95, description="That none is overstated, all taken together."
-    )
+    enabled: bool = True
+    min_distance: Annotated[Number, Field(ge=0, lt=1)] = 0.05
+    confidence_level: ConfidenceLevel = 0.95
 
 
 @dataclass(frozen=True, slots=True, eq=False)

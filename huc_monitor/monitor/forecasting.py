@@ -12,7 +12,6 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 import numpy as np
-from pydantic import Field
 
 from huc_monitor._common.forms import Form
 from huc_monitor._common.safe_text import chat
@@ -43,19 +42,14 @@ class ForecastPolicy(Section):
     Parameters
     ----------
     enabled : bool, default True
-        Forecasts also take the rows that `change.enabled` keeps.
+        Whether utility is forecast while labels are missing; takes the rows that `change.enabled`
+        keeps.
     confidence_level : float, default 0.95
         Probability that a forecast's bound holds, each by itself.
     """
 
-    enabled: bool = Field(
-        default=True,
-        description="Whether utility is forecast while labels are missing; takes the rows that "
-        "`change.enabled` keeps.",
-    )
-    confidence_level: ConfidenceLevel = Field(
-        default=0.95, description="Probability that a forecast's bound holds, each by itself."
-    )
+    enabled: bool = True
+    confidence_level: ConfidenceLevel = 0.95
 
 
 @dataclass(frozen=True, slots=True)

@@ -14,7 +14,7 @@ from dataclasses import dataclass
 from datetime import datetime
 from zoneinfo import ZoneInfo
 
-from pydantic import Field, model_validator
+from pydantic import model_validator
 
 from huc_monitor._common.settings import Name, Section, SpanText, TimeText
 from huc_monitor._common.times import Span, get_zone, to_utc
@@ -26,25 +26,31 @@ class Maintenance(Section):
 
     Parameters
     ----------
-    start, end : str
-        First moment, and first moment after it; without a zone, in `windows.time_zone`.
+    start : str
+        First moment; a date means its midnight.
+
+        Without a zone, start and end are in `windows.time_zone`.
+    end : str
+        First moment after it.
     repeat_every : str, optional
-        How often it comes again, such as 7d.
-    branch, subgroup, utility : str, optional
-        What it is about; a name left out stands for any.
+        How often it comes again.
+    branch : str, optional
+        The branch it is about; any if left out.
+    subgroup : str, optional
+        The subgroup; any if left out.
+    utility : str, optional
+        The utility; any if left out.
     purpose : str, optional
-        Shown with the alerts.
+        Shown with the alerts that it mutes.
     """
 
-    start: TimeText = Field(description="First moment; a date means its midnight.")
-    end: TimeText = Field(description="First moment after it.")
-    repeat_every: SpanText | None = Field(default=None, description="How often it comes again.")
-    branch: Name | None = Field(
-        default=None, description="The branch it is about; any if left out."
-    )
-    subgroup: Name | None = Field(default=None, description="The subgroup; any if left out.")
-    utility: Name | None = Field(default=None, description="The utility; any if left out.")
-    purpose: str = Field(default="", description="Shown with the alerts that it mutes.")
+    start: TimeText
+    end: TimeText
+    repeat_every: SpanText | None = None
+    branch: Name | None = None
+    subgroup: Name | None = None
+    utility: Name | None = None
+    purpose: str = ""
 
     @model_validator(mode="after")
     def _in_order(self) -> Maintenance:

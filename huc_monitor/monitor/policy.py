@@ -35,17 +35,15 @@ class Policy(Section):
     ----------
     tolerance : float or Tolerance
     audit : AuditOptions
-    sequential : DetectorOptions
-        Of the e-detector.
-    change : ChangePolicy
-        Of the change test: windows against the reference.
+    sequential : DetectorOptions, of the e-detector
+    change : ChangePolicy, of the change test: windows against the reference
     alerts : AlertPolicy
     drift : DriftPolicy
-    forecast : ForecastPolicy
-        Of windows whose labels are missing.
-    noticing : NoticePolicy
-        Of rows that depend on each other, and labels that are no random choice.
+    forecast : ForecastPolicy, of windows whose labels are missing
+    noticing : NoticePolicy, of rows that depend on each other, and labels that are no random choice
     recalibration : RecalibrationPolicy
+    maintenance : tuple of Maintenance, optional
+        Times whose data is known to be odd: nobody is told of them.
 
     Examples
     --------
@@ -67,9 +65,7 @@ class Policy(Section):
     recalibration: RecalibrationPolicy = Field(
         default=RecalibrationPolicy(), validation_alias=renamed("recalibration", "retraining")
     )
-    maintenance: tuple[Maintenance, ...] = Field(
-        default=(), description="Times whose data is known to be odd: nobody is told of them."
-    )
+    maintenance: tuple[Maintenance, ...] = ()
 
     @property
     def by_change(self) -> bool:

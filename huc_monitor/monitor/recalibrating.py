@@ -21,42 +21,30 @@ class RecalibrationPolicy(Section):
     enabled : bool, default False
         Whether the monitor asks for a recalibration by itself.
     critical_windows : int or None, default 3
-        Windows in a row that the same candidate must be critical. None: never for this reason.
+        Critical windows in a row that trigger it; null: never.
+
+        It is the same candidate that must be critical in all of them.
     on_sequential_alarm : bool, default True
-        Whether an alarm of the e-detector is reason enough.
-    cool_down : str, default "7d"
-        How long after a trigger there is no other.
-    gate : Gate
-        What a recalibrated version must show.
+        Whether an alarm of the e-detector triggers it.
+    gate : Gate, what a recalibrated version must show
     promotion : {"manual", "gate", "shadow"}, default "manual"
-        Who promotes it.
+        manual: a person promotes; gate: passing the gate does; shadow: staying better than the
+        champion for `shadow_windows` does.
     shadow_windows : int, default 3
         Windows in which a challenger is audited beside the champion.
+    cool_down : str, default "7d"
+        Time after a trigger in which there is no other.
     """
 
-    enabled: bool = Field(
-        default=False, description="Whether the monitor asks for a recalibration by itself."
-    )
-    critical_windows: Annotated[Whole, Field(ge=1)] | None = Field(
-        default=3, description="Critical windows in a row that trigger it; null: never."
-    )
+    enabled: bool = False
+    critical_windows: Annotated[Whole, Field(ge=1)] | None = 3
     on_sequential_alarm: bool = Field(
-        default=True,
-        validation_alias=renamed("on_sequential_alarm", "on_alarm"),
-        description="Whether an alarm of the e-detector triggers it.",
+        default=True, validation_alias=renamed("on_sequential_alarm", "on_alarm")
     )
     gate: Gate = Gate()
-    promotion: Literal["manual", "gate", "shadow"] = Field(
-        default="manual",
-        description="manual: a person promotes; gate: passing the gate does; shadow: staying "
-        "better than the champion for `shadow_windows` does.",
-    )
-    shadow_windows: Annotated[Whole, Field(ge=1, le=50)] = Field(
-        default=3, description="Windows in which a challenger is audited beside the champion."
-    )
-    cool_down: SpanText = Field(
-        default="7d", description="Time after a trigger in which there is no other."
-    )
+    promotion: Literal["manual", "gate", "shadow"] = "manual"
+    shadow_windows: Annotated[Whole, Field(ge=1, le=50)] = 3
+    cool_down: SpanText = "7d"
 
     def decide(
         self, record: WindowRecord, last: RecalibrationTrigger | None = None

@@ -21,15 +21,22 @@ class ToleranceRule(Section):
 
     Parameters
     ----------
+    utility : str, optional
+        Name of a utility.
+
+        One of the three names at least is given; those left out stand for any.
+    node : str, optional
+        Name of a node.
+    subgroup : str, optional
+        Name of a subgroup.
     value : float
-    utility, subgroup, node : str, optional
-        One of them at least; those left out stand for any.
+        The tolerance there.
     """
 
-    utility: Name | None = Field(default=None, description="Name of a utility.")
-    node: Name | None = Field(default=None, description="Name of a node.")
-    subgroup: Name | None = Field(default=None, description="Name of a subgroup.")
-    value: Annotated[Number, Field(ge=0)] = Field(description="The tolerance there.")
+    utility: Name | None = None
+    node: Name | None = None
+    subgroup: Name | None = None
+    value: Annotated[Number, Field(ge=0)]
 
     @model_validator(mode="after")
     def _some_name(self) -> ToleranceRule:
@@ -60,15 +67,22 @@ class Tolerance(Section):
     Parameters
     ----------
     value : float, default 0.02
-        Accepted wherever no override says otherwise.
+        For every candidate.
+
+        Overrides say otherwise for some.
     unit : {"utility", "money"}, default "utility"
-        Values are in [-1, 1], or in each utility's own units (times its `scale`).
+        utility: in [-1, 1]; money: in each utility's own units.
+
+        A utility's own units are its values times its `scale`.
     relative_to : {"zero", "reference"}, default "zero"
-        "reference" accepts what the frozen reference window showed: the change test then decides
-        on alerts, and the tolerance is how far a moment must have moved from the reference's, by
-        more than chance. Without the test (`change.enabled: false`) it is added to the size of the
+        reference: how far a moment may move from the reference window's; the change test decides.
+
+        "reference" accepts what the frozen reference window showed: the change test then decides on
+        alerts, and the tolerance is how far a moment must have moved from the reference's, by more
+        than chance. Without the test (`change.enabled: false`) it is added to the size of the
         reference's moment.
     overrides : sequence of ToleranceRule
+        Other tolerances for utilities, nodes or subgroups.
 
     Examples
     --------
@@ -81,19 +95,11 @@ class Tolerance(Section):
     array([0.01, 0.05])
     """
 
-    value: Annotated[Number, Field(ge=0)] = Field(default=0.02, description="For every candidate.")
-    unit: Literal["utility", "money"] = Field(
-        default="utility", description="utility: in [-1, 1]; money: in each utility's own units."
-    )
-    relative_to: Literal["zero", "reference"] = Field(
-        default="zero",
-        description="reference: how far a moment may move from the reference window's; the change "
-        "test decides.",
-    )
+    value: Annotated[Number, Field(ge=0)] = 0.02
+    unit: Literal["utility", "money"] = "utility"
+    relative_to: Literal["zero", "reference"] = "zero"
     overrides: Annotated[Sequence[ToleranceRule], AfterValidator(tuple)] = Field(
-        default=(),
-        validation_alias=renamed("overrides", "rules"),
-        description="Other tolerances for utilities, nodes or subgroups.",
+        default=(), validation_alias=renamed("overrides", "rules")
     )
 
     @model_validator(mode="before")

@@ -78,31 +78,36 @@ def _to_begin(value: Any, info: ValidationInfo) -> datetime | None:
 
 
 class _Requirements(Section):
-    """What both kinds of windows ask of their labels."""
+    """What both kinds of windows ask of their labels.
 
-    label_lag: SpanText = Field(
-        default="0s", description="How long labels take after a window's end."
-    )
-    time_zone: Zone = Field(
-        default="UTC", description="Where days begin at midnight, and weeks on Monday."
-    )
-    min_labelled: Annotated[Whole, Field(ge=0)] = Field(
-        default=1, description="Fewer labelled rows than this are not audited."
-    )
-    min_coverage: Share = Field(
-        default=0.0, description="A smaller share of labels is not audited."
-    )
-    min_branch_coverage: Share = Field(
-        default=0.0,
-        description="A window is not audited while a branch under the root that is predicted has a "
-        "smaller share of labels: for outcomes of which some take longer than others.",
-    )
+    Parameters
+    ----------
+    label_lag : str, default "0s"
+        How long labels take after a window's end.
+    time_zone : str, default "UTC"
+        Where days begin at midnight, and weeks on Monday.
+    min_labelled : int, default 1
+        Fewer labelled rows than this are not audited.
+    min_coverage : float, default 0.0
+        A smaller share of labels is not audited.
+    min_branch_coverage : float, default 0.0
+        A window is not audited while a branch under the root that is predicted has a smaller share
+        of labels: for outcomes of which some take longer than others.
+    begin : datetime, optional
+        No window starts earlier.
+    revisit : str, default "0s"
+        How long after its end a window is asked for late labels again.
+    """
+
+    label_lag: SpanText = "0s"
+    time_zone: Zone = "UTC"
+    min_labelled: Annotated[Whole, Field(ge=0)] = 1
+    min_coverage: Share = 0.0
+    min_branch_coverage: Share = 0.0
     begin: Annotated[datetime | None, BeforeValidator(_to_begin)] = Field(
-        default=None, description="No window starts earlier.", examples=["2024-03-31"]
+        default=None, examples=["2024-03-31"]
     )
-    revisit: SpanText = Field(
-        default="0s", description="How long after its end a window is asked for late labels again."
-    )
+    revisit: SpanText = "0s"
 
     @property
     def zone(self) -> ZoneInfo:
@@ -133,10 +138,13 @@ class TimeWindows(_Requirements):
     Parameters
     ----------
     length : str
+        Length of time.
+
         Such as "6h", "1d" or "1w".
     stride : str, optional
-        From the start of a window to the start of the next; the length when left out, so that
-        windows touch (tumbling). A shorter one makes them overlap (rolling).
+        From one start to the next; shorter than the window makes it rolling.
+
+        The length when left out, so that windows touch (tumbling).
     label_lag : str, default "0s"
         How long after the end of a window its labels take to arrive.
     time_zone : str, default "UTC"
@@ -161,11 +169,8 @@ class TimeWindows(_Requirements):
     ('2024-03-30T23:00:00+00:00', '23:00:00', '2024-04-02T22:00:00+00:00')
     """
 
-    length: SpanText = Field(description="Length of time.")
-    stride: SpanText | None = Field(
-        default=None,
-        description="From one start to the next; shorter than the window makes it rolling.",
-    )
+    length: SpanText
+    stride: SpanText | None = None
 
     @model_validator(mode="after")
     def _check_spans(self) -> TimeWindows:
@@ -263,21 +268,19 @@ class CountWindows(_Requirements):
     Parameters
     ----------
     n_rows : int
-        Predictions per window, at least.
+        Number of predictions.
+
+        Rows of equal time may make them a few more.
     stride : int, optional
-        Predictions from the start of a window to the start of the next; `n_rows` when left out.
+        Predictions from one start to the next; fewer than in a window makes it rolling.
+
+        `n_rows` when left out.
     label_lag, time_zone, min_labelled, min_coverage, begin, revisit
         As in `TimeWindows`.
     """
 
-    n_rows: Annotated[Whole, Field(ge=1)] = Field(
-        validation_alias=renamed("n_rows", "rows"), description="Number of predictions."
-    )
-    stride: Annotated[Whole, Field(ge=1)] | None = Field(
-        default=None,
-        description="Predictions from one start to the next; fewer than in a window makes it "
-        "rolling.",
-    )
+    n_rows: Annotated[Whole, Field(ge=1)] = Field(validation_alias=renamed("n_rows", "rows"))
+    stride: Annotated[Whole, Field(ge=1)] | None = None
 
     @model_validator(mode="after")
     def _check_stride(self) -> CountWindows:
