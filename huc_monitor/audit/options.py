@@ -25,9 +25,15 @@ class AuditOptions(Section):
     Parameters
     ----------
     bounds : {"bootstrap", "sharp", "theorem"} or None, default "bootstrap"
+        How bounds are made: bootstrap is the narrowest and approximate; sharp holds for any
+        distribution, 3 to 6 times as wide; theorem is the paper's; null makes none.
     confidence_level : float, default 0.95
+        Probability that all bounds of a window hold at once.
     n_draws : int, default 1000
+        Draws of the bootstrap.
     rng : int or numpy Generator, default 0
+        Seed of the bootstrap.
+
         All as in `audit`.
 
     Examples
@@ -38,21 +44,14 @@ class AuditOptions(Section):
     """
 
     bounds: BoundMethod | None = Field(
-        default="bootstrap",
-        validation_alias=renamed("bounds", "method"),
-        description="How bounds are made: bootstrap is the narrowest and approximate; sharp holds "
-        "for any distribution, 3 to 6 times as wide; theorem is the paper's; null makes none.",
+        default="bootstrap", validation_alias=renamed("bounds", "method")
     )
-    confidence_level: ConfidenceLevel = Field(
-        default=0.95, description="Probability that all bounds of a window hold at once."
-    )
+    confidence_level: ConfidenceLevel = 0.95
     n_draws: Annotated[Whole, Field(ge=1, le=100_000)] = Field(
-        default=1000,
-        validation_alias=renamed("n_draws", "draws"),
-        description="Draws of the bootstrap.",
+        default=1000, validation_alias=renamed("n_draws", "draws")
     )
     rng: Annotated[Whole, Field(ge=0, lt=1 << 64), BeforeValidator(_seed)] = Field(
-        default=0, validation_alias=renamed("rng", "seed"), description="Seed of the bootstrap."
+        default=0, validation_alias=renamed("rng", "seed")
     )
 
 

@@ -21,13 +21,14 @@ class Gate(Section):
     Parameters
     ----------
     min_improvement : float, default 0.1
-        Share of the serving model's HUC that must be gone: 0.1 means that HUC must fall by a tenth
-        at least. That is asked of the point estimates; besides, HUC must fall by more than chance:
-        zero must lie outside the bounds of `compare` for both predictors on the same rows.
+        Share of the serving model's HUC that must be gone; 0.1 is a tenth.
+
+        That is asked of the point estimates; besides, HUC must fall by more than chance: zero must
+        lie outside the bounds of `compare` for both predictors on the same rows.
     max_log_loss_increase : float, default 0
         In nats per row.
     max_accuracy_drop : float, default 0.005
-        Share of rows.
+        In shares of rows; 0.005 is one row in 200.
 
     Examples
     --------
@@ -41,16 +42,9 @@ class Gate(Section):
     ('HUC on 400 held-out rows is 0.0400 after 0.1000; it must fall by at least 70%',)
     """
 
-    min_improvement: Share = Field(
-        default=0.1,
-        description="Share of the serving model's HUC that must be gone; 0.1 is a tenth.",
-    )
-    max_log_loss_increase: Annotated[Number, Field(ge=0)] = Field(
-        default=0.0, description="In nats per row."
-    )
-    max_accuracy_drop: Share = Field(
-        default=0.005, description="In shares of rows; 0.005 is one row in 200."
-    )
+    min_improvement: Share = 0.1
+    max_log_loss_increase: Annotated[Number, Field(ge=0)] = 0.0
+    max_accuracy_drop: Share = 0.005
 
     def reasons(
         self,

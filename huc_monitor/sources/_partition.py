@@ -20,8 +20,9 @@ class Partition(Section):
     Parameters
     ----------
     columns : mapping of str to str
-        Partition column to the `strftime` format of its values: ``{"day": "%Y-%m-%d"}`` or
-        ``{"year": "%Y", "month": "%m"}``.
+        Partition column to the strftime format of its values.
+
+        ``{"day": "%Y-%m-%d"}`` or ``{"year": "%Y", "month": "%m"}``, for example.
     time_zone : str, default "UTC"
         The zone in which the folders' dates are meant.
 
@@ -33,13 +34,9 @@ class Partition(Section):
     """
 
     columns: dict[str, str] = Field(
-        min_length=1,
-        description="Partition column to the strftime format of its values.",
-        examples=[{"day": "%Y-%m-%d"}, {"year": "%Y", "month": "%m"}],
+        min_length=1, examples=[{"day": "%Y-%m-%d"}, {"year": "%Y", "month": "%m"}]
     )
-    time_zone: Zone = Field(
-        default="UTC", description="The zone in which the folders' dates are meant."
-    )
+    time_zone: Zone = "UTC"
 
     def values(self, start: datetime, end: datetime) -> dict[str, list[str]]:
         """Return the values that a partition column can have between two times.

@@ -25,44 +25,52 @@ from huc_monitor.sources._partition import Partition
 
 
 class LogColumns(Section):
-    """Which columns of the log mean what."""
+    """Which columns of the log mean what.
 
-    time: Name = Field(
-        description="When the prediction was made; rows without a time are in no window."
-    )
-    label: Name | None = Field(default=None, description="The label, where it is in the log.")
-    id: Name | None = Field(
-        default=None,
-        description="Id of a prediction; labels are joined by it. One that comes twice in a window "
-        "counts once; windows are not compared with each other.",
-    )
-    model_version: Name | None = Field(
-        default=None, description="Version of the model that answered."
-    )
-    cluster: Name | None = Field(
-        default=None,
-        description="Rows of equal value may depend on each other: user, patient, session, or the "
-        "request that was sent again. For blocks of time see `clusters`.",
-        examples=["user_id"],
-    )
-    label_probability: Name | None = Field(
-        default=None,
-        description="With which probability the row was chosen to be labelled, where that was not "
-        "the same for all rows.",
-    )
-    time_zone: Zone = Field(default="UTC", description="What times without a zone mean.")
-    time_unit: TimeUnit | None = Field(default=None, description="For times that are numbers.")
+    Parameters
+    ----------
+    time : str
+        When the prediction was made; rows without a time are in no window.
+    label : str, optional
+        The label, where it is in the log.
+    id : str, optional
+        Id of a prediction; labels are joined by it. One that comes twice in a window counts once;
+        windows are not compared with each other.
+    model_version : str, optional
+        Version of the model that answered.
+    cluster : str, optional
+        Rows of equal value may depend on each other: user, patient, session, or the request that
+        was sent again. For blocks of time see `clusters`.
+    label_probability : str, optional
+        With which probability the row was chosen to be labelled, where that was not the same for
+        all rows.
+    time_zone : str, default "UTC"
+        What times without a zone mean.
+    time_unit : {"s", "ms", "us", "ns"}, optional
+        For times that are numbers.
+    """
+
+    time: Name
+    label: Name | None = None
+    id: Name | None = None
+    model_version: Name | None = None
+    cluster: Name | None = Field(default=None, examples=["user_id"])
+    label_probability: Name | None = None
+    time_zone: Zone = "UTC"
+    time_unit: TimeUnit | None = None
 
 
 class ClusterOptions(Section):
-    """Rows that depend on their neighbours in time; see also `columns.cluster`."""
+    """Rows that depend on their neighbours in time; see also `columns.cluster`.
 
-    block: SpanText | None = Field(
-        default=None,
-        description="Rows of the same block of time may depend on each other. Choose it several "
-        "times as long as the dependence lasts. Blocks are counted in UTC.",
-        examples=["1h", "1d"],
-    )
+    Parameters
+    ----------
+    block : str, optional
+        Rows of the same block of time may depend on each other. Choose it several times as long as
+        the dependence lasts. Blocks are counted in UTC.
+    """
+
+    block: SpanText | None = Field(default=None, examples=["1h", "1d"])
 
 
 class Columns(LogColumns):
@@ -129,17 +137,27 @@ class Columns(LogColumns):
 
 
 class LabelColumns(Section):
-    """Which columns of a table of labels mean what."""
+    """Which columns of a table of labels mean what.
 
-    id: Name = Field(description="Column that equals the log's `columns.id`.")
-    label: Name = Field(description="Column of the label.")
-    time: Name | None = Field(
-        default=None, description="When the label became known; makes audits repeatable."
-    )
-    time_zone: Zone = Field(default="UTC", description="What label times without a zone mean.")
-    time_unit: TimeUnit | None = Field(
-        default=None, description="For label times that are numbers."
-    )
+    Parameters
+    ----------
+    id : str
+        Column that equals the log's `columns.id`.
+    label : str
+        Column of the label.
+    time : str, optional
+        When the label became known; makes audits repeatable.
+    time_zone : str, default "UTC"
+        What label times without a zone mean.
+    time_unit : {"s", "ms", "us", "ns"}, optional
+        For label times that are numbers.
+    """
+
+    id: Name
+    label: Name
+    time: Name | None = None
+    time_zone: Zone = "UTC"
+    time_unit: TimeUnit | None = None
 
 
 class LabelTable(LabelColumns):
@@ -164,50 +182,58 @@ class LabelTable(LabelColumns):
 
 
 class RowChecks(Section):
-    """Which rows can be used, and how many may not."""
+    """Which rows can be used, and how many may not.
 
-    max_bad_share: Share = Field(
-        default=0.05, description="Share of unusable rows above which a window is an error."
-    )
-    sum_tolerance: Annotated[Number, Field(ge=0, le=0.1)] = Field(
-        default=SUM_TOLERANCE,
-        description="Rows that sum to 1 within this are rescaled: for rounded numbers.",
-    )
+    Parameters
+    ----------
+    max_bad_share : float, default 0.05
+        Share of unusable rows above which a window is an error.
+    sum_tolerance : float
+        Rows that sum to 1 within this are rescaled: for rounded numbers.
+    """
+
+    max_bad_share: Share = 0.05
+    sum_tolerance: Annotated[Number, Field(ge=0, le=0.1)] = SUM_TOLERANCE
 
 
 class FileOptions(Section):
-    """How files are read."""
+    """How files are read.
 
-    format: Literal["auto", "parquet", "csv", "jsonl", "delta", "iceberg", "orc"] = Field(
-        default="auto",
-        description="Of the files at `path`; Delta also with `engine: spark`, ORC only there.",
-    )
-    preset: Literal["sagemaker-capture", "databricks-inference"] | None = Field(
-        default=None,
-        description="Unpack the request and response payloads that this platform logs: into the "
-        "columns id, time, those of the response, and those of the request.",
-    )
-    partition: Partition | None = Field(
-        default=None, description="Lets a window open only the files of its own folders."
-    )
-    union_by_name: bool = Field(default=False, description="Accept files with different columns.")
+    Parameters
+    ----------
+    format : {"auto", "parquet", "csv", "jsonl", "delta", "iceberg", "orc"}, default "auto"
+        Of the files at `path`; Delta also with `engine: spark`, ORC only there.
+    preset : {"sagemaker-capture", "databricks-inference"}, optional
+        Unpack the request and response payloads that this platform logs: into the columns id, time,
+        those of the response, and those of the request.
+    partition : Partition, optional
+        Lets a window open only the files of its own folders.
+    union_by_name : bool, default False
+        Accept files with different columns.
+    """
+
+    format: Literal["auto", "parquet", "csv", "jsonl", "delta", "iceberg", "orc"] = "auto"
+    preset: Literal["sagemaker-capture", "databricks-inference"] | None = None
+    partition: Partition | None = None
+    union_by_name: bool = False
 
 
 class LargeWindows(Section):
-    """What happens to windows with more labelled rows than are held in memory."""
+    """What happens to windows with more labelled rows than are held in memory.
+
+    Parameters
+    ----------
+    most_rows : int, optional
+        Labelled rows that are held. Larger windows are audited from disk, or on Spark; a sample of
+        this size explains what is found. No limit when left out; 200,000 with `engine: spark`.
+    memory_limit : str, default "1GB"
+        What sorting a larger window may take with `engine: local`.
+    """
 
     most_rows: Annotated[Whole, Field(ge=1)] | None = Field(
-        default=None,
-        validation_alias=renamed("most_rows", "rows"),
-        description="Labelled rows that are held. Larger windows are audited from disk, or on "
-        "Spark; a sample of this size explains what is found. No limit when left out; "
-        "200,000 with `engine: spark`.",
+        default=None, validation_alias=renamed("most_rows", "rows")
     )
-    memory_limit: str = Field(
-        default="1GB",
-        description="What sorting a larger window may take with `engine: local`.",
-        examples=["512MB", "4GB"],
-    )
+    memory_limit: str = Field(default="1GB", examples=["512MB", "4GB"])
 
     @field_validator("memory_limit")
     @classmethod

@@ -15,20 +15,18 @@ class DiscoveryOptions(Section):
     Parameters
     ----------
     max_conditions : int, default 2
+        Conditions that a subgroup may combine.
     max_segments : int, default 8
+        Subgroups to look for. Fewer give narrower bounds.
     min_share : float, default 0.01
+        Smallest share of rows in a subgroup.
+
         All as in `discover`.
     """
 
-    max_conditions: Annotated[Whole, Field(ge=1, le=3)] = Field(
-        default=2, description="Conditions that a subgroup may combine."
-    )
-    max_segments: Annotated[Whole, Field(ge=1, le=100)] = Field(
-        default=8, description="Subgroups to look for. Fewer give narrower bounds."
-    )
-    min_share: Annotated[Number, Field(gt=0, lt=0.5)] = Field(
-        default=0.01, description="Smallest share of rows in a subgroup."
-    )
+    max_conditions: Annotated[Whole, Field(ge=1, le=3)] = 2
+    max_segments: Annotated[Whole, Field(ge=1, le=100)] = 8
+    min_share: Annotated[Number, Field(gt=0, lt=0.5)] = 0.01
 
 
 SEARCH: Final = DiscoveryOptions()

@@ -24,9 +24,15 @@ _LATER: Final = ("class_column", "pairs", "map", "scale", "of", "rest")
 
 
 class RestLeaf(Section):
-    """The leaf that gets the mass that was not logged."""
+    """The leaf that gets the mass that was not logged.
 
-    leaf: Name = Field(description="Its name.")
+    Parameters
+    ----------
+    leaf : str
+        Its name.
+    """
+
+    leaf: Name
 
 
 Scale: TypeAlias = Literal["probabilities", "log_probabilities", "logits"]
@@ -43,49 +49,49 @@ class PredictionColumns(Section):
     --------
     >>> PredictionColumns(list="scores", class_column="classes", rest="uniform").form
     'list'
+
+    Parameters
+    ----------
+    pattern : str, optional
+        One column per leaf: their names, with {leaf} for the leaf.
+    columns : mapping of str to str, optional
+        Leaf to column, for every leaf.
+    list : str, optional
+        One column that holds a list.
+    classes : tuple of str, optional
+        The leaves in the order of the list; the tree's when left out.
+    class_column : str, optional
+        With `list`: the column that holds the classes of each row's list, all of them or the k
+        best.
+    pairs : str, optional
+        One column that holds a list of pairs: {class, score} or [class, score].
+    map : str, optional
+        One column that holds a map or struct from class to score.
+    scale : {"probabilities", "log_probabilities", "logits"}, default "probabilities"
+        What the numbers are. Logits need every class in every row.
+    of : {"leaves", "branches", "levels"}, default "leaves"
+        What has a number. `branches`: every node, given its parent. `levels`: every node, in one
+        distribution per level; a node's share among its siblings is what counts. Both are
+        multiplied down the tree.
+    rest : str, RestLeaf or mapping of str to float, optional
+        Where mass goes that was not logged: `uniform`, over the leaves that a row did not log;
+        `reference`, over them in proportion to what the log gave each leaf in the reference window;
+        `{leaf: NAME}`, to one leaf; or shares by leaf. Rows that do not log all of their mass are
+        unusable when left out.
     """
 
     pattern: Annotated[str, Field(pattern=r"\{leaf\}")] | None = Field(
-        default=None,
-        description="One column per leaf: their names, with {leaf} for the leaf.",
-        examples=["p_{leaf}"],
+        default=None, examples=["p_{leaf}"]
     )
-    columns: Mapping[str, str] | None = Field(
-        default=None, description="Leaf to column, for every leaf."
-    )
-    list: Name | None = Field(default=None, description="One column that holds a list.")
-    classes: Annotated[tuple[str, ...], AfterValidator(tuple)] | None = Field(
-        default=None, description="The leaves in the order of the list; the tree's when left out."
-    )
-    class_column: Name | None = Field(
-        default=None,
-        description="With `list`: the column that holds the classes of each row's list, all of "
-        "them or the k best.",
-    )
-    pairs: Name | None = Field(
-        default=None,
-        description="One column that holds a list of pairs: {class, score} or [class, score].",
-    )
-    map: Name | None = Field(
-        default=None, description="One column that holds a map or struct from class to score."
-    )
-    scale: Scale = Field(
-        default=SCALE,
-        description="What the numbers are. Logits need every class in every row.",
-    )
-    of: Literal["leaves", "branches", "levels"] = Field(
-        default="leaves",
-        description="What has a number. `branches`: every node, given its parent. `levels`: every "
-        "node, in one distribution per level; a node's share among its siblings is what counts. "
-        "Both are multiplied down the tree.",
-    )
-    rest: RestRule | Mapping[str, Number] | None = Field(
-        default=None,
-        description="Where mass goes that was not logged: `uniform`, over the leaves that a row "
-        "did not log; `reference`, over them in proportion to what the log gave each leaf in the "
-        "reference window; `{leaf: NAME}`, to one leaf; or shares by leaf. Rows that do not log "
-        "all of their mass are unusable when left out.",
-    )
+    columns: Mapping[str, str] | None = None
+    list: Name | None = None
+    classes: Annotated[tuple[str, ...], AfterValidator(tuple)] | None = None
+    class_column: Name | None = None
+    pairs: Name | None = None
+    map: Name | None = None
+    scale: Scale = SCALE
+    of: Literal["leaves", "branches", "levels"] = "leaves"
+    rest: RestRule | Mapping[str, Number] | None = None
 
     @property
     def form(self) -> str:
