@@ -176,15 +176,15 @@ def compare(
         return ()
     n_statistics = tree.arrays.n_branches + len(rows) + len(subgroups) - 1
     x = math.log(4.0 * n_statistics / (1.0 - policy.confidence_level))
-    sample = _Comparison(reference, n, math.sqrt(x / 2.0))
+    sample = _Comparison(reference, n, math.sqrt(x / 2.0), policy.min_distance)
     found = [
-        *sample.branches(probabilities.mean(axis=0), tree, policy.min_distance),
-        *sample.score_distributions(rows, policy.min_distance),
+        *sample.branches(probabilities.mean(axis=0), tree),
+        *sample.score_distributions(rows),
     ]
     if reference.is_of_another(version):
         both = (str(reference.version), str(version))
         found = [replace(item, versions=both) if item.drifted else item for item in found]
-    found += sample.subgroup_mix(weights, subgroups, policy.min_distance)
+    found += sample.subgroup_mix(weights, subgroups)
     return tuple(sorted(found, key=lambda item: -item.distance))
 
 
@@ -193,11 +193,12 @@ class _Comparison:
     reference: DriftReference
     n: int
     root: float
+    least: float
 
     def _both(self, per_root: float) -> float:
         return per_root / math.sqrt(self.n) + per_root / math.sqrt(self.reference.n)
 
-    def branches(self, mass: Floats, tree: LabelTree, least: float) -> Iterator[DriftFinding]:
+    def branches(self, mass: Floats, tree: LabelTree) -> Iterator[DriftFinding]:
         """Yield the total variation of predicted mass among every node's children."""
         before = self.reference.leaf_mass
         for v, node in enumerate(tree.branches):
@@ -220,15 +221,8 @@ class _Comparison:
                 radius = per_root / math.sqrt(self.n) + float(new.sum()) * known
             now = new / new.sum() if new.sum() > 0 else share
             shown = np.argsort(-np.abs(moved), kind="stable")[:_SHOWN]
-            yield _finding(
-                "branch",
-                node,
-                distance,
-                radius,
-                least,
-                {names[c]: float(share[c]) for c in shown},
-                {names[c]: float(now[c]) for c in shown},
-            )
+            sides = ({names[c]: float(side[c]) for c in shown} for side in (share, now))
+            yield self._finding("branch", node, distance, radius, *sides)
 
     def _reference_error(self, mass: float, n_children: int) -> float:
         """Return how far the reference's split of a branch may be off, times its mass."""
@@ -237,9 +231,7 @@ class _Comparison:
         mean = 0.5 * math.sqrt(n_children * most / n)
         return mean + math.sqrt(x * (most / 2 + 4 * mean) / n) + x / (3 * n)
 
-    def score_distributions(
-        self, rows: Sequence[UtilityRows], least: float
-    ) -> Iterator[DriftFinding]:
+    def score_distributions(self, rows: Sequence[UtilityRows]) -> Iterator[DriftFinding]:
         """Yield the Kolmogorov-Smirnov distance of every utility's scores."""
         for item in rows:
             points, before = self.reference.scores[item.utility.name]
@@ -249,19 +241,34 @@ class _Comparison:
             old = _quartiles(points, before)
             new = _quartiles(*_distribution(item.scores))
             radius = self._both(self.root)
-            yield _finding("scores", item.utility.name, distance, radius, least, old, new)
+            yield self._finding("scores", item.utility.name, distance, radius, old, new)
 
     def subgroup_mix(
-        self, weights: Sequence[np.ndarray[Any, Any]], subgroups: Subgroups, least: float
+        self, weights: Sequence[np.ndarray[Any, Any]], subgroups: Subgroups
     ) -> Iterator[DriftFinding]:
         """Yield the change of every subgroup's share; the whole population has none."""
         for name, w in list(zip(subgroups.names, weights, strict=True))[1:]:
             width = 1.0 if w.dtype == np.uint8 else 2.0
             old, new = self.reference.mix[name], float(np.mean(w))
             distance, radius = abs(new - old) / width, self._both(self.root)
-            yield _finding(
-                "subgroup", name, distance, radius, least, {"share": old}, {"share": new}
-            )
+            shares = {"share": old}, {"share": new}
+            yield self._finding("subgroup", name, distance, radius, *shares)
+
+    def _finding(
+        self,
+        kind: Any,
+        name: str,
+        distance: float,
+        radius: float,
+        before: dict[str, float],
+        after: dict[str, float],
+    ) -> DriftFinding:
+        lower = max(0.0, distance - radius)
+        drifted = lower > self.least
+        told = {"before": before, "after": after} if drifted else {}
+        return DriftFinding(
+            kind=kind, name=name, distance=distance, lower=lower, drifted=drifted, **told
+        )
 
 
 def _quartiles(points: Floats, shares: Floats) -> dict[str, float]:
@@ -269,28 +276,6 @@ def _quartiles(points: Floats, shares: Floats) -> dict[str, float]:
         return {}
     at = np.minimum(np.searchsorted(shares, [0.25, 0.5, 0.75]), points.size - 1)
     return dict(zip(("quarter", "median", "three_quarters"), points[at].tolist(), strict=True))
-
-
-def _finding(
-    kind: Any,
-    name: str,
-    distance: float,
-    radius: float,
-    least: float,
-    before: dict[str, float],
-    after: dict[str, float],
-) -> DriftFinding:
-    lower = max(0.0, distance - radius)
-    drifted = lower > least
-    return DriftFinding(
-        kind=kind,
-        name=name,
-        distance=distance,
-        lower=lower,
-        drifted=drifted,
-        before=before if drifted else {},
-        after=after if drifted else {},
-    )
 
 
 def leaf_shares(labels: Ints, n_leaves: int) -> Floats:
