@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import math
 import re
+from collections.abc import Callable
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from typing import Any, Final, Literal, TypeAlias
@@ -147,13 +148,7 @@ def from_wall(wall: datetime, zone: ZoneInfo) -> datetime:
     # In a gap: the old offset (fold=0) lands after the jump, the new one (fold=1) before it.
     low, high = aware.replace(fold=1).astimezone(UTC), moment
     before = low.astimezone(zone).utcoffset()
-    while high - low > timedelta(microseconds=1):
-        middle = low + (high - low) / 2
-        if middle.astimezone(zone).utcoffset() == before:
-            low = middle
-        else:
-            high = middle
-    return high
+    return _first(low, high, lambda time: time.astimezone(zone).utcoffset() != before)
 
 
 def wall_bound(moment: datetime, zone: ZoneInfo) -> datetime:
@@ -162,13 +157,15 @@ def wall_bound(moment: datetime, zone: ZoneInfo) -> datetime:
     A row with wall time w lies at or after `moment` exactly when w is at or after this bound.
     """
     wall = moment.astimezone(zone).replace(tzinfo=None, fold=0)
-    low, high = wall - timedelta(days=1, hours=1), wall + timedelta(days=1, hours=1)
+    away = timedelta(days=1, hours=1)
+    return _first(wall - away, wall + away, lambda time: from_wall(time, zone) >= moment)
+
+
+def _first(low: datetime, high: datetime, holds: Callable[[datetime], bool]) -> datetime:
+    """Return the first time, to the microsecond, at which something holds; at `high` it does."""
     while high - low > timedelta(microseconds=1):
         middle = low + (high - low) / 2
-        if from_wall(middle, zone) >= moment:
-            high = middle
-        else:
-            low = middle
+        low, high = (low, middle) if holds(middle) else (middle, high)
     return high
 
 
