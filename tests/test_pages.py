@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import configparser
-import importlib.util
 import os
 import re
 import shlex
@@ -17,7 +16,7 @@ import pandas as pd
 import pytest
 import typer
 import yaml
-from support.pages import PAGES, ROOT, blocks, commands, read_page
+from support.pages import PAGES, ROOT, blocks, commands, load_script, read_page
 
 from huc_monitor.cli import app
 from huc_monitor.config import config_schema, load_config, parse_config
@@ -288,10 +287,7 @@ def test_install_lines_need_this_repository_alone():
 
 
 def test_the_reference_of_the_configuration_is_that_of_the_schema():
-    path = ROOT / "docs" / "write_configuration.py"
-    spec = importlib.util.spec_from_file_location("write_configuration", path)
-    script = importlib.util.module_from_spec(spec)
-    spec.loader.exec_module(script)
+    script = load_script("docs/write_configuration.py")
     text = (ROOT / "docs" / "configuration.md").read_text("utf-8")
     assert text == script.render(config_schema())
     settings = {

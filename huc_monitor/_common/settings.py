@@ -27,8 +27,8 @@ from pydantic import (
 )
 from pydantic_core import CoreSchema, PydanticCustomError
 
+from huc_monitor._common.descriptions import describe_fields
 from huc_monitor._common.explaining import as_argument_error
-from huc_monitor._common.form_schema import describe_fields
 from huc_monitor._common.times import Span, get_zone, to_utc
 
 _VARIABLE: Final = re.compile(r"\$\{([A-Za-z_][A-Za-z0-9_]*)\}")

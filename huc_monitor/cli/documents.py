@@ -1,4 +1,4 @@
-"""What ``--json`` of every command prints, and its JSON Schema.
+"""What ``--json`` of every command prints; docs/output.schema.json is made from it.
 
 Fields are added, never renamed or removed: who reads them leaves out what it does not know.
 """
@@ -7,7 +7,6 @@ from __future__ import annotations
 
 from typing import Any, Final, Literal, NotRequired, TypedDict
 
-from huc_monitor._common.form_schema import SchemaMaker, describe_fields
 from huc_monitor.audit.comparison import Comparison
 from huc_monitor.audit.discovery.discover import Discovery
 from huc_monitor.audit.familiar import FamiliarNumbers
@@ -505,20 +504,3 @@ DOCUMENTS: Final = {
     "promote": Move,
     "rollback": Move,
 }
-
-
-def output_schema() -> dict[str, Any]:
-    """Return the JSON Schema of every document, by command."""
-    maker = SchemaMaker()
-    found = {name: maker.of(kind) for name, kind in DOCUMENTS.items()}
-    # A TypedDict does not know which class it inherits a field from.
-    for heir in (StatusDocument, FleetMember):
-        fields = maker.definitions[heir.__name__]["properties"]
-        for name, text in describe_fields(MonitorDocument).items():
-            fields[name]["description"] = text
-    return {
-        "$schema": "https://json-schema.org/draft/2020-12/schema",
-        "title": "What huc-monitor prints with --json",
-        "properties": found,
-        "$defs": maker.definitions,
-    }

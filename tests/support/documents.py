@@ -6,7 +6,9 @@ from typing import Any
 
 import jsonschema
 
-from huc_monitor.cli.documents import output_schema
+from support.pages import load_script
+
+output_schema = load_script("docs/write_output_schema.py").output_schema
 
 
 def assert_follows(name: str, document: Any) -> None:

@@ -14,12 +14,12 @@ import jsonschema
 import pandas as pd
 import pytest
 import typer
-from support.documents import assert_follows
+from support.documents import assert_follows, output_schema
 from support.pages import PAGES, ROOT, blocks
 from support.production_log import make_log, write_project
 
 from huc_monitor.cli import app, main
-from huc_monitor.cli.documents import DOCUMENTS, output_schema
+from huc_monitor.cli.documents import DOCUMENTS
 from huc_monitor.cli.showing import working
 from huc_monitor.config.opening import open_monitor
 

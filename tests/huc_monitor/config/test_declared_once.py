@@ -9,6 +9,7 @@ from pathlib import Path
 import pytest
 
 import huc_monitor as hm
+from huc_monitor._common.descriptions import describe_fields
 from huc_monitor._common.explaining import models_in
 from huc_monitor._common.settings import Section
 from huc_monitor.config import Settings
@@ -102,6 +103,14 @@ def test_no_signature_repeats_the_default_of_a_setting():
                 if word in words and written_out and not known:
                     found.append(f"{path.relative_to(ROOT)}: {owner}({word}={value.value!r})")
     assert not found, "take the default from the section that declares it"
+
+
+def test_every_setting_is_described_in_the_docstring_of_its_section():
+    for model in sections():
+        described = describe_fields(model).keys()
+        assert described <= model.model_fields.keys(), model
+        for name, field in model.model_fields.items():
+            assert field.description or list(models_in(field.annotation)), (model, name)
 
 
 def test_no_section_changes_a_default_that_it_inherits():

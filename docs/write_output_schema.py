@@ -1,13 +1,18 @@
-"""JSON Schemas of forms, made from the same annotations that write and read them."""
+"""Write the JSON Schema of what commands print with --json, docs/output.schema.json.
+
+Run: python docs/write_output_schema.py [output.schema.json]
+"""
 
 from __future__ import annotations
 
 import dataclasses
 import inspect
-import re
+import json
+import sys
 import types
 from collections.abc import Mapping
 from datetime import datetime
+from pathlib import Path
 from typing import (
     Annotated,
     Any,
@@ -20,7 +25,9 @@ from typing import (
     is_typeddict,
 )
 
+from huc_monitor._common.descriptions import describe_fields
 from huc_monitor._common.forms import VERSION, stored_key
+from huc_monitor.cli.documents import DOCUMENTS, FleetMember, MonitorDocument, StatusDocument
 
 _PLAIN: Mapping[Any, dict[str, Any]] = {
     str: {"type": "string"},
@@ -30,18 +37,27 @@ _PLAIN: Mapping[Any, dict[str, Any]] = {
     datetime: {"type": "string", "format": "date-time"},
     type(None): {"type": "null"},
 }
-_FIELDS = re.compile(r"(?:Parameters|Attributes)\n-{10}\n(.*?)(?:\n\n\S|\Z)", re.DOTALL)
+
+
+def output_schema() -> dict[str, Any]:
+    """Return the JSON Schema of every document, by command."""
+    maker = SchemaMaker()
+    found = {name: maker.of(kind) for name, kind in DOCUMENTS.items()}
+    # A TypedDict does not know which class it inherits a field from.
+    for heir in (StatusDocument, FleetMember):
+        fields = maker.definitions[heir.__name__]["properties"]
+        for name, text in describe_fields(MonitorDocument).items():
+            fields[name]["description"] = text
+    return {
+        "$schema": "https://json-schema.org/draft/2020-12/schema",
+        "title": "What huc-monitor prints with --json",
+        "properties": found,
+        "$defs": maker.definitions,
+    }
 
 
 class SchemaMaker:
-    """Makes schemas; what has a name is described once, in `definitions`.
-
-    Examples
-    --------
-    >>> maker = SchemaMaker()
-    >>> maker.of(tuple[int, ...] | None)
-    {'anyOf': [{'type': 'array', 'items': {'type': 'integer'}}, {'type': 'null'}]}
-    """
+    """Makes schemas; what has a name is described once, in `definitions`."""
 
     def __init__(self) -> None:
         self.definitions: dict[str, Any] = {}
@@ -97,31 +113,10 @@ class SchemaMaker:
         return {"$ref": f"#/$defs/{name}"}
 
 
-def describe_fields(kind: type) -> dict[str, str]:
-    """Return what a class's docstring says first of each of its parameters or attributes.
+def main(path: str = "docs/output.schema.json") -> None:
+    """Write the file."""
+    Path(path).write_text(json.dumps(output_schema(), indent=2) + "\n", "utf-8")
 
-    Examples
-    --------
-    >>> class Walk:
-    ...     '''A walk.
-    ...
-    ...     Attributes
-    ...     ----------
-    ...     start, end : str
-    ...         Names of places.
-    ...
-    ...         What follows an empty line is for readers of the code.
-    ...     '''
-    >>> describe_fields(Walk)
-    {'start': 'Names of places.', 'end': 'Names of places.'}
-    """
-    texts: dict[str, list[str]] = {}
-    names: list[str] = []
-    found = _FIELDS.search(inspect.getdoc(kind) or "")
-    for line in found[1].splitlines() if found else ():
-        if not line.startswith(" "):
-            names = line.partition(" : ")[0].split(", ") if line else []
-            continue
-        for name in names:
-            texts.setdefault(name, []).append(line.strip())
-    return {name: " ".join(lines) for name, lines in texts.items()}
+
+if __name__ == "__main__":
+    main(*sys.argv[1:])
