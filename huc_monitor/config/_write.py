@@ -12,8 +12,6 @@ from datetime import UTC, datetime
 from importlib.resources import files
 from typing import TYPE_CHECKING, Any, Final
 
-from jinja2 import Environment, StrictUndefined, Template
-
 from huc_monitor.audit.options import DEFAULTS
 from huc_monitor.detection.options import DetectorOptions
 from huc_monitor.monitor.alerts import AlertPolicy
@@ -58,7 +56,7 @@ def write(found: FileContents, *, tolerance: float, patient: float, why: Sequenc
     """
     guess, coverage = found.guess, found.volume.coverage
     words = guess.predictions.to_dict()
-    return _template().render(
+    return _fill_in(
         found=found,
         guess=guess,
         notes=guess.notes,
@@ -82,8 +80,10 @@ def write(found: FileContents, *, tolerance: float, patient: float, why: Sequenc
     )
 
 
-def _template() -> Template:
-    """Load the file with its gaps; what fills them is quoted for YAML by the filter `scalar`."""
+def _fill_in(**given: Any) -> str:
+    """Fill the gaps of the file; the filter `scalar` quotes for YAML what goes into them."""
+    from jinja2 import Environment, StrictUndefined  # takes a while to import
+
     environment = Environment(  # noqa: S701 - no markup
         undefined=StrictUndefined,
         trim_blocks=True,
@@ -93,7 +93,8 @@ def _template() -> Template:
     filters = (_scalar, _flow, _comment, _one_line, _moment)
     environment.filters |= {one.__name__.lstrip("_"): one for one in filters}
     environment.filters["form"] = format
-    return environment.from_string(files(__package__).joinpath("huc.yaml.jinja").read_text("utf-8"))
+    text = files(__package__).joinpath("huc.yaml.jinja").read_text("utf-8")
+    return environment.from_string(text).render(given)
 
 
 def _scalar(value: Any) -> str:
