@@ -265,9 +265,14 @@ class _Comparison:
     ) -> DriftFinding:
         lower = max(0.0, distance - radius)
         drifted = lower > self.least
-        told = {"before": before, "after": after} if drifted else {}
         return DriftFinding(
-            kind=kind, name=name, distance=distance, lower=lower, drifted=drifted, **told
+            kind=kind,
+            name=name,
+            distance=distance,
+            lower=lower,
+            drifted=drifted,
+            before=before if drifted else {},
+            after=after if drifted else {},
         )
 
 
