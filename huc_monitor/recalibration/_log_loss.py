@@ -21,6 +21,11 @@ _BETA_BOUNDS = (1e-3, 1e3)
 # Wrong shares of the classes are the largest part of most miscalibration, and the rows tell them
 # well: intercepts are pulled back only so far that a class without rows does not vanish.
 _INTERCEPTS = 0.01
+# A Dirichlet map has a leaf's own slope and intercept from vector scaling, which rows tell well
+# too, and K - 1 weights for other leaves, which they tell badly. One strength must hold back the
+# latter: pulled as much, slopes and intercepts would stay short of what the rows show, and every
+# range of scores would be off by that.
+_OWN_SLOPES, _OWN_INTERCEPTS = 0.01, 0.001
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -148,8 +153,10 @@ class DirichletMap(LogitMap):
         return np.concatenate([(gradient.T @ logs).ravel(), gradient.sum(axis=0)])
 
     def pull_back(self) -> Floats:
-        """Pull the whole matrix, and intercepts a little."""
-        return np.repeat([1.0, _INTERCEPTS], [self.n_leaves**2, self.n_leaves])
+        """Pull what leaves say about one another, and each leaf's own parameters a little."""
+        matrix = np.ones((self.n_leaves, self.n_leaves))
+        np.fill_diagonal(matrix, _OWN_SLOPES)
+        return np.append(matrix, np.full(self.n_leaves, _OWN_INTERCEPTS))
 
 
 def objective(

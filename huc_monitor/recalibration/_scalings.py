@@ -271,8 +271,9 @@ class DirichletScaling(_Regularised):
     Parameters
     ----------
     regularization : float or "auto", default "auto"
-        Strength r of the penalty r/2 * (sum (W - identity)^2 + sum b^2 / 100), which pulls
-        towards the base prediction. "auto" chooses as in `VectorScaling`.
+        Strength r of the penalty r/2 * sum (W - identity)^2, which pulls towards the base
+        prediction; the diagonal counts a hundredth of that, and b a thousandth. "auto" chooses as
+        in `VectorScaling`.
     q_min : float, default 1e-12
         Smaller probabilities count as this.
 

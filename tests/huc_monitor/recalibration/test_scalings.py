@@ -72,7 +72,7 @@ def test_the_objective_is_the_penalised_mean_log_loss(make):
     if make is fitting.VectorMap:
         penalty = (3 + 0.01 * 3) * 0.2**2
     if make is fitting.DirichletMap:
-        penalty = (9 + 0.01 * 3) * 0.2**2
+        penalty = (6 + 0.01 * 3 + 0.001 * 3) * 0.2**2
     value = fitting.objective(theta, logit_map, sample, 0.7)[0]
     assert value == pytest.approx(log_loss(scaled, labels) + 0.35 * penalty)
 
