@@ -28,7 +28,7 @@ import numpy as np
 
 from huc_monitor.utilities.program import Floats, Ints
 
-_LEAST_GROUPS = 10
+LEAST_GROUPS = 10
 _RANGES = 10
 _NEAR = 3
 _MOST_MISSED = 0.05
@@ -95,7 +95,7 @@ def measure_dependence(scores: Floats, residuals: Floats, codes: Ints) -> Depend
     """
     sizes = np.bincount(codes)
     n_groups = int((sizes > 1).sum())
-    if n_groups < _LEAST_GROUPS:
+    if n_groups < LEAST_GROUPS:
         return None
     r = residuals - _means_by_range(scores, residuals)
     sums, squares = np.bincount(codes, r), np.bincount(codes, r**2)
@@ -161,7 +161,7 @@ def measure_blocks(scores: Floats, residuals: Floats, keys: Ints) -> ShortBlocks
     True
     """
     starts = np.flatnonzero(keys[1:] != keys[:-1]) + 1
-    if starts.size < _LEAST_GROUPS or starts.size + 1 != np.unique(keys).size:
+    if starts.size < LEAST_GROUPS or starts.size + 1 != np.unique(keys).size:
         return None
     r = residuals - _means_by_range(scores, residuals)
     here = [starts - 1 - back for lag in range(1, _NEAR + 1) for back in range(lag)]

@@ -16,6 +16,7 @@ from __future__ import annotations
 import math
 from collections.abc import Iterator
 from dataclasses import dataclass
+from functools import cache
 from pathlib import Path
 from statistics import NormalDist
 from typing import Any, Final
@@ -28,7 +29,9 @@ from huc_monitor._common.row_order import check_row_order
 from huc_monitor._common.views import Shown
 from huc_monitor.audit.clusters import check_clusters, check_label_probability
 from huc_monitor.audit.inputs import (
+    CACHE_CELLS,
     Predictions,
+    block_spans,
     check_labels,
     check_predictions,
     check_tree,
@@ -293,7 +296,7 @@ def _look(predictions: Predictions, codes: Ints, tree: LabelTree, rows: _Rows) -
     )
     firsts = [
         np.flatnonzero(np.diff(tree.level_codes(level), prepend=-1))
-        for level in range(1, tree.height + 1)
+        for level in range(1, tree.height)
     ]
     known = seen.leaf_known
     for lo, hi in predictions.spans():
@@ -311,6 +314,7 @@ def _look(predictions: Predictions, codes: Ints, tree: LabelTree, rows: _Rows) -
         seen.square[lo:hi] = np.einsum("ij,ij->i", block, block) - 2 * one + 1
         for level, first in enumerate(firsts):
             levels[level, lo:hi] = np.add.reduceat(block, first, axis=1).argmax(axis=1)
+        levels[-1, lo:hi] = top
         _add_gaps(seen, block, slice(lo, hi), rows)
     return seen
 
@@ -320,21 +324,23 @@ def _add_gaps(seen: _Seen, block: Floats, span: slice, rows: _Rows) -> None:
     known = np.flatnonzero(seen.leaf_known[span])
     if not known.size:
         return
-    p, codes = block[known], seen.codes[span][known]
-    mass = rows.mass[span][known]
+    codes, mass = seen.codes[span][known], rows.mass[span][known]
     spread = np.divide(mass**2, rows.times[span][known], where=mass > 0, out=np.zeros(known.size))
-    n_leaves = p.shape[1]
-    cells = np.minimum((p * _BINS).astype(np.int64), _BINS - 1) + np.arange(n_leaves) * _BINS
-    size = n_leaves * _BINS
-    at, own = cells[np.arange(known.size), codes], p[np.arange(known.size), codes]
-
-    def binned(of_all: Floats, of_label: Floats) -> Floats:
-        total: Floats = np.bincount(cells.ravel(), of_all.ravel(), size).astype(np.float64)
-        total += np.bincount(at, of_label, size)
-        return total.reshape(n_leaves, _BINS)
-
-    seen.gaps += binned(-mass[:, None] * p, mass)
-    seen.noise += binned(spread[:, None] * p**2, spread * (1 - 2 * own))
+    n_leaves = block.shape[1]
+    starts = np.arange(n_leaves) * _BINS
+    of_all, of_label = np.zeros((2, n_leaves * _BINS)), np.zeros((2, n_leaves * _BINS))
+    for lo, hi in block_spans(known.size, n_leaves, CACHE_CELLS):
+        p = block[known[lo:hi]]
+        cells = np.minimum((p * _BINS).astype(np.int64), _BINS - 1) + starts
+        here = np.arange(hi - lo), codes[lo:hi]
+        terms = -mass[lo:hi, None] * p, spread[lo:hi, None] * p**2
+        own = mass[lo:hi], spread[lo:hi] * (1 - 2 * p[here])
+        for k in range(2):
+            np.add.at(of_all[k], cells.ravel(), terms[k].ravel())
+            np.add.at(of_label[k], cells[here], own[k])
+    gaps, noise = (of_all + of_label).reshape(2, n_leaves, _BINS)
+    seen.gaps += gaps
+    seen.noise += noise
 
 
 def _of_levels(seen: _Seen, rows: _Rows) -> Iterator[FamiliarNumber]:
@@ -366,10 +372,16 @@ def _of_leaves(seen: _Seen, rows: _Rows) -> Iterator[FamiliarNumber]:
     value = float(np.abs(np.bincount(bins, (rows.mass * gaps)[known])).sum()) / total
     spread = np.divide(rows.mass**2, rows.times, where=everyone, out=np.zeros(rows.mass.size))
     noise = np.sqrt(np.bincount(bins, (spread * gaps**2)[known])) / total * _inflation(rows, known)
-    draws = np.abs(np.random.default_rng(0).standard_normal((_DRAWS, noise.size))) @ noise
+    draws = _absolute_normals(noise.size) @ noise
     level = NormalDist().cdf(rows.z) * 2 - 1
     radius = float(np.quantile(draws, level)) if rows.clusters is None else rows.z * noise.sum()
     yield rows.number("top-label ECE", value, radius, known)
+
+
+@cache
+def _absolute_normals(n: int) -> Floats:
+    """Draws of n normal numbers without their signs: the same ones for every window."""
+    return np.abs(np.random.default_rng(0).standard_normal((_DRAWS, n)))
 
 
 def _by_class(seen: _Seen, rows: _Rows) -> Iterator[FamiliarNumber]:

@@ -22,6 +22,8 @@ INTERIOR_MIX = 1e-10
 SUM_TOLERANCE = 1e-6
 _ROUNDED = (np.dtype(np.float16), np.dtype(np.float32))
 _BLOCK_CELLS = 1 << 21
+# Where much is computed of every cell: new arrays of more would each be fetched from the system.
+CACHE_CELLS = 1 << 15
 _PLAIN: Final = "probabilities"
 
 
@@ -78,9 +80,9 @@ class Predictions:
         divisor = None if self.divisor is None else self.divisor[rows]
         return Predictions(self.matrix[rows], self.any_zero, divisor)
 
-    def spans(self) -> Iterator[tuple[int, int]]:
-        """Row ranges of a size that stays in cache."""
-        return block_spans(self.n, int(self.matrix.shape[1]))
+    def spans(self, n_cells: int = _BLOCK_CELLS) -> Iterator[tuple[int, int]]:
+        """Row ranges of about as many cells."""
+        return block_spans(self.n, int(self.matrix.shape[1]), n_cells)
 
     def likeliest(self) -> Ints:
         """Every row's likeliest leaf, the first of several."""
@@ -95,9 +97,9 @@ class Predictions:
         return block.copy() if shared else block
 
 
-def block_spans(n: int, n_columns: int) -> Iterator[tuple[int, int]]:
-    """Cut n rows into ranges of about two million cells."""
-    step = max(1, _BLOCK_CELLS // max(1, n_columns))
+def block_spans(n: int, n_columns: int, n_cells: int = _BLOCK_CELLS) -> Iterator[tuple[int, int]]:
+    """Cut n rows into ranges of about two million cells, or as many as is said."""
+    step = max(1, n_cells // max(1, n_columns))
     for lo in range(0, n, step):
         yield lo, min(n, lo + step)
 

@@ -30,9 +30,15 @@ from pydantic import Field
 from huc_monitor._common.safe_text import chat
 from huc_monitor._common.settings import Section
 from huc_monitor.audit.decomposition import UtilityRows
-from huc_monitor.audit.dependence import Dependence, ShortBlocks, measure_blocks, measure_dependence
+from huc_monitor.audit.dependence import (
+    LEAST_GROUPS,
+    Dependence,
+    ShortBlocks,
+    measure_blocks,
+    measure_dependence,
+)
 from huc_monitor.audit.forecast import ScoreGaps, residuals, score_rows
-from huc_monitor.audit.inputs import Predictions
+from huc_monitor.audit.inputs import CACHE_CELLS, Predictions
 from huc_monitor.monitor._rows import Decomposed
 from huc_monitor.monitor.drift import children
 from huc_monitor.sources import PredictionData, TooManyBadRowsError
@@ -58,6 +64,7 @@ _SOON = 0.2
 Terms = Iterable[tuple[str, Floats, Floats]]
 SAME_PREDICTION = "identical predictions"
 SAME_AND_NEAR = "identical predictions that follow each other"
+_REPEATS = (SAME_PREDICTION, SAME_AND_NEAR)
 
 
 class NoticePolicy(Section):
@@ -79,8 +86,10 @@ def hash_rows(matrix: Floats) -> Ints:
     """Return a key per row of numbers; those of equal rows are equal."""
     bits = np.ascontiguousarray(matrix + 0.0).view(np.uint64)
     factors = np.random.default_rng(0).integers(1, 1 << 63, matrix.shape[1], dtype=np.uint64) | 1
-    mixed = (bits ^ (bits >> np.uint64(29))) * factors
-    keys: Ints = (mixed ^ (mixed >> np.uint64(31))).sum(axis=1, dtype=np.uint64).view(np.int64)
+    bits ^= bits >> np.uint64(29)
+    bits *= factors
+    bits ^= bits >> np.uint64(31)
+    keys: Ints = np.einsum("ij->i", bits).view(np.int64)
     return keys
 
 
@@ -95,15 +104,19 @@ def find_dependence(
     named = {name: _numbered(values[chosen]) for name, values in keys.items()}
     named = {name: codes for name, codes in named.items() if _may_be_key(codes)}
     first = Predictions.of(probabilities[chosen])
-    hashes = hash_rows(first.block(0, first.n))
-    alike = cells = _numbered(hashes)
-    if features is not None and features.shape[1]:
-        own = pd.util.hash_pandas_object(features.iloc[chosen], index=False).to_numpy()
-        alike = _numbered(hashes ^ own.view(np.int64))
-    named |= {SAME_PREDICTION: alike, SAME_AND_NEAR: _follow_soon(cells)}
-    level = _LEVEL / (len(named) * len(rows))
+    hashes = np.empty(first.n, dtype=np.int64)
+    for lo, hi in first.spans(CACHE_CELLS):
+        hashes[lo:hi] = hash_rows(first.block(lo, hi))
+    cells = _numbered(hashes)
+    level = _LEVEL / ((len(named) + len(_REPEATS)) * len(rows))
+    if _n_shared(cells) >= 2 * LEAST_GROUPS:  # or there are not as many groups
+        alike = cells
+        if features is not None and features.shape[1]:
+            own = pd.util.hash_pandas_object(features.iloc[chosen], index=False).to_numpy()
+            alike = _numbered(hashes ^ own.view(np.int64))
+        named |= {SAME_PREDICTION: alike, SAME_AND_NEAR: _follow_soon(cells)}
     found: list[tuple[str, Dependence]] = []
-    for item in rows:
+    for item in rows if named else ():
         gaps = residuals(item)[chosen]
         means = np.bincount(cells, gaps) / np.bincount(cells)
         for name, codes in named.items():
@@ -117,7 +130,7 @@ def find_dependence(
 
 def is_repeat(name: str) -> bool:
     """Whether rows go together by their predictions, not by a column."""
-    return name in {SAME_PREDICTION, SAME_AND_NEAR}
+    return name in _REPEATS
 
 
 def _follow_soon(cells: Ints) -> Ints:
@@ -145,6 +158,12 @@ def _matters(name: str, tested: Dependence) -> bool:
 def _numbered(keys: Ints) -> Ints:
     """Give groups of equal keys numbers from 0."""
     return np.unique(keys, return_inverse=True)[1]
+
+
+def _n_shared(codes: Ints) -> int:
+    """Count the rows that are not alone in their group."""
+    sizes = np.bincount(codes)
+    return int(sizes[sizes > 1].sum())
 
 
 def _may_be_key(codes: Ints) -> bool:

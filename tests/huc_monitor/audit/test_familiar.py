@@ -9,6 +9,7 @@ from hypothesis import strategies as st
 from sklearn.metrics import accuracy_score, log_loss
 
 import huc_monitor as hm
+from huc_monitor.audit.inputs import CACHE_CELLS
 from huc_monitor.tree.labels import LeafCodes
 
 TREE = hm.LabelTree.from_nested(
@@ -82,6 +83,13 @@ def test_every_number_is_what_its_definition_says(sharpen):
     expected = brute_force(p, codes)
     for name in NAMES:
         assert found[name] == pytest.approx(expected[name], abs=1e-7), name
+
+
+def test_bins_are_added_up_over_all_blocks_of_rows():
+    p, codes = rows(CACHE_CELLS // 2, 3, sharpen=1.4)
+    found = hm.familiar_numbers(p, LeafCodes(codes), tree=TREE)
+    gaps = np.mean([binned_gaps(p[:, k], codes == k) for k in range(5)])
+    assert found["classwise ECE"] == pytest.approx(gaps, rel=1e-9)
 
 
 @given(st.integers(0, 10_000), st.integers(2, 40))

@@ -13,7 +13,7 @@ from support.watched import make, source_of
 import huc_monitor as hm
 from huc_monitor.audit.dependence import design_effect, measure_blocks, measure_dependence
 from huc_monitor.audit.forecast import score_rows
-from huc_monitor.audit.inputs import Predictions
+from huc_monitor.audit.inputs import CACHE_CELLS, Predictions
 from huc_monitor.monitor.noticing import (
     SAME_AND_NEAR,
     SAME_PREDICTION,
@@ -101,6 +101,17 @@ def test_retries_are_noticed_by_their_predictions():
     assert name == SAME_PREDICTION
     assert found.too_narrow == pytest.approx(np.sqrt(3), rel=0.02)
     assert "retries" in say_dependence(name, found)
+
+
+def test_retries_are_noticed_however_far_apart_they_were_read():
+    rng = np.random.default_rng(6)
+    p, y = predicted(rng, CACHE_CELLS // 4)
+    twice = np.tile(np.arange(len(p)), 2)
+    name, found = notice(p[twice], y[twice], {})
+    assert name == SAME_PREDICTION
+    assert found.n_groups == len(p)
+    few = np.concatenate([np.arange(len(p)), np.arange(9)])
+    assert notice(p[few], y[few], {}) is None
 
 
 def few_predictions(rng, n):
