@@ -10,7 +10,7 @@ others it was read with: a run that is interrupted and repeated gets the same nu
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 from itertools import pairwise
@@ -57,8 +57,15 @@ class Decomposed:
         return rows, self.groups().take(chosen)
 
 
+# Start and end of a range, and as of when its labels were asked for.
+Asked = tuple[datetime, datetime, datetime | None]
+
+
 class RowCache:
-    """Reads and decomposes the rows of windows, and keeps what the next windows need."""
+    """Reads and decomposes the rows of windows, and keeps what the next windows need.
+
+    `read` are ranges that were read already; each is let go of when it is used.
+    """
 
     def __init__(
         self,
@@ -67,8 +74,10 @@ class RowCache:
         tree: LabelTree,
         utilities: Sequence[Utility],
         subgroups: Subgroups,
+        read: Mapping[Asked, WindowData] | None = None,
     ) -> None:
         self._source = source
+        self._read = dict(read or {})
         self._tree = tree
         self._utilities = tuple(utilities)
         self._subgroups = subgroups
@@ -92,6 +101,7 @@ class RowCache:
     def forget(self, before: datetime) -> None:
         """Drop pieces that end by a time: no later window reaches back to them."""
         self._pieces = {key: kept for key, kept in self._pieces.items() if key[1] > before}
+        self._read = {key: data for key, data in self._read.items() if key[1] > before}
 
     def _piece(self, start: datetime, end: datetime, as_of: datetime | None) -> Decomposed:
         kept = self._pieces.get((start, end))
@@ -99,7 +109,9 @@ class RowCache:
             known, piece = kept
             if known == as_of or self._unchanged(piece, as_of):
                 return piece
-        data = self._source.labelled(start, end, as_of=as_of)
+        data = self._read.pop((start, end, as_of), None)
+        if data is None:
+            data = self._source.labelled(start, end, as_of=as_of)
         old = kept[1] if kept is not None else None
         piece = self._decompose(data, old)
         self._pieces[start, end] = as_of, piece

@@ -9,14 +9,12 @@ from typing import TYPE_CHECKING
 from huc_monitor.errors import InvalidInputError
 from huc_monitor.monitor._examine import Examination
 from huc_monitor.monitor._reference import Reference
-from huc_monitor.monitor._rows import Decomposed, RowCache
+from huc_monitor.monitor._rows import Asked, Decomposed, RowCache
 from huc_monitor.monitor.windows import Window, readiness
-from huc_monitor.sources import TooManyBadRowsError
+from huc_monitor.sources import TooManyBadRowsError, WindowData
 from huc_monitor.subgroups import Subgroups
 
 if TYPE_CHECKING:
-    import pandas as pd
-
     from huc_monitor.monitor._monitor import Monitor
     from huc_monitor.monitor._state import MonitorState
 
@@ -36,10 +34,14 @@ class Standards:
 
         `again` are windows that may be read once more, with the time of asking.
         """
-        self._freeze_subgroups([*((window, window.due_at) for window in due), *again])
+        read = self._freeze_subgroups([*((window, window.due_at) for window in due), *again])
         monitor = self.monitor
         self.cache = RowCache(
-            monitor.source, tree=monitor.tree, utilities=monitor.utilities, subgroups=self.subgroups
+            monitor.source,
+            tree=monitor.tree,
+            utilities=monitor.utilities,
+            subgroups=self.subgroups,
+            read=read,
         )
         self.cache.plan(due)
         if self.state.reference is not None:
@@ -64,34 +66,39 @@ class Standards:
         self.state.reference = examined.as_reference().to_dict()
         self.frozen = examined.found
 
-    def _freeze_subgroups(self, windows: list[tuple[Window, datetime]]) -> None:
+    def _freeze_subgroups(self, windows: list[tuple[Window, datetime]]) -> dict[Asked, WindowData]:
+        """Freeze subgroups; return what was read for it."""
         monitor, state = self.monitor, self.state
+        read: dict[Asked, WindowData] = {}
         if state.subgroups is not None:
             self.subgroups = Subgroups.from_dict(state.subgroups)
-            return
+            return read
         if isinstance(monitor.subgroups, Subgroups):
             self.subgroups = monitor.subgroups
         else:
-            features = self._reference_features(windows)
-            if features is None:
-                return
-            self.subgroups = monitor.subgroups(features)
+            read = self._first_rows(windows)
+            if not read:
+                return read
+            (data,) = read.values()
+            self.subgroups = monitor.subgroups(data.features)
         state.subgroups = self.subgroups.to_dict()
+        return read
 
-    def _reference_features(self, windows: list[tuple[Window, datetime]]) -> pd.DataFrame | None:
-        """Features of the reference, or of the first window that can be audited."""
+    def _first_rows(self, windows: list[tuple[Window, datetime]]) -> dict[Asked, WindowData]:
+        """Rows of the reference, or of the first window that can be audited."""
         source, spec = self.monitor.source, self.monitor.windows
         if self.monitor.reference is not None:
             start, end = self.monitor.reference
-            return source.labelled(start, end, as_of=spec.due_at(end)).features
+            due_at = spec.due_at(end)
+            return {(start, end, due_at): source.labelled(start, end, as_of=due_at)}
         for window, as_of in windows:
             try:
                 data = source.labelled(window.start, window.end, as_of=as_of)
             except TooManyBadRowsError:
                 continue  # the window is recorded as failed when its turn comes
             if readiness(spec, data.counts) == "ready" and data.n:
-                return data.features
-        return None
+                return {(window.start, window.end, as_of): data}
+        return {}
 
     def _freeze_reference(self, start: datetime, end: datetime) -> None:
         due_at = self.monitor.windows.due_at(end)

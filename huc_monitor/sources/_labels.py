@@ -74,7 +74,8 @@ def latest_labels(labels: LabelTable, ids: pd.Series[Any], as_of: datetime | Non
         columns[labels.time] = "any"
     values, as_text = _like(distinct, labels.table, labels.id)
     found = labels.table.lookup(Lookup(labels.id, values, columns, when, as_of))
-    found = found[found[labels.label].notna()]
+    present = found[labels.label].notna()
+    found = found if present.all() else found[present]
     times = None if when is None else when.read(found[labels.time])
     keys = found[labels.id].astype(str) if as_text else found[labels.id]
     frame = pd.DataFrame(
@@ -84,18 +85,21 @@ def latest_labels(labels: LabelTable, ids: pd.Series[Any], as_of: datetime | Non
             "time": np.datetime64("NaT", "us") if times is None else times,
         }
     )
-    changed, conflicting = pd.Index([]), pd.Index([])
+    latest, n_changed, conflicting = frame, 0, np.zeros(len(frame), dtype=bool)
     if frame["id"].duplicated().any():
         frame["text"] = frame["label"].astype(str)
         frame = frame.sort_values(["time", "text"], kind="stable", na_position="first")
-        changed, conflicting = _differing(frame[frame["id"].duplicated(keep=False)])
-    latest = frame.drop_duplicates("id", keep="last").set_index("id")
+        changed, undecided = _differing(frame[frame["id"].duplicated(keep=False)])
+        latest = frame.drop_duplicates("id", keep="last")
+        n_changed = len(changed.difference(undecided))
+        conflicting = latest["id"].isin(undecided).to_numpy()
+    by_id = latest.set_index("id")
     return LabelsById(
-        latest["label"],
-        None if times is None else latest["time"],
+        by_id["label"],
+        None if times is None else by_id["time"],
         len(frame) - len(latest),
-        len(changed.difference(conflicting)),
-        latest.index.isin(conflicting),
+        n_changed,
+        conflicting,
         as_text,
     )
 

@@ -96,33 +96,35 @@ class Reading:
     def _add(self, chunk: Chunk) -> None:
         source, given = self.source, self.source.columns
         frame = chunk.frame.reset_index(drop=True)
+        kept: dict[str, Any] = {}  # a frame takes long to add a column to
         if given.time is None or self.start is None:
-            kept = pd.DataFrame({"time": np.full(len(frame), np.datetime64("NaT", "us"))})
+            kept["time"] = np.full(len(frame), np.datetime64("NaT", "us"))
             kept["row"] = np.arange(self.n_predictions, self.n_predictions + len(frame))
         else:
-            kept = pd.DataFrame({"time": source.time.read(frame[given.time])})
+            kept["time"] = source.time.read(frame[given.time])
         self.n_predictions += len(frame)
-        for name, column in (("id", given.id), ("version", given.model_version)):
-            if column is not None:
-                kept[name] = frame[column].astype(object)
+        if given.id is not None:
+            ids = frame[given.id]
+            kept["id"] = ids if _is_whole(ids) else ids.astype(object)
+        if given.model_version is not None:
+            kept["version"] = frame[given.model_version].astype(object)
         for i, name in enumerate(given.features):
             kept[f"feature {i}"] = frame[name]
-        kept["problem"] = add_design(kept, frame, given, with_labels=self.with_labels)
-        rows = np.arange(len(frame))
+        problem = add_design(kept, frame, given, with_labels=self.with_labels)
+        rows, label = np.arange(len(frame)), None
         if self.with_labels:
             label, when = self._label_columns(frame)
             rows = np.flatnonzero(label.notna().to_numpy())
             self.n_labelled += len(rows)
             if self.plan is not None:
-                rows = rows[self._add_chances(frame, kept)[rows]]
+                rows = rows[self._add_chances(frame, kept, problem)[rows]]
             kept["code"] = source.encoder.find(label)
             if self.labels is not None and self.labels.conflicting.any():
                 place = self.labels.find(frame[str(given.id)])
-                kept.loc[(place >= 0) & self.labels.conflicting[place], "code"] = _IN_CONFLICT
-            kept["label"] = label
+                kept["code"][(place >= 0) & self.labels.conflicting[place]] = _IN_CONFLICT
             if when is not None:
                 kept["label time"] = when
-        self._keep(read_chunk(self._reader, chunk), rows, kept)
+        self._keep(read_chunk(self._reader, chunk), rows, pd.DataFrame(kept), problem, label)
 
     def _label_columns(self, frame: pd.DataFrame) -> tuple[pd.Series[Any], Any]:
         given = self.source.columns
@@ -138,59 +140,70 @@ class Reading:
         when[known] = self.labels.times.to_numpy().astype("datetime64[us]")[place[known]]
         return pd.Series(label, dtype=object), when
 
-    def _add_chances(self, frame: pd.DataFrame, kept: pd.DataFrame) -> NDArray[np.bool_]:
+    def _add_chances(
+        self, frame: pd.DataFrame, kept: dict[str, Any], problem: NDArray[Any]
+    ) -> NDArray[np.bool_]:
         """Add the probabilities of the sampling plan; say which rows it chose."""
         assert self.plan is not None  # noqa: S101 - asked for with a plan only
         place = self.plan.find(frame[str(self.source.columns.id)])
         chances = np.append(as_numbers(self.plan.by_id), np.nan)[place]
         kept["label probability"] = chances
         known: NDArray[np.bool_] = place >= 0
-        kept.loc[known & ~((chances > 0) & (chances <= 1)), "problem"] = BAD_LABEL_PROBABILITY
+        problem[known & ~((chances > 0) & (chances <= 1))] = BAD_LABEL_PROBABILITY
         return known
 
-    def _keep(self, read: ReadRows, rows: NDArray[np.int64], kept: pd.DataFrame) -> None:
+    def _keep(
+        self,
+        read: ReadRows,
+        rows: NDArray[np.int64],
+        kept: pd.DataFrame,
+        problem: NDArray[Any],
+        label: pd.Series[Any] | None,
+    ) -> None:
         matrix, good = read.rows, read.good
         if len(rows) < len(kept):
-            matrix, good, kept = matrix[rows], good[rows], kept.iloc[rows]
-        kept = kept.reset_index(drop=True)
+            matrix, good, problem = matrix[rows], good[rows], problem[rows]
+            kept = kept.iloc[rows].reset_index(drop=True)
+            label = None if label is None else label.iloc[rows]
         known = np.ones(len(kept), dtype=bool)
-        if self.with_labels:
-            known = kept["code"].to_numpy() >= 0
-            in_conflict = int((kept["code"].to_numpy() == _IN_CONFLICT).sum())
-            self.bad.add(REASONS[OTHER_LABEL], in_conflict)
-            self.bad.add(UNKNOWN_LABEL, int((~known).sum()) - in_conflict)
-            strange = kept["label"][kept["code"].to_numpy() == -1]
-            if len(strange):
-                self.unknown.update(strange.map(_shown).value_counts().to_dict())
+        if label is not None:
+            codes = kept["code"].to_numpy()
+            known = codes >= 0
+            if not known.all():
+                self._count_unknown(codes, label)
         self.bad.add(BAD_PROBABILITIES, int((known & ~good).sum()))
-        problem = kept.pop("problem").to_numpy()
-        for reason in DESIGN_PROBLEMS:
+        sound = problem == ""
+        for reason in DESIGN_PROBLEMS if not sound.all() else ():
             self.bad.add(reason, int((known & good & (problem == reason)).sum()))
-        usable = good & known & (problem == "")
+        usable = good & known & sound
         if not usable.all():
-            self._show_bad(
-                kept, usable, known, lambda row: problem[row] or read.why(int(rows[row]))
-            )
+
+            def explain(row: int) -> str:
+                if known[row] or label is None:
+                    return str(problem[row] or read.why(int(rows[row])))
+                if kept["code"].iloc[row] == _IN_CONFLICT:
+                    return REASONS[OTHER_LABEL]
+                return f"{UNKNOWN_LABEL} {quoted(label.iloc[row])}"
+
+            self._show_bad(kept, usable, explain)
             matrix, kept = matrix[usable], kept[usable]
         self.matrices.append(matrix)
-        self.frames.append(kept.drop(columns="label", errors="ignore"))
+        self.frames.append(kept)
+
+    def _count_unknown(self, codes: NDArray[np.int64], label: pd.Series[Any]) -> None:
+        in_conflict, strange = int((codes == _IN_CONFLICT).sum()), label[codes == -1]
+        self.bad.add(REASONS[OTHER_LABEL], in_conflict)
+        self.bad.add(UNKNOWN_LABEL, len(strange))
+        self.unknown.update(strange.map(_shown).value_counts().to_dict())
 
     def _show_bad(
-        self,
-        kept: pd.DataFrame,
-        usable: NDArray[np.bool_],
-        known: NDArray[np.bool_],
-        explain: Callable[[int], str],
+        self, kept: pd.DataFrame, usable: NDArray[np.bool_], explain: Callable[[int], str]
     ) -> None:
         """Keep the first unusable rows as examples."""
         for row in np.flatnonzero(~usable):
             if not self.bad.has_room:
                 break
             reason = explain(int(row))
-            if not known[row]:
-                reason = f"{UNKNOWN_LABEL} {quoted(kept['label'].iloc[row])}"
-                if kept["code"].iloc[row] == _IN_CONFLICT:
-                    reason = REASONS[OTHER_LABEL]
             if "row" in kept:
                 reason = f"row {kept['row'].iloc[row]}: {reason}"
             time = kept["time"].to_numpy()[row]
@@ -200,7 +213,7 @@ class Reading:
         """Keep one row of every id, and count the others."""
         if not self.frames:
             return
-        frame = pd.concat(self.frames, ignore_index=True)
+        frame = _joined(self.frames)
         ends = np.cumsum([len(part) for part in self.matrices])
         verdict = settle(frame, lambda rows: self._gather(rows, ends))
         self.frames = [frame]
@@ -361,21 +374,36 @@ def _version(value: Any) -> str:
     return distinct(int(value) if whole else value)
 
 
+def _joined(frames: list[pd.DataFrame]) -> pd.DataFrame:
+    """Put frames one after the other; ids of different types stay what they are."""
+    if len(frames) == 1:
+        return frames[0].reset_index(drop=True)
+    if len({frame["id"].dtype for frame in frames if "id" in frame}) > 1:
+        frames = [frame.assign(id=frame["id"].astype(object)) for frame in frames]
+    return pd.concat(frames, ignore_index=True)
+
+
 def _order(frame: pd.DataFrame) -> NDArray[np.int64] | None:
     """Sort by time, then id, or None if the rows are in that order already."""
     if not len(frame):
         return None
     times = frame["time"].to_numpy()
-    step = np.diff(times)
-    if (step > np.timedelta64(0, "us")).all():
-        return None
-    keys = [times]
-    if "id" in frame:
-        codes, _ = pd.factorize(frame["id"], sort=_sortable(frame["id"]))
-        keys.insert(0, codes)
-    order = np.lexsort(keys).astype(np.int64)
+    order = np.arange(len(frame))
+    if not (np.diff(times) >= np.timedelta64(0, "us")).all():
+        order = np.argsort(times, kind="stable")
+    # As numbers, because a missing time does not equal another one.
+    same = np.concatenate([[1], np.diff(times[order].view(np.int64)), [1]]) == 0
+    tied = np.flatnonzero(same[1:] | same[:-1])
+    if "id" in frame and tied.size:
+        rows, ids = order[tied], frame["id"]
+        codes, _ = pd.factorize(ids.iloc[rows], sort=_sortable(ids))
+        order[tied] = rows[np.lexsort((codes, times[rows]))]
     return None if (order == np.arange(len(order))).all() else order
 
 
+def _is_whole(ids: pd.Series[Any]) -> bool:
+    return isinstance(ids.dtype, np.dtype) and ids.dtype.kind in "iu"
+
+
 def _sortable(ids: pd.Series[Any]) -> bool:
-    return pd.api.types.infer_dtype(ids, skipna=True) in {"string", "integer"}
+    return _is_whole(ids) or pd.api.types.infer_dtype(ids, skipna=True) in {"string", "integer"}

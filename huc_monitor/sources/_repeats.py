@@ -50,8 +50,10 @@ def settle(
     if "id" not in frame:
         return verdict
     ids = frame["id"].infer_objects()
-    named = ids.notna() & (ids != "")
-    rows = np.flatnonzero((ids.duplicated(keep=False) & named).to_numpy())
+    again = ids.duplicated(keep=False)
+    if not again.any():
+        return verdict
+    rows = np.flatnonzero((again & ids.notna() & (ids != "")).to_numpy())
     if not rows.size:
         return verdict
     group, _ = pd.factorize(ids.iloc[rows])

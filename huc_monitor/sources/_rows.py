@@ -131,13 +131,13 @@ def explain_missing(
 
 
 def add_design(
-    kept: pd.DataFrame, frame: pd.DataFrame, given: Columns, *, with_labels: bool
+    kept: dict[str, Any], frame: pd.DataFrame, given: Columns, *, with_labels: bool
 ) -> NDArray[Any]:
     """Add keys, the key of the cluster and the label probability; return what is wrong, or ""."""
     problem = np.full(len(frame), "", dtype=object)
     if given.cluster_block is not None:
         length = Span.parse(given.cluster_block).nominal
-        blocks = kept["time"].to_numpy().astype("datetime64[us]").astype(np.int64)
+        blocks = kept["time"].astype("datetime64[us]").astype(np.int64)
         kept["cluster"] = check_clusters(
             blocks // (length // timedelta(microseconds=1)), len(frame)
         )

@@ -16,6 +16,7 @@ from huc_monitor.monitor._rows import RowCache
 from huc_monitor.monitor.ports.tracker import MemoryTracker
 from huc_monitor.monitor.tolerance import Tolerance
 from huc_monitor.monitor.windows import TimeWindows
+from huc_monitor.sources import TableSource
 
 
 @pytest.fixture(scope="module")
@@ -162,6 +163,20 @@ def test_rolling_windows_are_audited_as_if_each_were_read_by_itself():
             data.probabilities, data.labels, tree=tree(), utilities=UTILITIES, n_draws=100
         )
         assert record.audit == result.to_dict()
+
+
+@pytest.mark.parametrize("reference", [None, (after(0), after(1))])
+def test_rows_that_subgroups_come_from_are_read_once(monkeypatch, reference):
+    ranges = []
+
+    def counting(self, *where, labelled=TableSource.labelled, **more):
+        ranges.append((where, more))
+        return labelled(self, *where, **more)
+
+    monkeypatch.setattr(TableSource, "labelled", counting)
+    monitor = make(*make_log(3, 300), reference=reference, change={"enabled": False})
+    monitor.check(after(4), since=after(1 if reference else 0))
+    assert [where for where, _ in ranges] == [(after(day), after(day + 1)) for day in range(3)]
 
 
 def test_a_row_with_a_zero_is_decomposed_the_same_whatever_comes_with_it():

@@ -23,6 +23,7 @@ from huc_monitor.sources import (
     TooManyBadRowsError,
     concatenate,
 )
+from huc_monitor.sources._table import Chunk
 
 START, END = datetime(2024, 1, 1, tzinfo=UTC), datetime(2024, 1, 2, tzinfo=UTC)
 TREE = hm.LabelTree.from_nested({"a": ["a1", "a2"], "b": None})
@@ -323,6 +324,29 @@ def test_rows_of_equal_time_are_ordered_by_id_whatever_their_order_in_the_log():
     shuffled = frame.sample(frac=1, random_state=0)
     window = open_frame(shuffled).labelled(START, END)
     assert window.ids.tolist() == list(range(100))
+
+
+@pytest.mark.parametrize("kind", [int, str])
+@pytest.mark.parametrize("is_sorted", [True, False])
+def test_rows_are_in_the_order_of_time_and_then_of_id(kind, is_sorted):
+    rng = np.random.default_rng(0)
+    at = pd.Timestamp(START) + pd.to_timedelta(rng.integers(0, 40, 100), unit="min")
+    frame = rows(at=at, id=rng.permutation(100).astype(kind).astype(object))
+    frame["id"] = frame["id"].infer_objects()
+    frame = frame.sort_values("at") if is_sorted else frame
+    window = open_frame(frame).labelled(START, END)
+    assert window.ids.tolist() == frame.sort_values(["at", "id"])["id"].tolist()
+
+
+def test_ids_of_different_types_in_one_log_stay_what_they_are(monkeypatch):
+    frame = rows(id=pd.Series([*range(50), *map(str, range(50))], dtype=object))
+
+    def halves(self, *_):
+        yield from (Chunk(self.frame[:50].infer_objects()), Chunk(self.frame[50:]))
+
+    monkeypatch.setattr(FrameTable, "scan", halves)
+    window = open_frame(frame).labelled(START, END)
+    assert window.ids.tolist() == frame["id"].tolist()
 
 
 def test_reading_leaves_the_frame_as_it_was():
