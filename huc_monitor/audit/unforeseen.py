@@ -28,6 +28,7 @@ from typing import Any
 import numpy as np
 
 from huc_monitor._common.forms import Form
+from huc_monitor.audit.inputs import CACHE_CELLS, block_spans
 from huc_monitor.audit.scan import Groups
 from huc_monitor.audit.sparse_rows import Rows, SparseRows
 from huc_monitor.tree import LabelTree
@@ -35,7 +36,6 @@ from huc_monitor.utilities.program import Floats, Ints
 
 LEAST_MASS = 0.01
 _MOST_LEAVES = 2_000
-_BLOCK_CELLS = 1 << 21
 _FEWEST = 3
 _PART = 0.5
 
@@ -94,33 +94,40 @@ def count_unforeseen(tree: LabelTree, probabilities: Rows, labels: Ints, groups:
     if tree.n_leaves > _MOST_LEAVES or groups.times.size or groups.repeats.size:
         return np.empty(0)
     n_nodes = tree.n_leaves + len(tree.branches)
-    start, stop = tree.label_slices(np.arange(n_nodes))
     # Weights that are no subgroup's have no rows to count.
     members = np.array([(w if w.dtype == np.uint8 else 0.0 * w) for w in groups.weights], float)
     out = np.zeros((3, len(members), n_nodes))
-    step = max(1, _BLOCK_CELLS // n_nodes)
     seen: list[tuple[Ints, Ints]] = []
-    for lo in range(0, labels.size, step):
-        hi = min(labels.size, lo + step)
-        part = probabilities
-        dense = part.block(lo, hi) if isinstance(part, SparseRows) else part[lo:hi]
-        sums = np.zeros((hi - lo, tree.n_leaves + 1))
-        np.cumsum(dense, axis=1, out=sums[:, 1:])
-        mass = sums[:, stop] - sums[:, start]
-        first, last = (end[:, None] for end in tree.label_slices(labels[lo:hi]))
-        under = (start <= first) & (last <= stop)
-        # A label that stops above a node says nothing of it.
-        low = (mass < LEAST_MASS) & (under | (stop <= first) | (last <= start))
-        out[0] += members[:, lo:hi] @ low
-        out[1] += members[:, lo:hi] @ np.where(low, mass, 0.0)
-        rows, nodes = np.nonzero(low & under)
-        seen.append((rows + lo, nodes))
+    for lo, hi in block_spans(labels.size, n_nodes):
+        counted = np.empty((2, hi - lo, n_nodes))
+        for a, b in block_spans(hi - lo, n_nodes, CACHE_CELLS):
+            rows = slice(lo + a, lo + b)
+            part = probabilities
+            dense = part.block(lo + a, lo + b) if isinstance(part, SparseRows) else part[rows]
+            low, mass, happened = _below_least(tree, dense, labels[rows])
+            counted[0, a:b], counted[1, a:b] = low, np.where(low, mass, 0.0)
+            at, nodes = np.nonzero(happened)
+            seen.append((at + lo + a, nodes))
+        out[:2] += members[:, lo:hi] @ counted
     if not seen:
         return out
-    rows, nodes = (np.concatenate(parts) for parts in zip(*seen, strict=True))
+    at, nodes = (np.concatenate(parts) for parts in zip(*seen, strict=True))
     for c, mine in enumerate(members):
-        out[2, c] = _count(rows, nodes, mine, groups.clusters, n_nodes)
+        out[2, c] = _count(at, nodes, mine, groups.clusters, n_nodes)
     return out
+
+
+def _below_least(tree: LabelTree, dense: Floats, labels: Ints) -> tuple[Any, Floats, Any]:
+    """Say which nodes of every row have less than 1 %, their mass, and which of them happened."""
+    start, stop = tree.label_slices(np.arange(tree.n_leaves + len(tree.branches)))
+    sums = np.zeros((labels.size, tree.n_leaves + 1))
+    np.cumsum(dense, axis=1, out=sums[:, 1:])
+    mass = sums[:, stop] - sums[:, start]
+    first, last = (end[:, None] for end in tree.label_slices(labels))
+    under = (start <= first) & (last <= stop)
+    # A label that stops above a node says nothing of it.
+    low = (mass < LEAST_MASS) & (under | (stop <= first) | (last <= start))
+    return low, mass, low & under
 
 
 def _count(rows: Any, nodes: Any, mine: Floats, clusters: Ints, n_nodes: int) -> Floats:
