@@ -283,15 +283,16 @@ def _keep_usable(source: SparkSource) -> Step:
             read = read_chunk(where, as_chunk(batch, kinds))
             codes = encoder.find(_labels(batch.column(_LABEL)))
             good = read.good & (codes >= 0)
-            kept = pd.DataFrame(index=range(len(codes)))
+            kept: dict[str, Any] = {}
             if design:
                 frame = batch.select([*dict.fromkeys(filter(None, asked))]).to_pandas()
                 kept["time"] = time.read(frame[time.name])
                 good &= add_design(kept, frame, columns, with_labels=True) == ""
-                kept = kept.rename(columns={"cluster": _CLUSTER, "label probability": _CHOSEN})
+                names = {"cluster": _CLUSTER, "label probability": _CHOSEN}
+                kept = {names.get(name, name): values for name, values in kept.items()}
             usable = np.flatnonzero(good)
             others = [batch.column(_ROW).take(usable)]
-            others += [pa.array(kept[name].to_numpy()[usable]) for name in design]
+            others += [pa.array(kept[name][usable]) for name in design]
             others += [batch.column(name).take(usable) for name in carried]
             yield pa.RecordBatch.from_arrays(
                 [*_lists(read.rows[usable], tree.leaves, named), pa.array(codes[usable]), *others],
