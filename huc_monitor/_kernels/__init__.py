@@ -17,7 +17,7 @@ from huc_monitor._kernels.multiplier import (
     write_ranges,
 )
 from huc_monitor._kernels.order import gather_rows, select_rows, sort_order, weigh_values
-from huc_monitor._kernels.scan import interval_sums, scan_group, span_sums, square_sums
+from huc_monitor._kernels.scan import interval_sums, scan_rows, span_sums, square_sums
 
 __all__ = [
     "DRAW_LANES",
@@ -32,7 +32,7 @@ __all__ = [
     "interval_sums",
     "load_rows",
     "raise_to_ranges",
-    "scan_group",
+    "scan_rows",
     "select_rows",
     "sort_order",
     "span_sums",

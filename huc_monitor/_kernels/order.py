@@ -71,12 +71,12 @@ def gather_rows(order, scores, labels, contributions, scale, out_scores, out_lab
 
 
 @loop
-def select_rows(order, weights, out):
-    """Write the sorted positions of rows with a nonzero weight; return how many there are."""
+def select_rows(bits, bit, out):
+    """Write the sorted positions of rows that have a bit; return how many there are."""
     count = 0
-    for i in range(order.shape[0]):
+    for i in range(bits.shape[0]):
         out[count] = i
-        count += weights[order[i]] != 0
+        count += (bits[i] >> np.uint64(bit)) & np.uint64(1)
     return count
 
 

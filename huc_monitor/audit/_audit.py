@@ -210,5 +210,7 @@ def _audit(
 
 
 def _mean_weight(weights: np.ndarray[Any, Any], groups: Groups) -> float:
+    if weights.dtype == np.uint8 and not groups.repeats.size:
+        return np.count_nonzero(weights.view(np.bool_)) / groups.mass
     times = groups.repeats if groups.repeats.size else np.ones(1)
     return float(np.sum(np.abs(weights) * times) / groups.mass)

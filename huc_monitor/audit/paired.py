@@ -79,8 +79,7 @@ class _Side:
         units = draw_units(spreads, self.groups.sizes().square)
         back = 1.0 / (units * self.groups.mass)
         parts = []
-        for c in range(len(self.groups.weights)):
-            terms = gather_terms(ordered, self.groups, c, units)
+        for c, terms in enumerate(gather_terms(ordered, self.groups, units)):
             inside = _inside(terms, scan.span[c])
             parts.append((terms, inside))
             if self.groups.clusters.size:

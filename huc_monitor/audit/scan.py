@@ -6,15 +6,14 @@ import dataclasses
 import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
-from itertools import pairwise
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import numpy.typing as npt
 import pandas as pd
 
-from huc_monitor._common.threads import run_tasks
 from huc_monitor.audit.clusters import ClusterSizes, Sizes
+from huc_monitor.audit.packs import Pack, Words, each_pack, pack_words
 from huc_monitor.audit.row_weights import WeightUnit
 from huc_monitor.utilities.program import Floats, Ints
 
@@ -22,7 +21,7 @@ if TYPE_CHECKING:
     from huc_monitor.audit.decomposition import SortedRows
 
 _HEADROOM_BITS = 61
-_PARALLEL_ROWS = 50_000
+_LEAST_STEP = 1 << 10
 # Which of two samples a row belongs to.
 AFTER, BEFORE = 0, 1
 
@@ -43,7 +42,8 @@ class Groups:
     row of the first counts m / a times, one of the second -m / b times (`factors`), so that a
     sum over m is the difference of the samples' moments. ``sample`` says which sample a row is of
     and ``masses`` are a and b; both are empty where there is one sample. ``known`` are the sizes of
-    all rows where these are a part of them.
+    all rows where these are a part of them, or were counted before; ``words`` are `pack_words` of
+    the weights where they were packed before.
     """
 
     weights: list[np.ndarray[Any, Any]]
@@ -55,6 +55,7 @@ class Groups:
     times: Floats = field(default_factory=lambda: np.empty(0))
     clusters: Ints = field(default_factory=lambda: np.empty(0, dtype=np.int64))
     known: Sizes | None = None
+    words: Words = field(default_factory=lambda: np.empty((0, 0), dtype=np.uint64))
 
     @classmethod
     def of(
@@ -217,6 +218,16 @@ class Groups:
         return factors * self.repeats if self.repeats.size else factors
 
     @property
+    def counts(self) -> Floats:
+        """How many rows every row stands for, in numbers of `count_unit`; empty where it is one."""
+        return self.times if self.times.size else self.repeats
+
+    @property
+    def count_unit(self) -> float:
+        """Rows per 1.0 of `counts`."""
+        return self.unit if self.repeats.size and not self.times.size else 1.0
+
+    @property
     def roots(self) -> npt.NDArray[np.float32]:
         """What a row's multiplier is multiplied by; empty where that is 1.
 
@@ -262,8 +273,8 @@ class Groups:
         return Sizes.of(self.mass, masses, [one.squared() for one in own], tables)
 
     def sized(self) -> Groups:
-        """Return the same with sizes counted once."""
-        return dataclasses.replace(self, known=self.sizes())
+        """Return the same with sizes counted, and indicators packed, once."""
+        return dataclasses.replace(self, known=self.sizes(), words=pack_words(self.weights))
 
     def squared(self) -> float:
         """Sum over the rows of one sample of how often they count, squared, over rows they are."""
@@ -303,84 +314,121 @@ class UtilityScan:
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class GroupRows:
-    """One subgroup's rows of a utility: sorted positions, and contributions times the weight."""
+class PackScan:
+    """What a scan keeps of some subgroups: `state` and `reached` of `_kernels.scan_rows`."""
 
-    positions: Ints
-    values: Ints
+    pack: Pack
+    state: Ints
+    reached: Floats
+    size: Floats
+    marks: Ints
+    step: int
 
+    @classmethod
+    def of(cls, rows: SortedRows, groups: Groups, pack: Pack) -> PackScan:
+        """Scan the rows of a pack once."""
+        from huc_monitor import _kernels
 
-def group_rows(rows: SortedRows, groups: Groups) -> Callable[[int], GroupRows]:
-    """Return what selects a subgroup's rows; indicators share contributions weighed once."""
-    from huc_monitor import _kernels
+        shape = pack.groups.size, rows.relevant.size + 1
+        # So that marks take no more room than a number per row, nor making them much time.
+        step = max(_LEAST_STEP, math.prod(shape))
+        found = cls(
+            pack,
+            np.zeros((*shape, 5), dtype=np.int64),
+            np.zeros((*shape, 2)),
+            np.zeros(shape[0]),
+            np.zeros((rows.order.size // step + 1, shape[0], shape[1] - 1), dtype=np.int64),
+            step,
+        )
+        _kernels.scan_rows(
+            rows.scores,
+            rows.labels,
+            pack.values,
+            pack.bits,
+            groups.counts[rows.order] if groups.counts.size else groups.counts,
+            rows.paths,
+            step,
+            found.state,
+            found.reached,
+            found.size,
+            found.marks,
+        )
+        return found
 
-    amounts = groups.amounts
+    @property
+    def prefixes(self) -> tuple[Ints, Ints, Ints]:
+        """Total, lowest and highest prefix sum."""
+        return self.state[..., 0], self.state[..., 1], self.state[..., 2]
 
-    def weigh(weights: np.ndarray[Any, Any]) -> Ints:
-        values = np.empty_like(rows.values)
-        _kernels.weigh_values(rows.order, rows.values, weights, amounts, values)
-        return values
+    @property
+    def ends(self) -> Ints:
+        """Where the lowest and the highest prefix end."""
+        return self.state[..., 3:]
 
-    shared = rows.values  # noqa: PD011 - no frame
-    if amounts.size and any(weights.dtype == np.uint8 for weights in groups.weights):
-        shared = weigh(np.ones(amounts.size, dtype=np.uint8))
+    @property
+    def best(self) -> Ints:
+        """Largest absolute interval sum, with its sign."""
+        _, low, high = self.prefixes
+        return np.where(self.rises, high - low, low - high)
 
-    def select(c: int) -> GroupRows:
-        weights = groups.weights[c]
-        positions = np.empty(rows.order.size, dtype=np.int64)
-        positions = positions[: _kernels.select_rows(rows.order, weights, positions)]
-        return GroupRows(positions, shared if weights.dtype == np.uint8 else weigh(weights))
+    @property
+    def rises(self) -> npt.NDArray[np.bool_]:
+        """Whether the lowest prefix comes before the highest."""
+        found: npt.NDArray[np.bool_] = self.ends[..., 1] > self.ends[..., 0]
+        return found
 
-    return select
+    def in_order(self, pairs: Any) -> Any:
+        """Return numbers of the lowest and the highest prefix as those of first and last."""
+        return np.where(self.rises[..., None], pairs, pairs[..., ::-1])
+
+    def sums_on(self, rows: SortedRows, spans: Ints) -> Ints:
+        """Add up every branch on ranges of sorted rows, (G, K, 2): shape (G, K, S)."""
+        from huc_monitor import _kernels
+
+        sums = np.zeros((*spans.shape[:2], rows.relevant.size), dtype=np.int64)
+        _kernels.interval_sums(
+            rows.labels,
+            self.pack.values,
+            self.pack.bits,
+            rows.paths,
+            self.step,
+            self.marks,
+            spans,
+            sums,
+        )
+        return sums
 
 
 def scan_utility(
-    rows: SortedRows, groups: Groups, also: Callable[[int, GroupRows, Ints], None] | None = None
+    rows: SortedRows, groups: Groups, also: Callable[[Pack, Ints], None] | None = None
 ) -> UtilityScan:
     """Maximise the absolute moment over all intervals, for every subgroup and relevant branch.
 
-    ``also`` is called with every subgroup's number, rows and spans, while these are at hand.
+    ``also`` is called with every pack of subgroups and their spans, while these are at hand.
     """
     n_groups, n_slots = len(groups.weights), rows.relevant.size
     best = np.zeros((n_groups, n_slots + 1), dtype=np.int64)
     span = np.zeros((n_groups, n_slots + 1, 2), dtype=np.int64)
     inside = np.zeros((n_groups, n_slots + 1))
     size = np.zeros(n_groups)
-    on_uc = np.zeros((n_groups, n_slots), dtype=np.int64)
-    on_worst = np.zeros((n_groups, n_slots), dtype=np.int64)
-    select = group_rows(rows, groups)
+    shown = np.zeros((n_groups, 2, n_slots), dtype=np.int64)
 
-    def work(c: int) -> None:
-        from huc_monitor import _kernels
-
-        mine = select(c)
-        _kernels.scan_group(
-            rows.scores, rows.labels, mine.values, mine.positions, rows.paths, best[c], span[c]
-        )
-        first, last = np.searchsorted(mine.positions, span[c].T)
-        counts = row_counts(rows, groups, mine.positions)
-        inside[c] = counts(first, last)
-        size[c] = counts(0, mine.positions.size)
+    def work(pack: Pack) -> None:
+        scan, mine = PackScan.of(rows, groups, pack), pack.groups
+        best[mine] = scan.best
+        span[mine] = spans = np.ascontiguousarray(scan.in_order(scan.ends))
+        first, last = np.moveaxis(scan.in_order(scan.reached) * groups.count_unit, -1, 0)
+        inside[mine] = last - first
+        size[mine] = scan.size * groups.count_unit
         if n_slots:
-            worst = int(np.argmax(np.abs(best[c, :n_slots])))
-            wanted = (
-                (on_uc[c], int(first[n_slots]), int(last[n_slots])),
-                (on_worst[c], int(first[worst]), int(last[worst])),
-            )
-            # Where the two intervals overlap, rows are added up once for both.
-            edges = sorted({edge for _, lo, hi in wanted for edge in (lo, hi)})
-            for lo, hi in pairwise(edges):
-                takers = [sums for sums, start, stop in wanted if start <= lo and hi <= stop]
-                if takers:
-                    part = np.zeros(n_slots, dtype=np.int64)
-                    chosen = mine.positions[lo:hi]
-                    _kernels.interval_sums(rows.labels, mine.values, chosen, rows.paths, part)
-                    for sums in takers:
-                        np.add(sums, part, out=sums)
+            worst = np.argmax(np.abs(best[mine, :n_slots]), axis=1)
+            chosen = np.stack([np.full_like(worst, n_slots), worst], axis=1)
+            wanted = np.take_along_axis(spans, chosen[..., None], axis=1)
+            shown[mine] = scan.sums_on(rows, wanted)
         if also is not None:
-            also(c, mine, span[c])
+            also(pack, spans)
 
-    list(run_tasks(work, [(c,) for c in range(n_groups)], parallel=_is_large(rows)))
+    each_pack(rows, groups, work)
     unit = 1.0 / (rows.scale * groups.mass)
     empty = span[..., 0] == span[..., 1]
     low = np.where(empty, np.nan, rows.scores[np.minimum(span[..., 0], rows.scores.size - 1)])
@@ -392,29 +440,15 @@ def scan_utility(
         span=span,
         n_inside=inside,
         size=size,
-        on_uc=on_uc.astype(np.float64) * unit,
-        on_worst=on_worst.astype(np.float64) * unit,
+        on_uc=shown[:, 0].astype(np.float64) * unit,
+        on_worst=shown[:, 1].astype(np.float64) * unit,
     )
-
-
-def row_counts(rows: SortedRows, groups: Groups, positions: Ints) -> Any:
-    """How many rows, repeats included, lie between two places of a subgroup's positions."""
-    if not groups.repeats.size:
-        return lambda first, last: last - first
-    counts, unit = (groups.times, 1.0) if groups.times.size else (groups.repeats, groups.unit)
-    before = np.append(0.0, np.cumsum(counts[rows.order[positions]])) * unit
-    return lambda first, last: before[last] - before[first]
 
 
 def second_moments(rows: SortedRows, groups: Groups) -> Floats:
     """Mean squared contribution of every subgroup and relevant branch, shape (C, S)."""
     sums = np.zeros((len(groups.weights), rows.relevant.size), dtype=np.int64)
-    select = group_rows(rows, groups)
-
-    def work(c: int) -> None:
-        add_squares(rows, groups, select(c), sums[c])
-
-    list(run_tasks(work, [(c,) for c in range(len(sums))], parallel=_is_large(rows)))
+    each_pack(rows, groups, lambda pack: add_squares(rows, groups, pack, sums))
     return mean_squares(sums, rows.scale, groups.mass)
 
 
@@ -423,21 +457,22 @@ def mean_squares(sums: Ints, scale: float, mass: float) -> Floats:
     return sums / (0.5 * scale * mass)
 
 
-def add_squares(rows: SortedRows, groups: Groups, mine: GroupRows, sums: Ints) -> None:
-    """Add up every branch's squared contributions within a subgroup, in units of 2 / scale."""
+def add_squares(rows: SortedRows, groups: Groups, pack: Pack, sums: Ints) -> None:
+    """Add up every branch's squared contributions in a pack's subgroups, in units of 2 / scale.
+
+    ``sums`` are those of all subgroups, (C, S).
+    """
     from huc_monitor import _kernels
 
+    found = np.zeros((pack.groups.size, rows.relevant.size), dtype=np.int64)
     _kernels.square_sums(
         rows.order,
         rows.labels,
-        mine.values,
-        mine.positions,
+        pack.values,
+        pack.bits,
         groups.divisors,
         rows.paths,
         rows.scale,
-        sums,
+        found,
     )
-
-
-def _is_large(rows: SortedRows) -> bool:
-    return rows.order.size >= _PARALLEL_ROWS
+    sums[pack.groups] += found

@@ -35,7 +35,7 @@ Labels that stop above the leaves count as in `label_depth`, with the coverage o
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 
 import numpy as np
@@ -44,17 +44,15 @@ from huc_monitor.audit.bounds.bootstrap import BootstrapBound
 from huc_monitor.audit.comparison import Comparison, Difference
 from huc_monitor.audit.decomposition import SortedRows, UtilityRows, join_rows, sort_rows
 from huc_monitor.audit.label_depth import whole_rows
+from huc_monitor.audit.packs import Pack, each_pack
 from huc_monitor.audit.plan import AuditPlan
 from huc_monitor.audit.scan import (
     AFTER,
     BEFORE,
-    GroupRows,
     Groups,
     UtilityScan,
     add_squares,
-    group_rows,
     mean_squares,
-    row_counts,
     scan_utility,
 )
 from huc_monitor.errors import InvalidInputError
@@ -142,15 +140,15 @@ def compare_samples(
 
 def _scan(rows: SortedRows, groups: Groups) -> tuple[UtilityScan, AfterSums, Floats]:
     """Scan rows; add up those after on what was found, and the squares of all, in one go."""
-    sums, add = AfterSums.start(rows, groups)
-    squares = np.zeros(sums.sums.shape, dtype=np.int64)
+    found = AfterSums.start(rows, groups)
+    squares = np.zeros(found.sums.shape, dtype=np.int64)
 
-    def also(c: int, mine: GroupRows, span: Ints) -> None:
-        add(c, mine, span)
-        add_squares(rows, groups, mine, squares[c])
+    def also(pack: Pack, spans: Ints) -> None:
+        found.add(rows, groups, pack, spans)
+        add_squares(rows, groups, pack, squares)
 
     scan = scan_utility(rows, groups, also)
-    return scan, sums, mean_squares(squares, rows.scale, groups.mass)
+    return scan, found, mean_squares(squares, rows.scale, groups.mass)
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -161,32 +159,34 @@ class AfterSums:
     counts: Floats
 
     @classmethod
-    def start(
-        cls, rows: SortedRows, groups: Groups
-    ) -> tuple[AfterSums, Callable[[int, GroupRows, Ints], None]]:
-        """Return empty sums, and what adds a subgroup's rows between places of shape (S, 2)."""
-        from huc_monitor import _kernels
-
+    def start(cls, rows: SortedRows, groups: Groups) -> AfterSums:
+        """Return empty sums."""
         shape = (len(groups.weights), rows.relevant.size)
-        found = cls(np.zeros(shape, dtype=np.int64), np.zeros(shape))
-        is_after = groups.sample[rows.order] == AFTER
-
-        def add(c: int, mine: GroupRows, span: Ints) -> None:
-            span = span[: shape[1]]
-            chosen = mine.positions[is_after[mine.positions]]
-            _kernels.span_sums(rows.labels, mine.values, chosen, rows.paths, span, found.sums[c])
-            found.counts[c] = row_counts(rows, groups, chosen)(*np.searchsorted(chosen, span.T))
-
-        return found, add
+        return cls(np.zeros(shape, dtype=np.int64), np.zeros(shape))
 
     @classmethod
     def of(cls, rows: SortedRows, groups: Groups, span: Ints) -> AfterSums:
         """Add up sorted rows between the places of ``span``, of shape (C, S, 2)."""
-        found, add = cls.start(rows, groups)
-        select = group_rows(rows, groups)
-        for c in range(len(groups.weights)):
-            add(c, select(c), span[c])
+        found = cls.start(rows, groups)
+        each_pack(rows, groups, lambda pack: found.add(rows, groups, pack, span[pack.groups]))
         return found
+
+    def add(self, rows: SortedRows, groups: Groups, pack: Pack, spans: Ints) -> None:
+        """Add up a pack's rows between the places of ``spans``, of shape (G, S, 2)."""
+        from huc_monitor import _kernels
+
+        is_after = groups.sample[rows.order] == AFTER
+        for k, (c, span) in enumerate(zip(pack.groups, spans, strict=True)):
+            chosen = pack.positions(k)
+            chosen = chosen[is_after[chosen]]
+            own = span[: rows.relevant.size]
+            _kernels.span_sums(rows.labels, pack.values, chosen, rows.paths, own, self.sums[c])
+            first, last = np.searchsorted(chosen, own.T)
+            if groups.counts.size:
+                counts = groups.counts[rows.order[chosen]]
+                before = np.append(0.0, np.cumsum(counts)) * groups.count_unit
+                first, last = before[first], before[last]
+            self.counts[c] = last - first
 
     def __add__(self, other: AfterSums) -> AfterSums:
         """Add up both sets of rows."""

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from typing import Any, TypeAlias
 
 import numpy as np
@@ -10,7 +10,13 @@ from numpy.typing import NDArray
 
 from huc_monitor.errors import InvalidInputError
 from huc_monitor.recalibration.runtime.columns import Column
-from huc_monitor.recalibration.runtime.rules import columns_of, comparisons, holds, weights_of
+from huc_monitor.recalibration.runtime.rules import (
+    columns_of,
+    compared,
+    comparisons,
+    holds,
+    weights_of,
+)
 from huc_monitor.subgroups._predicates import Predicate, parse, words
 
 # A predicate, or {"weight": column}: a real-valued weight read from a column.
@@ -18,10 +24,20 @@ Rule: TypeAlias = Predicate
 
 
 def evaluate(
+    rules: Iterable[tuple[str, Rule]], columns: Mapping[str, Column], argument: str
+) -> Iterator[NDArray[np.uint8] | NDArray[np.float64]]:
+    """Yield every subgroup's weights; those that hold the same rows may be one array."""
+    known: dict[Any, NDArray[np.bool_]] = {}
+    for name, rule in rules:
+        if "weight" in rule:
+            yield _weights(name, rule, columns, argument)
+        else:
+            yield holds(rule, columns, known=known).view(np.uint8)
+
+
+def _weights(
     name: str, rule: Rule, columns: Mapping[str, Column], argument: str
-) -> NDArray[np.uint8] | NDArray[np.float64]:
-    if "weight" not in rule:
-        return holds(rule, columns).view(np.uint8)
+) -> NDArray[np.float64]:
     column = columns[rule["weight"]]
     if column.problem or column.kind not in {"number", None}:
         remedy = column.conversion("number", argument=argument)
@@ -52,6 +68,17 @@ def compared_columns(rules: Iterable[tuple[str, Rule]]) -> dict[str, str]:
         compared = [c["column"] for c in comparisons(rule) if "value" in c]
         pairs += [(column, name) for column in ([rule["weight"]] if "weight" in rule else compared)]
     return _first_users(pairs)
+
+
+def distinct_comparisons(
+    rules: Iterable[tuple[str, Rule]],
+) -> list[tuple[Mapping[str, Any], str]]:
+    """Comparisons that rules make, each with the first subgroup that makes it."""
+    found: dict[Any, tuple[Mapping[str, Any], str]] = {}
+    for name, rule in rules:
+        for one in comparisons(rule):
+            found.setdefault(compared(one, one["op"]), (one, f"the subgroup {name!r}"))
+    return list(found.values())
 
 
 def _first_users(pairs: Iterable[tuple[str, str]]) -> dict[str, str]:

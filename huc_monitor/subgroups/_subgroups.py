@@ -11,6 +11,7 @@ import logging
 from collections.abc import Iterable, Mapping
 from copy import deepcopy
 from dataclasses import dataclass
+from functools import cached_property
 from itertools import chain
 from typing import Any, Final
 
@@ -24,7 +25,6 @@ from huc_monitor._common.safe_text import quoted
 from huc_monitor.errors import InvalidInputError
 from huc_monitor.recalibration.runtime.columns import IN_WORDS, KINDS, Column
 from huc_monitor.recalibration.runtime.rules import EVERYONE as WHOLE
-from huc_monitor.recalibration.runtime.rules import comparisons
 from huc_monitor.subgroups._columns import Features, n_rows, read_columns
 from huc_monitor.subgroups._predicates import check_kind, parse
 from huc_monitor.subgroups._rules import (
@@ -32,6 +32,7 @@ from huc_monitor.subgroups._rules import (
     check_mapping,
     check_name,
     compared_columns,
+    distinct_comparisons,
     evaluate,
     needed_columns,
     parse_entry,
@@ -48,7 +49,7 @@ log = logging.getLogger("huc_monitor")
 MIN_SIZE: Final = 0  # reference rows that a subgroup must have, unless the user asks for more
 
 
-@dataclass(frozen=True, slots=True, eq=False, repr=False)
+@dataclass(frozen=True, eq=False, repr=False)
 class Subgroups:
     """For whom calibration is measured: the whole population and named parts of it.
 
@@ -174,9 +175,7 @@ class Subgroups:
         }
         family = cls((*chain.from_iterable(by_column.values()), *named))
         family._check_kinds(columns, argument="frame")
-        kinds = tuple(
-            (name, kind) for name in compared_columns(family._rules) if (kind := columns[name].kind)
-        )
+        kinds = tuple((name, kind) for name in family._compared if (kind := columns[name].kind))
         sizes = family._sizes(columns, argument="frame")
         frozen = cls(family._rules, kinds)
         frozen = frozen._without_small([sizes], min_size)
@@ -193,7 +192,7 @@ class Subgroups:
     @property
     def columns(self) -> tuple[str, ...]:
         """Feature columns needed to compute the weights."""
-        return tuple(needed_columns(self._rules))
+        return tuple(self._needed)
 
     @property
     def dropped(self) -> dict[str, int]:
@@ -220,7 +219,7 @@ class Subgroups:
         check_whole("n", n, least=0)
         columns = self._read(features, n, argument="features")
         whole = np.ones(n, dtype=np.uint8)
-        return [whole, *(evaluate(name, rule, columns, "features") for name, rule in self._rules)]
+        return [whole, *evaluate(self._rules, columns, "features")]
 
     def describe(self, frame: Features | None, n: int | None = None) -> pd.DataFrame:
         """Tabulate the size of every subgroup in a frame.
@@ -370,8 +369,20 @@ class Subgroups:
         plain["dropped"] = sorted(self._dropped)
         return json.dumps(plain)
 
+    @cached_property
+    def _needed(self) -> dict[str, str]:
+        return needed_columns(self._rules)
+
+    @cached_property
+    def _compared(self) -> dict[str, str]:
+        return compared_columns(self._rules)
+
+    @cached_property
+    def _comparisons(self) -> list[tuple[Mapping[str, Any], str]]:
+        return distinct_comparisons(self._rules)
+
     def _read(self, features: Features | None, n: int, *, argument: str) -> dict[str, Column]:
-        needed = needed_columns(self._rules)
+        needed = self._needed
         if features is None:
             if needed:
                 names = ", ".join(map(repr, needed))
@@ -396,7 +407,7 @@ class Subgroups:
         return columns
 
     def _check_kinds(self, columns: Mapping[str, Column], *, argument: str) -> None:
-        compared = compared_columns(self._rules)
+        compared = self._compared
         for name, kind in self._kinds:
             column = columns.get(name)
             if column is None or name not in compared:
@@ -408,15 +419,12 @@ class Subgroups:
                     f"Convert it, for example with {column.conversion(kind, argument=argument)}."
                 )
                 raise InvalidInputError(msg)
-        for name, rule in self._rules:
-            for comparison in comparisons(rule):
-                column = columns[comparison["column"]]
-                check_kind(comparison, column, f"the subgroup {name!r}", argument=argument)
+        for comparison, user in self._comparisons:
+            check_kind(comparison, columns[comparison["column"]], user, argument=argument)
 
     def _sizes(self, columns: Mapping[str, Column], *, argument: str) -> list[int]:
         return [
-            int(np.count_nonzero(evaluate(name, rule, columns, argument)))
-            for name, rule in self._rules
+            int(np.count_nonzero(weights)) for weights in evaluate(self._rules, columns, argument)
         ]
 
     def _without_small(self, sizes: Iterable[list[int]], min_size: int) -> Subgroups:

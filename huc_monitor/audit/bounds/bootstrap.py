@@ -58,7 +58,8 @@ from huc_monitor._common.threads import run_tasks
 from huc_monitor.audit.bounds.bound import Bound, log_share
 from huc_monitor.audit.bounds.clustered import Drawn, clustered_radii, degrees, student
 from huc_monitor.audit.clusters import Sizes
-from huc_monitor.audit.scan import Groups, group_rows, second_moments
+from huc_monitor.audit.packs import Pack, each_pack
+from huc_monitor.audit.scan import Groups, second_moments
 from huc_monitor.errors import InvalidInputError
 from huc_monitor.utilities.program import Floats, Ints
 
@@ -138,11 +139,8 @@ class BootstrapBound(Bound):
             takers = shrinking(spreads, self._scale(mean_squares, spreads))
         self._groups = groups
         units = draw_units(spreads, self.sizes.square)
-        parts = run_tasks(
-            lambda c: (gather_terms(rows, groups, c, units), takers[c]),
-            [(c,) for c in range(len(groups.weights))],
-        )
-        self._gathered.append((rows.order, list(parts)))
+        parts = list(zip(gather_terms(rows, groups, units), takers, strict=True))
+        self._gathered.append((rows.order, parts))
         if sum(terms.rows.size for _, parts in self._gathered for terms, _ in parts) > _MOST_TERMS:
             self._run()
 
@@ -227,28 +225,32 @@ class BootstrapBound(Bound):
         self._gathered = []
 
 
-def gather_terms(rows: SortedRows, groups: Groups, c: int, units: Floats) -> Terms:
-    """List one subgroup's nonzero contributions by branch, times ``units`` of the branch."""
+def gather_terms(rows: SortedRows, groups: Groups, units: Floats) -> list[Terms]:
+    """List every subgroup's nonzero contributions by branch, times ``units`` of the branch."""
+    found: list[Any] = [None] * len(groups.weights)
+
+    def work(pack: Pack) -> None:
+        for k, c in enumerate(pack.groups):
+            found[c] = _terms(rows, pack, pack.positions(k), units)
+
+    each_pack(rows, groups, work, amounts=np.empty(0))
+    return found
+
+
+def _terms(rows: SortedRows, pack: Pack, positions: Ints, units: Floats) -> Terms:
+    """List nonzero contributions of some rows."""
     from huc_monitor import _kernels
 
-    mine = group_rows(rows, Groups.counted(groups.weights, np.empty(0)))(c)
     ptr = np.empty(rows.relevant.size + 1, dtype=np.int64)
-    _kernels.count_terms(rows.labels, mine.values, mine.positions, rows.paths, ptr)
+    _kernels.count_terms(rows.labels, pack.values, positions, rows.paths, ptr)
     terms = Terms(
         ptr,
         np.empty(ptr[-1], dtype=np.int32),
         np.empty(ptr[-1], dtype=np.float32),
         np.empty(ptr[-1], dtype=np.uint8),
     )
-    _kernels.gather_terms(
-        rows.scores,
-        rows.labels,
-        mine.values,
-        mine.positions,
-        rows.paths,
-        units / rows.scale,
-        *terms,
-    )
+    given = (rows.scores, rows.labels, pack.values, positions, rows.paths)
+    _kernels.gather_terms(*given, units / rows.scale, *terms)
     return terms
 
 

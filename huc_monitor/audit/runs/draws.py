@@ -52,7 +52,7 @@ class DrawSummary:
         n_groups, n_slots = len(groups.weights), rows.relevant.size
         roots = groups.roots
         out = np.zeros((n_groups, n_blocks, n_slots, 3, kernel.LANES), dtype=np.int64)
-        terms = [gather_terms(rows, groups, c, units) for c in range(n_groups if n_blocks else 0)]
+        terms = gather_terms(rows, groups, units) if n_blocks else []
 
         def work(block: int) -> None:
             lanes = slice(block * kernel.LANES, (block + 1) * kernel.LANES)

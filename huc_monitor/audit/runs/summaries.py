@@ -16,19 +16,17 @@ from typing import Any
 
 import numpy as np
 
-from huc_monitor._common.threads import run_tasks
 from huc_monitor.audit.decomposition import SortedRows
+from huc_monitor.audit.packs import Pack, each_pack
 from huc_monitor.audit.scan import (
-    GroupRows,
     Groups,
+    PackScan,
     UtilityScan,
     add_squares,
-    group_rows,
     mean_squares,
 )
 from huc_monitor.utilities.program import Floats, Ints
 
-_PARALLEL_ROWS = 50_000
 # Columns of `sums` and of `places`.
 _TOTAL, _LOW, _HIGH, _BEST = range(4)
 _LOW_AT, _LOW_NEXT, _LOW_N, _HIGH_AT, _HIGH_NEXT, _HIGH_N, _FROM_NEXT, _FROM_N, _TO_AT, _TO_N = (
@@ -66,13 +64,14 @@ class ScanSummary:
         places = np.zeros((n_groups, n_slots + 1, 10))
         squares = np.zeros((n_groups, n_slots), dtype=np.int64)
         size = np.zeros(n_groups)
-        select = group_rows(rows, groups)
 
-        def work(c: int) -> None:
-            size[c] = _summarise(rows, groups, select(c), sums[c], places[c], squares[c])
+        def work(pack: Pack) -> None:
+            mine, scan = pack.groups, PackScan.of(rows, groups, pack)
+            sums[mine] = np.stack([*scan.prefixes, scan.best], axis=-1)
+            places[mine], size[mine] = _places(rows.scores, scan), scan.size
+            add_squares(rows, groups, pack, squares)
 
-        parallel = rows.order.size >= _PARALLEL_ROWS
-        list(run_tasks(work, [(c,) for c in range(n_groups)], parallel=parallel))
+        each_pack(rows, groups, work)
         first, last = float(rows.scores[0]), float(rows.scores[-1])
         return cls(first, last, rows.order.size, size, sums, places, squares)
 
@@ -160,51 +159,33 @@ def sums_within(rows: SortedRows, groups: Groups, shown: Floats) -> Ints:
     from huc_monitor._kernels.summary import sum_within
 
     sums = np.zeros((len(groups.weights), 2, rows.relevant.size), dtype=np.int64)
-    select = group_rows(rows, groups)
-    for c in range(len(groups.weights)):
-        mine = select(c)
-        for k in range(2):
-            low, high = shown[c, k]
-            sum_within(
-                rows.scores,
-                rows.labels,
-                mine.values,
-                mine.positions,
-                rows.paths,
-                low,
-                high,
-                sums[c, k],
-            )
+
+    def work(pack: Pack) -> None:
+        for bit, c in enumerate(pack.groups):
+            positions = pack.positions(bit)
+            for k in range(2):
+                low, high = shown[c, k]
+                given = (rows.scores, rows.labels, pack.values, positions, rows.paths)
+                sum_within(*given, low, high, sums[c, k])
+
+    each_pack(rows, groups, work)
     return sums
 
 
-def _summarise(
-    rows: SortedRows, groups: Groups, mine: GroupRows, sums: Ints, places: Floats, squares: Ints
-) -> float:
-    """Fill one subgroup's part of a summary; return its number of rows."""
-    from huc_monitor._kernels import scan
-
-    state = scan.scan_rows(
-        rows.scores, rows.labels, mine.values, mine.positions, rows.paths, len(sums)
+def _places(scores: Floats, scan: PackScan) -> Floats:
+    """Where the sums of some subgroups are attained."""
+    # Those of the lowest and the highest prefix, and of the first and the last of the two.
+    ends = np.concatenate([scan.ends, scan.in_order(scan.ends)], axis=-1)
+    counts = np.concatenate([scan.reached, scan.in_order(scan.reached)], axis=-1)
+    reached = np.where(ends > 0, scores[np.maximum(ends, 1) - 1], -np.inf)
+    following = np.where(ends < scores.size, scores[np.minimum(ends, scores.size - 1)], np.nan)
+    columns = (
+        (reached, following, counts, 0),
+        (reached, following, counts, 1),
+        (following, counts, 2),
+        (reached, counts, 3),
     )
-    sums[:] = state[:, [scan.SUM, scan.LOW, scan.HIGH, scan.SIZE]]
-    sums[:, _BEST] *= state[:, scan.SIGN]
-    at = state[:, [scan.LOW_AT, scan.HIGH_AT, scan.BEST_FROM, scan.BEST_TO]]
-    scores = rows.scores
-    reached = np.where(at < 0, -np.inf, scores[np.maximum(at, 0)])
-    end = np.where(at < 0, 0, np.searchsorted(scores, reached, side="right"))
-    following = np.where(end < scores.size, scores[np.minimum(end, scores.size - 1)], np.nan)
-    before = np.arange(mine.positions.size + 1, dtype=np.float64)
-    if groups.repeats.size:
-        counts = groups.times if groups.times.size else groups.repeats
-        before = np.append(0.0, np.cumsum(counts[rows.order[mine.positions]]))
-    count = before[np.searchsorted(mine.positions, end)]
-    places[:, _LOW_AT : _LOW_N + 1] = np.stack([reached, following, count], axis=-1)[:, 0]
-    places[:, _HIGH_AT : _HIGH_N + 1] = np.stack([reached, following, count], axis=-1)[:, 1]
-    places[:, _FROM_NEXT], places[:, _FROM_N] = following[:, 2], count[:, 2]
-    places[:, _TO_AT], places[:, _TO_N] = reached[:, 3], count[:, 3]
-    add_squares(rows, groups, mine, squares)
-    return float(before[-1])
+    return np.stack([found[..., k] for *all_, k in columns for found in all_], axis=-1)
 
 
 def _take(

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterator, Mapping
+from functools import reduce
 from typing import Any, Final
 
 import numpy as np
@@ -47,21 +48,37 @@ def columns_of(rule: Mapping[str, Any]) -> list[str]:
 
 
 def holds(
-    rule: Mapping[str, Any], columns: Mapping[str, Column], *, truth: bool = True
+    rule: Mapping[str, Any],
+    columns: Mapping[str, Column],
+    *,
+    truth: bool = True,
+    known: dict[Any, NDArray[np.bool_]] | None = None,
 ) -> NDArray[np.bool_]:
     """Mark the rows where a rule is known to have that truth value.
 
     Rows where it is neither true nor false, because values are missing, are marked by neither
-    ``truth=True`` nor ``truth=False``: that is how negation passes by missing values.
+    ``truth=True`` nor ``truth=False``: that is how negation passes by missing values. Rules that
+    share ``known``, empty at first, make each comparison once; marks are then shared as well.
     """
+    if known is None:
+        known = {}
     if "column" in rule:
         op = rule["op"] if truth else COMPLEMENT[rule["op"]]
-        return columns[rule["column"]].compare(op, rule.get("value"))
+        key = compared(rule, op)
+        if key not in known:
+            known[key] = columns[rule["column"]].compare(op, rule.get("value"))
+        return known[key]
     if "not" in rule:
-        return holds(rule["not"], columns, truth=not truth)
+        return holds(rule["not"], columns, truth=not truth, known=known)
     combine = np.logical_and if ("and" in rule) == truth else np.logical_or
-    parts = [holds(part, columns, truth=truth) for part in rule.get("and") or rule["or"]]
-    return np.asarray(combine.reduce(parts))
+    parts = rule.get("and") or rule["or"]
+    return reduce(combine, (holds(part, columns, truth=truth, known=known) for part in parts))
+
+
+def compared(comparison: Mapping[str, Any], op: str) -> tuple[str, str, str]:
+    """Return what tells comparisons apart."""
+    # Written out, since 1 equals true in Python.
+    return comparison["column"], op, repr(comparison.get("value"))
 
 
 def weights_of(column: Column) -> tuple[NDArray[np.float64], int]:
@@ -98,12 +115,13 @@ class Rules:
         if not self.columns:
             return out
         columns = self._read(frame, n)
+        known: dict[Any, NDArray[np.bool_]] = {}
         for place, name in enumerate(self.names):
             rule = self.rules.get(name)
             if rule is None:
                 continue
             if "weight" not in rule:
-                out[place] = holds(rule, columns)
+                out[place] = holds(rule, columns, known=known)
                 continue
             out[place], bad = weights_of(columns[rule["weight"]])
             if bad >= 0:

@@ -1,0 +1,124 @@
+"""Subgroups as bits: one pass over a utility's rows serves up to 64 of them."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, Final
+
+import numpy as np
+import numpy.typing as npt
+
+from huc_monitor._common.threads import n_threads, run_tasks
+from huc_monitor.utilities.program import Floats, Ints
+
+if TYPE_CHECKING:
+    from huc_monitor.audit.decomposition import SortedRows
+    from huc_monitor.audit.scan import Groups
+
+Words = npt.NDArray[np.uint64]
+
+_WORD: Final = 64
+# Cells of state that a pass keeps: they stay in a core's own cache.
+_STATE_CELLS: Final = 1 << 12
+_PARALLEL_ROWS: Final = 50_000
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Pack:
+    """Some subgroups' rows of a utility, in order of score.
+
+    Bit k of ``bits`` says that the row belongs to ``groups[k]``; ``values`` are contributions
+    times the weight, which is one for several subgroups.
+    """
+
+    groups: Ints
+    bits: Words
+    values: Ints
+
+    def positions(self, k: int) -> Ints:
+        """Sorted positions of the rows of ``groups[k]``."""
+        from huc_monitor import _kernels
+
+        found = np.empty(self.bits.size, dtype=np.int64)
+        return found[: _kernels.select_rows(self.bits, k, found)]
+
+
+def pack_words(weights: Sequence[np.ndarray[Any, Any]]) -> Words:
+    """Bits of all indicators among subgroup weights, 64 to a number: shape (words, n)."""
+    indicators = [weight for weight in weights if weight.dtype == np.uint8]
+    n = weights[0].size if weights else 0
+    words = np.zeros((-(-len(indicators) // _WORD), n), dtype="<u8")
+    # Eight subgroups at a time, in bytes: that is an eighth of the memory to go through.
+    eighths = words.view(np.uint8).reshape(len(words), n, 8)
+    taken = np.empty(n, dtype=np.uint8)
+    for first in range(0, len(indicators), 8):
+        taken[:] = 0
+        for weight in indicators[first : first + 8][::-1]:
+            np.add(taken, taken, out=taken)
+            np.bitwise_or(taken, weight, out=taken)
+        eighths[first // _WORD, :, first % _WORD // 8] = taken
+    return words.astype(np.uint64, copy=False)
+
+
+def pack_tasks(rows: SortedRows, groups: Groups, amounts: Floats) -> list[Callable[[], Pack]]:
+    """Return what makes every pack of a utility's rows.
+
+    ``amounts`` multiply contributions, in the order of the caller's rows; empty where they are 1.
+    Indicators share contributions weighed once; a real-valued weight makes a pack of its own.
+    """
+    from huc_monitor import _kernels
+
+    def weigh(weights: np.ndarray[Any, Any]) -> Ints:
+        values = np.empty_like(rows.values)
+        _kernels.weigh_values(rows.order, rows.values, weights, amounts, values)
+        return values
+
+    kinds = np.array([weights.dtype == np.uint8 for weights in groups.weights], dtype=bool)
+    indicators, shared = np.flatnonzero(kinds), rows.values
+    if amounts.size and indicators.size:
+        shared = weigh(np.ones(amounts.size, dtype=np.uint8))
+    words = groups.words if groups.words.size else pack_words(groups.weights)
+
+    def several(first: int, last: int) -> Pack:
+        bits = words[first // _WORD][rows.order]
+        if first % _WORD:
+            bits >>= np.uint64(first % _WORD)
+        if last < indicators.size and last % _WORD:
+            bits &= np.uint64((1 << (last - first)) - 1)
+        return Pack(indicators[first:last], bits, shared)
+
+    def single(c: int) -> Pack:
+        weights = groups.weights[c]
+        bits = (weights[rows.order] != 0).astype(np.uint64)
+        return Pack(np.array([c]), bits, weigh(weights))
+
+    most = max(1, _STATE_CELLS // (rows.relevant.size + 1))
+    if rows.order.size >= _PARALLEL_ROWS:
+        most = min(most, -(-indicators.size // n_threads()))
+    tasks: list[Callable[[], Pack]] = [
+        lambda first=first, last=last: several(first, last)  # type: ignore[misc]
+        for first, last in _cuts(indicators.size, most)
+    ]
+    tasks += [lambda c=c: single(c) for c in np.flatnonzero(~kinds).tolist()]  # type: ignore[misc]
+    return tasks
+
+
+def each_pack(
+    rows: SortedRows, groups: Groups, work: Callable[[Pack], None], amounts: Floats | None = None
+) -> None:
+    """Call ``work`` with every pack of a utility's rows, side by side where these are many.
+
+    ``amounts`` are those of the groups when left out.
+    """
+    tasks = pack_tasks(rows, groups, groups.amounts if amounts is None else amounts)
+    parallel = rows.order.size >= _PARALLEL_ROWS
+    list(run_tasks(lambda make: work(make()), [(make,) for make in tasks], parallel=parallel))
+
+
+def _cuts(n: int, most: int) -> Iterator[tuple[int, int]]:
+    """Cut n subgroups into ranges of at most so many, none of which crosses a word."""
+    for start in range(0, n, _WORD):
+        stop = min(start + _WORD, n)
+        for first in range(start, stop, most):
+            yield first, min(first + most, stop)
