@@ -12,9 +12,9 @@ from huc_monitor._kernels.multiplier import (
     centre_multipliers,
     count_terms,
     draw_multipliers,
+    draw_ranges,
     gather_terms,
-    raise_to_ranges,
-    write_ranges,
+    share_terms,
 )
 from huc_monitor._kernels.order import gather_rows, select_rows, sort_order, weigh_values
 from huc_monitor._kernels.scan import interval_sums, scan_rows, span_sums, square_sums
@@ -26,18 +26,18 @@ __all__ = [
     "count_terms",
     "decompose_rows",
     "draw_multipliers",
+    "draw_ranges",
     "first_bad_row",
     "gather_rows",
     "gather_terms",
     "interval_sums",
     "load_rows",
-    "raise_to_ranges",
     "scan_rows",
     "select_rows",
+    "share_terms",
     "sort_order",
     "span_sums",
     "square_sums",
     "utility_values",
     "weigh_values",
-    "write_ranges",
 ]

@@ -12,7 +12,8 @@ from numba import njit, types
 from numba.core import cgutils
 from numba.extending import intrinsic
 
-from huc_monitor._kernels._compile import loop
+from huc_monitor._kernels._bits import lowest_bit
+from huc_monitor._kernels._compile import entry, loop
 
 LANES = 32
 # Sums are whole numbers of 1/UNIT of a statistic whose standard deviation is at most one: exact, so
@@ -20,6 +21,8 @@ LANES = 32
 # of 32 bits, which is at 128.
 UNIT = 2.0**24
 _I32 = ir.IntType(32)
+_FLOATS, _WHOLES = (ir.VectorType(kind, LANES) for kind in (ir.FloatType(), _I32))
+_CHUNK = 256
 _WORDS = LANES // 4
 _GAMMA = np.uint64(0x9E3779B97F4A7C15)
 _MIX_1 = np.uint64(0xBF58476D1CE4E5B9)
@@ -157,60 +160,120 @@ def _gather_terms(
             closes[e] = 1
 
 
-@intrinsic
-def _prefix_range(typing, rows, terms, closes, xi, first, stop, out):  # noqa: ARG001
-    """Write the highest minus the lowest prefix sum of terms[e] * xi[rows[e]], rounded, by lane.
+@entry
+def share_terms(ptr, rows, bits, scores, n_groups):
+    """List, for every branch j and subgroup g, which of the branch's terms are the subgroup's.
 
-    Written in LLVM's own instructions because all lanes of the three running values then stay in
-    vector registers from the first term to the last; numba's array loops would store and reload
-    them at every term, at twice the cost.
+    ``ptr`` and ``rows`` are those of `gather_terms` for the rows of any subgroup; bit g of a row's
+    ``bits`` says that it is of subgroup g. Return where the list of (j, g), at j * n_groups + g,
+    starts, and the lists: twice a term's number in its branch, plus one unless a later term of the
+    list has the same score.
     """
-    signature = types.void(rows, terms, closes, xi, types.intp, types.intp, out)
+    n_slots = ptr.shape[0] - 1
+    starts = np.zeros(n_slots * n_groups + 1, dtype=np.int64)
+    for j in range(n_slots):
+        for e in range(ptr[j], ptr[j + 1]):
+            left = bits[rows[e]]
+            while left != 0:
+                starts[j * n_groups + lowest_bit(left) + 1] += 1
+                left &= left - np.uint64(1)
+    for k in range(1, starts.shape[0]):
+        starts[k] += starts[k - 1]
+    items = np.empty(starts[-1], dtype=np.uint32)
+    cursor = starts[:-1].copy()
+    score_of = np.empty(n_groups)
+    for j in range(n_slots):
+        for e in range(ptr[j], ptr[j + 1]):
+            score = scores[rows[e]]
+            left = bits[rows[e]]
+            while left != 0:
+                g = np.int64(lowest_bit(left))
+                left &= left - np.uint64(1)
+                k = j * n_groups + g
+                at = cursor[k]
+                if at > starts[k] and score_of[g] == score:
+                    items[at - 1] &= np.uint32(0xFFFFFFFE)
+                score_of[g] = score
+                items[at] = np.uint32(2 * (e - ptr[j]) + 1)
+                cursor[k] = at + 1
+    return starts, items
+
+
+@intrinsic
+def _multiply(typing, terms, e, xi, row, products, at):  # noqa: ARG001
+    """Write terms[e] * xi[row], rounded, to products[at]: all lanes at once."""
+    signature = types.void(terms, types.intp, xi, types.intp, products, types.intp)
 
     def generate(context, builder, signature, arguments):
-        arrays = [
-            context.make_array(kind)(context, builder, value).data
-            for kind, value in zip(signature.args, arguments, strict=True)
-            if isinstance(kind, types.Array)
-        ]
-        _emit_prefix_range(builder, arrays, arguments[4], arguments[5])
+        e, row, at = arguments[1::2]
+        terms, xi, products = _data(context, builder, signature, arguments)
+        lanes, zero = _FLOATS, ir.Constant(_FLOATS, [0.0] * LANES)
+        nearest = cgutils.get_or_insert_function(
+            builder.module, ir.FunctionType(lanes, [lanes]), f"llvm.rint.v{LANES}f32"
+        )
+        one = builder.insert_element(zero, builder.load(builder.gep(terms, [e])), _I32(0))
+        splat = ir.Constant(ir.VectorType(_I32, LANES), [0] * LANES)
+        term = builder.shuffle_vector(one, zero, splat)
+        x = builder.load(_lanes_at(builder, xi, row), align=4)
+        product = builder.fptosi(builder.call(nearest, [builder.fmul(term, x)]), _WHOLES)
+        builder.store(product, _lanes_at(builder, products, at), align=4)
         return context.get_dummy_value()
 
     return signature, generate
 
 
-def _emit_prefix_range(builder, arrays, first, stop):
-    """Emit the loop: total += term * x, then low and high wherever a tie block closes."""
-    rows, terms, closes, xi, out = arrays
-    lanes, wholes = (ir.VectorType(kind, LANES) for kind in (ir.FloatType(), _I32))
-    index, zero = first.type, ir.Constant(lanes, [0.0] * LANES)
-    nearest = cgutils.get_or_insert_function(
-        builder.module, ir.FunctionType(lanes, [lanes]), f"llvm.rint.v{LANES}f32"
-    )
+@intrinsic
+def _run_on(typing, items, e, stop, limit, products, base, state, g):  # noqa: ARG001
+    """Add up the products of items[e], items[e + 1], ..., all that are below limit, by lane.
+
+    state[g] has total, lowest and highest prefix sum, and is raised where no tie goes on. Return
+    the number of the first item that was not added. Written in LLVM's own instructions because
+    all lanes of the three running values then stay in vector registers from the first item to the
+    last; numba's array loops would store and reload them at every item, at twice the cost.
+    """
+    whole = types.intp
+    signature = whole(items, whole, whole, types.uint32, products, whole, state, whole)
+
+    def generate(context, builder, signature, arguments):
+        _, e, stop, limit, _, base, _, g = arguments
+        arrays = _data(context, builder, signature, arguments)
+        return _emit_run(builder, arrays, (e, stop, limit, base), g)
+
+    return signature, generate
+
+
+def _emit_run(builder, arrays, bounds, g):
+    """Emit the loop: total += product, then low and high wherever a tie block closes."""
+    items, products, state = arrays
+    first, stop, limit, base = bounds
+    index = first.type
+    places = [
+        _lanes_at(builder, state, builder.add(builder.mul(g, index(3)), index(k))) for k in range(3)
+    ]
+    started = [builder.load(place, align=4) for place in places]
     before = builder.block
-    head, body, close, latch, done = map(
-        builder.append_basic_block, ("head", "body", "close", "latch", "done")
+    head, check, body, close, latch, done = map(
+        builder.append_basic_block, ("head", "check", "body", "close", "latch", "done")
     )
     builder.branch(head)
 
     builder.position_at_end(head)
     e = builder.phi(index)
     e.add_incoming(first, before)
-    total, low, high = (builder.phi(wholes) for _ in range(3))
-    for value in (total, low, high):
-        value.add_incoming(ir.Constant(wholes, [0] * LANES), before)
-    builder.cbranch(builder.icmp_signed("<", e, stop), body, done)
+    total, low, high = (builder.phi(_WHOLES) for _ in range(3))
+    for value, start in zip((total, low, high), started, strict=True):
+        value.add_incoming(start, before)
+    builder.cbranch(builder.icmp_signed("<", e, stop), check, done)
+
+    builder.position_at_end(check)
+    item = builder.load(builder.gep(items, [e]))
+    builder.cbranch(builder.icmp_unsigned("<", item, limit), body, done)
 
     builder.position_at_end(body)
-    row = builder.zext(builder.load(builder.gep(rows, [e])), index)
-    place = builder.gep(xi, [builder.mul(row, ir.Constant(index, LANES))])
-    x = builder.load(builder.bitcast(place, lanes.as_pointer()), align=4)
-    one = builder.insert_element(zero, builder.load(builder.gep(terms, [e])), _lane(0))
-    term = builder.shuffle_vector(one, zero, ir.Constant(ir.VectorType(_I32, LANES), [0] * LANES))
-    product = builder.call(nearest, [builder.fmul(term, x)])
-    raised = builder.add(total, builder.fptosi(product, wholes))
-    flag = builder.load(builder.gep(closes, [e]))
-    builder.cbranch(builder.icmp_unsigned("!=", flag, ir.Constant(flag.type, 0)), close, latch)
+    at = builder.sub(builder.zext(builder.lshr(item, _I32(1)), index), base)
+    raised = builder.add(total, builder.load(_lanes_at(builder, products, at), align=4))
+    closes = builder.trunc(item, ir.IntType(1))
+    builder.cbranch(closes, close, latch)
 
     builder.position_at_end(close)
     lower = builder.select(builder.icmp_signed("<", raised, low), raised, low)
@@ -219,39 +282,66 @@ def _emit_prefix_range(builder, arrays, first, stop):
 
     builder.position_at_end(latch)
     for value, closed in ((low, lower), (high, higher)):
-        kept = builder.phi(wholes)
+        kept = builder.phi(_WHOLES)
         kept.add_incoming(value, body)
         kept.add_incoming(closed, close)
         value.add_incoming(kept, latch)
     total.add_incoming(raised, latch)
-    e.add_incoming(builder.add(e, ir.Constant(index, 1)), latch)
+    e.add_incoming(builder.add(e, index(1)), latch)
     builder.branch(head)
 
     builder.position_at_end(done)
-    builder.store(builder.sub(high, low), builder.bitcast(out, wholes.as_pointer()), align=4)
+    for place, value in zip(places, (total, low, high), strict=True):
+        builder.store(value, place, align=4)
+    return e
 
 
-def _lane(number):
-    return ir.Constant(_I32, number)
+def _data(context, builder, signature, arguments):
+    """Return where the data of every array among the arguments begins."""
+    return [
+        context.make_array(kind)(context, builder, value).data
+        for kind, value in zip(signature.args, arguments, strict=True)
+        if isinstance(kind, types.Array)
+    ]
 
 
-@loop
-def write_ranges(ptr, rows, terms, closes, xi, width, out):
-    """Write what `raise_to_ranges` compares: out[j, lane], in whole numbers of 1 / UNIT."""
-    for j in range(ptr.shape[0] - 1):
-        _prefix_range(rows, terms, closes, xi, ptr[j], ptr[j + 1], width)
-        for b in range(LANES):
-            out[j, b] = width[b]
+def _lanes_at(builder, data, row):
+    """Return where a row of lanes begins."""
+    place = builder.gep(data, [builder.mul(row, row.type(LANES))])
+    return builder.bitcast(place, ir.VectorType(place.type.pointee, LANES).as_pointer())
 
 
-@loop
-def raise_to_ranges(ptr, rows, terms, closes, shrink, xi, width, worst):
-    """Raise worst[lane] to the largest absolute interval sum, times shrink, of any listed branch.
+def draw_ranges(terms, xi, out):
+    """Write the largest absolute interval sum of 32 draws: out[g, j, lane], in 1 / UNIT.
 
     Over all intervals that is the highest prefix sum minus the lowest, the empty prefix included.
-    ``width`` is room for LANES whole numbers.
+    Subgroups share the products of contributions and multipliers, which are made so many at a time
+    that they stay in a core's own cache.
     """
-    for j in range(ptr.shape[0] - 1):
-        _prefix_range(rows, terms, closes, xi, ptr[j], ptr[j + 1], width)
-        for b in range(LANES):
-            worst[b] = max(worst[b], width[b] * shrink[j])
+    n_groups = out.shape[0]
+    products = np.empty((_CHUNK, LANES), dtype=np.int32)
+    state = np.empty((n_groups, 3, LANES), dtype=np.int32)
+    _draw_ranges(*terms, xi, products, state, np.empty(n_groups, dtype=np.int64), out)
+
+
+@loop
+def _draw_ranges(ptr, rows, terms, starts, items, xi, products, state, cursor, out):
+    for j in range(out.shape[1]):
+        lists = j * out.shape[0]
+        for g in range(out.shape[0]):
+            cursor[g] = starts[lists + g]
+            for k in range(3):
+                for b in range(LANES):
+                    state[g, k, b] = 0
+        for first in range(ptr[j], ptr[j + 1], products.shape[0]):
+            stop = min(first + products.shape[0], ptr[j + 1])
+            for e in range(first, stop):
+                _multiply(terms, e, xi, np.intp(rows[e]), products, e - first)
+            limit = np.uint32(2 * (stop - ptr[j]))
+            for g in range(out.shape[0]):
+                end = starts[lists + g + 1]
+                base = first - ptr[j]
+                cursor[g] = _run_on(items, cursor[g], end, limit, products, base, state, g)
+        for g in range(out.shape[0]):
+            for b in range(LANES):
+                out[g, j, b] = state[g, 2, b] - state[g, 1, b]

@@ -65,7 +65,7 @@ def centre_by_means(roots, repeats, sample, factors, means, xi):
 def draw_extremes(ptr, rows, terms, closes, xi, out):
     """Write every branch's total, lowest and highest prefix sum, lane by lane: out[j, 0..2].
 
-    The same whole numbers as in `multiplier.raise_to_ranges`.
+    The same whole numbers as in `multiplier.draw_ranges`.
     """
     total = np.empty(LANES, dtype=np.int64)
     low = np.empty(LANES, dtype=np.int64)

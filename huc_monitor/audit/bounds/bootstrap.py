@@ -68,8 +68,8 @@ if TYPE_CHECKING:
 
 Singles = npt.NDArray[np.float32]
 
-# Contributions held at a time (9 bytes each); beyond that, draws run before more are gathered.
-_MOST_TERMS = 1 << 24
+# Numbers of four bytes held at a time; beyond that, draws run before more are gathered.
+_MOST_NUMBERS = 1 << 25
 _QUANTILE_BITS = 16
 _RESERVE = 0.2
 # So many draws above a quantile keep it from being noise; of fewer in all it is not continued.
@@ -88,6 +88,19 @@ class Terms(NamedTuple):
     rows: npt.NDArray[np.int32]
     values: Singles
     closes: npt.NDArray[np.uint8]
+
+
+class SharedTerms(NamedTuple):
+    """Contributions of a pack's rows, branch after branch, and which are each subgroup's.
+
+    ``rows`` are the caller's; ``starts`` and ``items`` are those of `_kernels.share_terms`.
+    """
+
+    ptr: Ints
+    rows: npt.NDArray[np.int32]
+    values: Singles
+    starts: Ints
+    items: npt.NDArray[np.uint32]
 
 
 class BootstrapBound(Bound):
@@ -115,7 +128,7 @@ class BootstrapBound(Bound):
                 f"got {self.n_draws}."
             )
             raise InvalidInputError(msg)
-        self._gathered: list[tuple[Ints, list[tuple[Terms, Floats]]]] = []
+        self._gathered: list[tuple[SharedTerms, Ints, Any]] = []
         self._scales: list[Floats] = []
         self._worst = np.zeros(-(-self.n_draws // _lanes()) * _lanes())
         self._groups: Groups | None = None
@@ -139,9 +152,13 @@ class BootstrapBound(Bound):
             takers = shrinking(spreads, self._scale(mean_squares, spreads))
         self._groups = groups
         units = draw_units(spreads, self.sizes.square)
-        parts = list(zip(gather_terms(rows, groups, units), takers, strict=True))
-        self._gathered.append((rows.order, parts))
-        if sum(terms.rows.size for _, parts in self._gathered for terms, _ in parts) > _MOST_TERMS:
+
+        def work(pack: Pack) -> None:
+            self._gathered.append((share_terms(rows, pack, units), pack.groups, takers))
+
+        each_pack(rows, groups, work, amounts=np.empty(0))
+        held = sum(terms.items.size + 2 * terms.rows.size for terms, _, _ in self._gathered)
+        if held > _MOST_NUMBERS:
             self._run()
 
     def visit_summary(self, mean_squares: Floats, ranges: Ints, spreads: Floats) -> None:
@@ -205,21 +222,19 @@ class BootstrapBound(Bound):
         def work(block: int) -> None:
             from huc_monitor import _kernels
 
-            room = spare.pop() if spare else np.empty((2, n_rows, lanes), dtype=np.float32)
-            xi, by_score = room
-            width = np.empty(lanes, dtype=np.int32)
+            xi = spare.pop() if spare else np.empty((n_rows, lanes), dtype=np.float32)
             draw_multipliers(self.seed, block, groups, xi)
             drawn = slice(block * lanes, (block + 1) * lanes)
             worst = self._worst[drawn]
-            for order, parts in self._gathered:
-                # Clipping never happens; it spares numpy a second buffer.
-                np.take(xi, order, axis=0, out=by_score, mode="clip")
-                for terms, taker in parts:
-                    if taker.ndim == 1:
-                        _kernels.raise_to_ranges(*terms, taker, by_score, width, worst)
-                    else:
-                        _kernels.write_ranges(*terms, by_score, width, taker[:, drawn])
-            spare.append(room)
+            for terms, mine, taker in self._gathered:
+                ranges = np.empty((mine.size, terms.ptr.size - 1, lanes), dtype=np.int32)
+                _kernels.draw_ranges(terms, xi, ranges)
+                if taker.ndim > 2:
+                    taker[mine, :, drawn] = ranges
+                elif ranges.size:
+                    largest = (ranges * taker[mine][..., None]).max(axis=(0, 1))
+                    np.maximum(worst, largest, out=worst)
+            spare.append(xi)
 
         list(run_tasks(work, [(block,) for block in range(self._worst.size // lanes)]))
         self._gathered = []
@@ -235,6 +250,16 @@ def gather_terms(rows: SortedRows, groups: Groups, units: Floats) -> list[Terms]
 
     each_pack(rows, groups, work, amounts=np.empty(0))
     return found
+
+
+def share_terms(rows: SortedRows, pack: Pack, units: Floats) -> SharedTerms:
+    """List the nonzero contributions of all subgroups of a pack."""
+    from huc_monitor import _kernels
+
+    terms = _terms(rows, pack, np.flatnonzero(pack.bits), units)
+    lists = _kernels.share_terms(terms.ptr, terms.rows, pack.bits, rows.scores, pack.groups.size)
+    own = rows.order[terms.rows].astype(np.int32)
+    return SharedTerms(terms.ptr, own, terms.values, *lists)
 
 
 def _terms(rows: SortedRows, pack: Pack, positions: Ints, units: Floats) -> Terms:
