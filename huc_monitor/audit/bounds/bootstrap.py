@@ -68,8 +68,9 @@ if TYPE_CHECKING:
 
 Singles = npt.NDArray[np.float32]
 
-# Numbers of four bytes held at a time; beyond that, draws run before more are gathered.
-_MOST_NUMBERS = 1 << 25
+# Terms of subgroups held at a time (4 bytes each; what they share counts twice); beyond that, draws
+# run before more are gathered.
+_MOST_TERMS = 1 << 25
 _QUANTILE_BITS = 16
 _RESERVE = 0.2
 # So many draws above a quantile keep it from being noise; of fewer in all it is not continued.
@@ -158,7 +159,7 @@ class BootstrapBound(Bound):
 
         each_pack(rows, groups, work, amounts=np.empty(0))
         held = sum(terms.items.size + 2 * terms.rows.size for terms, _, _ in self._gathered)
-        if held > _MOST_NUMBERS:
+        if held > _MOST_TERMS:
             self._run()
 
     def visit_summary(self, mean_squares: Floats, ranges: Ints, spreads: Floats) -> None:

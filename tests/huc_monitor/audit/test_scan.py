@@ -191,6 +191,27 @@ def test_a_scan_counts_rows_and_not_what_chosen_labels_weigh():
     assert found.n_inside[0, 0] == (np.array([1.0, 2.0, 3.0]) * inside).sum()
 
 
+@pytest.mark.parametrize("n", [1, 1024, 2100])
+def test_many_subgroups_at_once_are_scanned_as_each_alone(n):
+    rng = np.random.default_rng(n)
+    tree = hm.LabelTree.from_nested({"left": ["a", "b"], "right": ["c", "d"]})
+    p = rng.integers(1, 4, (n, 4)) / 1.0  # few values, so that scores tie
+    p /= p.sum(axis=1, keepdims=True)
+    (rows,) = hm.decompose(p, rng.integers(0, 4, n), tree=tree, utilities=[hm.TopK(1)])
+    weights = [(rng.random(n) < share).astype(np.uint8) for share in rng.random(70)]
+    weights[1:1] = [rng.uniform(-1.0, 1.0, n), rng.integers(0, 2, n) * 0.5]
+    repeats = rng.integers(1, 4, n) * 1.0
+    together = Groups.of(weights, repeats).sized()
+    ordered = sort_rows(rows, together.scale)
+    found, squares = scan_utility(ordered, together), second_moments(ordered, together)
+    for c, weight in enumerate(weights):
+        alone = Groups.of([weight], repeats)
+        one = scan_utility(ordered, alone)
+        for name in ("moment", "span", "n_inside", "size", "on_uc", "on_worst"):
+            np.testing.assert_array_equal(getattr(found, name)[c], getattr(one, name)[0])
+        np.testing.assert_array_equal(squares[c], second_moments(ordered, alone)[0])
+
+
 _NUMBERS = st.floats(allow_nan=False) | st.sampled_from([0.0, -0.0, 0.5, -0.5, 1.0])
 
 
