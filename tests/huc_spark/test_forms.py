@@ -93,7 +93,7 @@ def test_a_map_needs_no_column_of_ids(spark, tmp_path):
     assert list(found.candidates.moment) == list(local(case).candidates.moment)
     # Multipliers go by a hash of the row, so that radii are the same each time.
     assert list(found.radii) == list(audit(source).radii)
-    assert 0 < source._sampled_log(0.5).df.count() < 60
+    assert 0 < source._sampled(0.5).log.df.count() < 60
 
 
 def deeper(case, rng):
