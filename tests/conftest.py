@@ -15,7 +15,8 @@ import pytest
 _LIBRARY = Path(__file__).parent / "huc_monitor"
 # Folders and files with the longest work: they start first, so that none is left at the end.
 _LONGEST = ("schedulers", "huc_spark", "test_crashes.py", "huc_mlflow", "test_audit_oracle.py")
-_LONGEST += ("test_detector.py", "huc_notify", "test_large.py", "test_classifier.py")
+_LONGEST += ("test_pages.py", "examples", "test_cli_monitor.py", "test_monitor.py")
+_LONGEST += ("huc_evidently", "huc_notify", "test_package.py")
 # Files with Sparks of their own; all others in their folder share a session, so a process.
 _OWN_SPARK = ("test_cluster.py", "test_connect.py")
 # What `huc-monitor doctor --warm` does, in two halves that take equally long.

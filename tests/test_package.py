@@ -116,16 +116,16 @@ def test_defining_an_audit_compiles_nothing():
 
 
 def test_importing_the_package_takes_under_a_second_of_cpu_time_beyond_numpy_and_pandas():
-    def cpu_seconds(statement: str) -> float:
-        code = f"{statement}; import time; print(time.process_time())"
-        return min(float(run_python(code)) for _ in range(3))
-
-    base = cpu_seconds("import numpy, pandas")
     # The classifier inherits from scikit-learn, whose import alone takes that second.
     light = [name for name in hm.__all__ if name != "HUCCalibratedClassifier"]
-    names = f"import numpy, pandas, huc_monitor as hm; [getattr(hm, name) for name in {light}]"
-    assert cpu_seconds("import numpy, pandas, huc_monitor") - base < 1
-    assert cpu_seconds(names) - base < 1
+    code = (
+        "import time, numpy, pandas\n"
+        "before = time.process_time()\n"
+        f"import huc_monitor as hm; [getattr(hm, name) for name in {light}]\n"
+        "print(time.process_time() - before)"
+    )
+    # Three tries: a machine at work makes processor time longer, and never shorter.
+    assert any(float(run_python(code)) < 1 for _ in range(3))
 
 
 def test_the_public_names_are_these():

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import configparser
+import contextlib
+import logging
 import os
 import re
 import shlex
@@ -18,7 +20,7 @@ import typer
 import yaml
 from support.pages import PAGES, ROOT, blocks, commands, load_script, read_page
 
-from huc_monitor.cli import app
+from huc_monitor.cli import app, main
 from huc_monitor.config import config_schema, load_config, parse_config
 
 LANGUAGES = {"sh", "python", "py", "console", "yaml", "json", "toml", "ini", "crontab", "text"}
@@ -49,6 +51,22 @@ def run(command: str, folder: Path) -> subprocess.CompletedProcess[str]:
     assert name == "huc-monitor"
     call = [Path(sys.executable).parent / name, *arguments]
     return subprocess.run(call, cwd=folder, capture_output=True, text=True, check=False)
+
+
+@pytest.fixture
+def call(capsys):
+    """Run a command in this process, which has loaded everything already."""
+
+    def run_here(command: str, folder: Path) -> subprocess.CompletedProcess[str]:
+        name, *arguments = shlex.split(command)
+        assert name == "huc-monitor"
+        with contextlib.chdir(folder):
+            code = main(arguments)
+        return subprocess.CompletedProcess(command, code, *capsys.readouterr())
+
+    yield run_here
+    logger = logging.getLogger("huc_monitor")
+    logger.handlers, logger.propagate = [], True
 
 
 def write_log(folder: Path, begins: str) -> Path:
@@ -91,11 +109,11 @@ def test_three_commands_lead_from_a_log_to_a_finding(folder):
     assert "chest" not in again.stdout.split("open", 1)[0]
 
 
-def test_a_fault_that_was_always_there_is_told_once_as_standing(tmp_path):
+def test_a_fault_that_was_always_there_is_told_once_as_standing(tmp_path, call):
     write_log(tmp_path, "2024-03-01")
     init, check, _ = watch_commands()
-    assert run(init, tmp_path).returncode == 0
-    first, again = run(check, tmp_path), run(f"{check} --fail-on warning", tmp_path)
+    assert call(init, tmp_path).returncode == 0
+    first, again = call(check, tmp_path), call(f"{check} --fail-on warning", tmp_path)
     assert first.returncode == 0, first.stderr
     assert first.stdout.count("Standing since the reference: chest") == 1
     assert again.returncode == 1, "it stays open"
@@ -138,10 +156,10 @@ def test_the_readme_leads_to_every_page():
         assert f"(docs/{page.name})" in text, page.name
 
 
-def test_doctor_and_status_answer_in_a_fresh_project(folder):
-    assert run(watch_commands()[0], folder).returncode == 0
+def test_doctor_and_status_answer_in_a_fresh_project(folder, call):
+    assert call(watch_commands()[0], folder).returncode == 0
     lines = commands("tutorial.md", "## When something is missing")
-    doctor, status = (run(line, folder) for line in lines)
+    doctor, status = (call(line, folder) for line in lines)
     assert doctor.returncode == 0, doctor.stdout
     assert "ok     labels" in doctor.stdout
     assert (status.returncode, status.stdout.split(".")[0]) == (0, "No window was checked yet")
@@ -157,14 +175,14 @@ def test_every_configuration_can_be_read(folder):
     assert settings.recalibration.promotion == "manual"
 
 
-def test_the_shortest_configuration_finds_the_wrong_branch(folder):
+def test_the_shortest_configuration_finds_the_wrong_branch(folder, call):
     (folder / "huc.yaml").write_text(configurations()[0], "utf-8")
-    found = run("huc-monitor check --now 2024-03-20T12:00", folder)
+    found = call("huc-monitor check --now 2024-03-20T12:00", folder)
     assert found.returncode == 1, found.stderr
     assert "chest" in found.stdout
 
 
-def test_other_column_names_late_labels_and_money_find_the_wrong_branch(folder, monkeypatch):
+def test_other_column_names_late_labels_and_money_find_the_wrong_branch(folder, call, monkeypatch):
     frame = pd.read_parquet(folder / "predictions.parquet")
     frame["time"] -= pd.Timedelta(days=45)  # from 16 January on, past the end of the reference
     names = {leaf: f"prob_{leaf}" for leaf in LEAVES} | {"time": "scored_at", "id": "case_id"}
@@ -179,11 +197,11 @@ def test_other_column_names_late_labels_and_money_find_the_wrong_branch(folder, 
     connection.close()
     (folder / "huc.yaml").write_text(configurations()[1], "utf-8")
     monkeypatch.setenv("LABELS_URL", f"sqlite:///{folder / 'labels.db'}")
-    found = run("huc-monitor check --since 2024-02-01 --now 2024-02-12", folder)
+    found = call("huc-monitor check --since 2024-02-01 --now 2024-02-12", folder)
     assert found.returncode == 1, (found.stdout, found.stderr)
     assert "chest" in found.stdout
     assert "EUR" in found.stdout
-    assert run("huc-monitor report --out report.html", folder).returncode == 0
+    assert call("huc-monitor report --out report.html", folder).returncode == 0
     assert "chest" in (folder / "report.html").read_text("utf-8")
 
 
@@ -206,7 +224,7 @@ def test_the_cron_job_is_whole():
     }
 
 
-def test_the_workflow_is_whole_and_its_audit_fails_on_a_wrong_branch(folder):
+def test_the_workflow_is_whole_and_its_audit_fails_on_a_wrong_branch(folder, call):
     # YAML 1.1 reads the key `on` as true.
     (text,) = [text for text in blocks("schedulers.md", "yaml") if "runs-on" in text]
     workflow = yaml.load(text, Loader=yaml.BaseLoader)  # noqa: S506 - texts only, so as safe
@@ -216,7 +234,7 @@ def test_the_workflow_is_whole_and_its_audit_fails_on_a_wrong_branch(folder):
     assert all(("uses" in step) != ("run" in step) for step in job["steps"])
     install, audit = [step["run"] for step in job["steps"] if "run" in step]
     assert install.startswith("pip install huc-monitor")
-    found = run(audit, folder)
+    found = call(audit, folder)
     assert found.returncode == 1, found.stderr
 
 

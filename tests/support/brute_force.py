@@ -5,6 +5,7 @@ Shares no code with the library beyond the public description of trees, utilitie
 
 from __future__ import annotations
 
+import functools
 from dataclasses import dataclass
 
 import numpy as np
@@ -187,11 +188,14 @@ class Best:
     intervals: list
 
 
+_pairs = functools.cache(np.triu_indices)
+
+
 def best_interval(scores, terms):
     """Largest absolute sum over every closed interval between two observed scores."""
     distinct, block = np.unique(scores, return_inverse=True)
     prefix = np.append(0.0, np.cumsum(np.bincount(block, terms)))
-    first, last = np.triu_indices(len(distinct))
+    first, last = _pairs(len(distinct))
     sums = prefix[last + 1] - prefix[first]
     best = int(np.argmax(np.abs(sums)))
     size = abs(sums[best])

@@ -15,31 +15,26 @@ import random
 import shutil
 import signal
 import sys
+import threading
 import time
 from pathlib import Path
 
 os.environ["HUC_NUM_THREADS"] = "1"
 
 import duckdb  # noqa: F401 - so that no check has to import it
-import numpy as np
 
-import huc_monitor as hm
 from huc_monitor.config import load_config
 from huc_monitor.config.opening import open_monitor
-from support.production_log import tree
+from support.production_log import after, make_log
+from support.watched import make, revisited
 
 
 def warm_up(config: str) -> None:
-    """Load libraries and compiled kernels before the first fork."""
-    rng = np.random.default_rng(0)
-    p = rng.dirichlet(np.ones(5), size=200)
-    labels = rng.integers(0, 5, size=200)
-    utilities = [hm.LevelCorrectness(level=1), hm.LevelCorrectness(level=2)]
-    hm.audit(p, labels, tree=tree(), utilities=utilities, n_draws=100)
-    detector = hm.EDetector(tree=tree(), utilities=utilities, tolerance=0.02)
-    for _ in range(3):
-        detector.update(p, labels)
+    """Load libraries and compiled kernels before the first fork, by a check of other rows."""
+    log, labels = make_log(4, 200, broken_from=2)
+    make(log, labels, windows=revisited("4d")).check(after(6))
     load_config(config)
+    assert threading.active_count() == 1
     gc.freeze()
 
 

@@ -37,12 +37,13 @@ def test_every_moment_and_interval_equals_brute_force(part):
 
 def check_against_brute_force(result, p, labels, frame, groups, utilities, tree):
     plain = brute_force.PlainTree(tree)
-    found = (
-        result.to_frame(all_columns=True)
-        .set_index(["utility", "subgroup", "node"])
-        .to_dict(orient="index")
-    )
-    totals = result.uc_frame().set_index(["utility", "subgroup"]).to_dict(orient="index")
+    rows = result.to_frame(all_columns=True).to_dict(orient="records")
+    found = {(row["utility"], row["subgroup"], row["node"]): row for row in rows}
+    assert len(found) == len(rows)
+    totals = {
+        (row["utility"], row["subgroup"]): row
+        for row in result.uc_frame().to_dict(orient="records")
+    }
     subgroups = list(zip(groups.names, groups.weights(frame, len(p)), strict=True))
     largest = {}
     for utility in utilities:
