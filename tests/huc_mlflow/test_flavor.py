@@ -361,24 +361,47 @@ assert "huc_monitor" not in sys.modules and "numba" not in sys.modules
 """
 
 
-def test_the_model_loads_by_its_uri_in_a_process_without_huc_monitor(story, store):
+LOGS = """
+import os
+os.environ["HUC_LOG_FOLDER"], os.environ["HUC_LOG_VERSION"] = sys.argv[5], "7"
+frame["request_id"] = [f"q{i}" for i in range(len(frame))]
+served = mlflow.pyfunc.load_model(sys.argv[2])
+served.predict(frame)
+served.predict(frame.drop(columns="request_id").head(3))
+assert "huc_monitor" not in sys.modules
+"""
+
+
+def test_a_model_loads_by_its_uri_and_logs_what_it_answers_without_huc_monitor(story, store):
     boost = story.boost(initial="dirichlet", max_updates=60)
     log_forest(story, "triage")
     with mlflow.start_run():
-        huc_mlflow.log_model("models:/triage/1", boost, registered_model_name="triage")
+        huc_mlflow.log_model(
+            "models:/triage/1", boost, registered_model_name="triage", id_column="request_id"
+        )
     mlflow.MlflowClient().set_registered_model_alias("triage", "challenger", "2")
     story.frame.to_json(store / "frame.json", orient="split", double_precision=15)
     frame = pd.read_json(store / "frame.json", orient="split")
     script = store / "elsewhere.py"
-    script.write_text(WITHOUT)
-    uri = mlflow.get_tracking_uri()
-    arguments = [uri, "models:/triage@challenger", store / "frame.json", store / "out.json"]
+    script.write_text(WITHOUT + LOGS)
+    arguments = [mlflow.get_tracking_uri(), "models:/triage@challenger"]
+    arguments += [store / "frame.json", store / "out.json", store / "log"]
     subprocess.run([sys.executable, script, *map(str, arguments)], check=True, cwd=store)
     got = np.load(store / "out.json.npy")
     columns = json.loads((store / "out.json").read_text())["columns"]
     expected = expected_of(story, boost, frame)
     order = [columns.index(leaf) for leaf in story.tree.leaves]
     assert np.abs(got[:, order] - expected).max() <= 1e-12
+    log = pd.read_parquet(store / "log")
+    assert len(log) == len(frame) + 3
+    known = log[log["id"].str.fullmatch(r"q\d+")].copy()
+    known["number"] = known["id"].str[1:].astype(int)
+    known = known.sort_values("number")
+    assert known["number"].tolist() == list(range(len(frame)))
+    columns = [f"p_{leaf}" for leaf in story.tree.leaves]
+    np.testing.assert_allclose(known[columns], expected, atol=1e-12)
+    assert set(log["model_version"]) == {"7"}
+    assert known["sex"].tolist() == frame["sex"].tolist()
 
 
 def plain_environment(folder):
@@ -462,37 +485,3 @@ def test_loading_starts_no_thread_and_says_what_serves(story, store, monkeypatch
     assert set(threading.enumerate()) <= before  # others may end meanwhile
     assert "recalibration is served by compiled code" in caplog.text
     assert model._model_impl.engine == "compiled"
-
-
-LOGS = """
-import os
-os.environ["HUC_LOG_FOLDER"], os.environ["HUC_LOG_VERSION"] = sys.argv[5], "7"
-frame["request_id"] = [f"q{i}" for i in range(len(frame))]
-served = mlflow.pyfunc.load_model(sys.argv[2])
-served.predict(frame)
-served.predict(frame.drop(columns="request_id").head(3))
-assert "huc_monitor" not in sys.modules
-"""
-
-
-def test_a_served_model_logs_what_it_answers_without_huc_monitor(story, store):
-    boost = story.boost(max_updates=20)
-    base = log_forest(story)
-    huc_mlflow.save_model(store / "saved", base, boost, id_column="request_id")
-    story.frame.to_json(store / "frame.json", orient="split", double_precision=15)
-    frame = pd.read_json(store / "frame.json", orient="split")
-    script = store / "elsewhere.py"
-    script.write_text(WITHOUT + LOGS)
-    uri = mlflow.get_tracking_uri()
-    arguments = [uri, store / "saved", store / "frame.json", store / "out.json", store / "log"]
-    subprocess.run([sys.executable, script, *map(str, arguments)], check=True, cwd=store)
-    log = pd.read_parquet(store / "log")
-    assert len(log) == len(frame) + 3
-    known = log[log["id"].str.fullmatch(r"q\d+")].copy()
-    known["number"] = known["id"].str[1:].astype(int)
-    known = known.sort_values("number")
-    assert known["number"].tolist() == list(range(len(frame)))
-    columns = [f"p_{leaf}" for leaf in story.tree.leaves]
-    np.testing.assert_allclose(known[columns], expected_of(story, boost, frame), atol=1e-12)
-    assert set(log["model_version"]) == {"7"}
-    assert known["sex"].tolist() == frame["sex"].tolist()
