@@ -7,15 +7,15 @@ values.
 
 from __future__ import annotations
 
+import contextlib
 import hashlib
+import io
 import json
 import math
-import os
 import platform
 import shutil
-import subprocess
-import sys
 import tempfile
+import warnings
 from collections.abc import Mapping
 from datetime import date, datetime
 from importlib.metadata import version
@@ -25,6 +25,7 @@ import numpy as np
 import pandas as pd
 
 import huc_monitor as hm
+from huc_monitor.cli import main
 from huc_monitor.sources import Columns, FrameTable, LabelTable, TableSource
 
 _SHORT = 10
@@ -837,20 +838,13 @@ def write_project(folder, log, labels, *, kind="csv", more=""):
 
 
 def command(*arguments, folder, codes=(0,)):
-    """Run the installed command line in a folder and return what it printed as JSON."""
-    beside = Path(sys.executable).with_name("huc-monitor")
-    program = str(beside) if beside.is_file() else shutil.which("huc-monitor")
-    assert program is not None, "huc-monitor is not installed"
-    done = subprocess.run(
-        [program, *map(str, arguments)],
-        cwd=folder,
-        capture_output=True,
-        text=True,
-        check=False,
-        env={**os.environ, "PYTHONWARNINGS": "ignore"},
-    )
-    assert done.returncode in codes, done.stderr
-    return {"code": done.returncode, **json.loads(done.stdout)}
+    """Run a command in a folder, in this process, and return what it printed as JSON."""
+    said = io.StringIO()
+    with contextlib.chdir(folder), contextlib.redirect_stdout(said), warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        code = main([*map(str, arguments)])
+    assert code in codes, said.getvalue()
+    return {"code": code, **json.loads(said.getvalue())}
 
 
 def checked(folder, now):
