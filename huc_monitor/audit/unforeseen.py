@@ -161,8 +161,6 @@ def find_rises(
     >>> rise.counts.name, rise.counts.n_seen, rise.after, round(rise.lower, 4)
     ('b', 20, 0.02, 0.0067)
     """
-    from scipy.special import betaincinv
-
     (old, n_old), (new, n_new) = before, after
     if not old.size or not new.size:
         return []
@@ -172,8 +170,13 @@ def find_rises(
         rows, mass = (new[k] / (new[k] + old[k]) for k in (0, 1))
     share = np.fmax(rows, mass)
     excess = (new[2] - new[1]) / n_new - np.maximum(old[2] - old[1], 0.0) / n_old
+    suspects = np.argwhere((new[2] >= _FEWEST) & (excess > 0) & (share < 1) & known).tolist()
+    if not suspects:
+        return []
+    from scipy.special import betaincinv  # takes as long as the check of a small window
+
     found = []
-    for c, v in np.argwhere((new[2] >= _FEWEST) & (excess > 0) & (share < 1) & known).tolist():
+    for c, v in suspects:
         k, total, s = new[2, c, v], new[2, c, v] + old[2, c, v], share[c, v]
         q = betaincinv(k, total - k + 1.0, level)
         ratio = q / (1.0 - q) * (1.0 - s) / s
