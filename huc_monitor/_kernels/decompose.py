@@ -160,6 +160,8 @@ def _greedy(stops, tree, p, pi, chosen, mass):
 # outside, between, inside. `inner` is -1 where no leaf is named.
 LO, HI, INNER = range(3)
 OUTSIDE, BETWEEN, INSIDE, MASS, INNER_MASS = range(5)
+# Up to so many likeliest leaves are found one after the other sooner than by sorting all.
+_FEW = 4
 
 
 @loop
@@ -294,6 +296,35 @@ def _rank_leaves(p, b, order):
 
 
 @loop
+def _fill_top(ranks, n_top, p, values, chosen, mass, mass_before, leaf_before):
+    """Write payoffs by rank where all ranks from the `n_top`-th on pay the same.
+
+    The likeliest leaves are found one after the other, in all lanes at once: no sorting.
+    """
+    n_leaves = p.shape[0]
+    for b in range(LANES):
+        mass_before[b] = np.inf
+        leaf_before[b] = -1.0
+    for k in range(n_leaves):
+        for b in range(LANES):
+            values[k, b] = ranks[n_leaves - 1]
+    for r in range(n_top):
+        for b in range(LANES):
+            mass[b] = -1.0
+        for k in range(n_leaves):
+            part = p[k]
+            for b in range(LANES):
+                tied = part[b] == mass_before[b] and k > leaf_before[b]
+                better = (part[b] < mass_before[b] or tied) and part[b] > mass[b]
+                mass[b] = part[b] if better else mass[b]
+                chosen[b] = k if better else chosen[b]
+        for b in range(LANES):
+            values[chosen[b], b] = ranks[r]
+            mass_before[b] = mass[b]
+            leaf_before[b] = chosen[b]
+
+
+@loop
 def _fill_payoffs(payoff, ranks, dense, lo, p, values, chosen, amounts):
     """Write u(p, y) of every leaf and lane for payoffs by action, by rank, or handed in.
 
@@ -307,10 +338,16 @@ def _fill_payoffs(payoff, ranks, dense, lo, p, values, chosen, amounts):
             for b in range(LANES):
                 values[k, b] = payoff[chosen[b], k]
     if ranks is not None:
-        for b in range(LANES):
-            _rank_leaves(p, b, chosen)
-            for r in range(n_leaves):
-                values[chosen[r], b] = ranks[r]
+        n_top = n_leaves - 1
+        while n_top > 0 and ranks[n_top - 1] == ranks[n_leaves - 1]:
+            n_top -= 1
+        if n_top <= _FEW:
+            _fill_top(ranks, n_top, p, values, chosen, amounts[0], amounts[1], amounts[2])
+        else:
+            for b in range(LANES):
+                _rank_leaves(p, b, chosen)
+                for r in range(n_leaves):
+                    values[chosen[r], b] = ranks[r]
     if dense is not None:
         for b in range(LANES):
             i = min(lo + b, dense.shape[0] - 1)

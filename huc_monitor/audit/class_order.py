@@ -12,7 +12,9 @@ from huc_monitor.audit.inputs import Predictions, block_spans
 from huc_monitor.errors import HUCWarning
 from huc_monitor.utilities.program import Ints
 
-_MOST_ROWS: Final = 10_000
+# As many rows are looked at as have about so many cells, within limits: enough to be certain.
+_CELLS: Final = 1 << 22
+_FEWEST_ROWS, _MOST_ROWS = 1_000, 10_000
 _SURE_BELOW: Final = math.log(1e6)
 _SURE_ABOVE: Final = math.log(1e3)
 _SHARE_OF_CLAIM: Final = 0.25
@@ -33,10 +35,11 @@ def look_at_order(predictions: Predictions, labels: Ints) -> tuple[str, ...]:
     ...     look_at_order(swapped, np.ones(200, dtype=np.int64))
     ('accuracy is 0 %, and predictions claim 90 %: is the class order right?',)
     """
-    step = -(-predictions.n // _MOST_ROWS)
-    known = labels[::step] < predictions.matrix.shape[1]
+    n_leaves = predictions.matrix.shape[1]
+    step = -(-predictions.n // int(np.clip(_CELLS // n_leaves, _FEWEST_ROWS, _MOST_ROWS)))
+    known = labels[::step] < n_leaves
     chosen = np.arange(0, predictions.n, step)[known]
-    n, n_leaves = chosen.size, predictions.matrix.shape[1]
+    n = chosen.size
     if not n:
         return ()
     tops, claims = [], []

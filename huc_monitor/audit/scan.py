@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from huc_monitor.audit.decomposition import SortedRows
 
 _HEADROOM_BITS = 61
-_LEAST_STEP = 1 << 10
+_LEAST_STEP = 1 << 8
 # Which of two samples a row belongs to.
 AFTER, BEFORE = 0, 1
 

@@ -158,3 +158,14 @@ def test_reprs_show_what_was_chosen():
     assert repr(hm.LevelCorrectness(level=2, units="EUR", scale=5)) == (
         "LevelCorrectness(units='EUR', scale=5, level=2)"
     )
+
+
+@pytest.mark.parametrize("k", range(1, 8))
+def test_the_k_likeliest_leaves_are_the_first_of_a_stable_sort(k):
+    # Few distinct numbers, so that most rows have ties, at the k-th place too.
+    p = np.random.default_rng(k).integers(1, 4, (200, 8)).astype(float)
+    p /= p.sum(axis=1, keepdims=True)
+    tree = hm.LabelTree.flat([f"leaf {place}" for place in range(8)])
+    expected = np.zeros_like(p)
+    np.put_along_axis(expected, np.argsort(-p, axis=1, kind="stable")[:, :k], 1.0, axis=1)
+    np.testing.assert_array_equal(hm.TopK(k).values(p, tree=tree), expected)
