@@ -2,12 +2,10 @@
 
 from __future__ import annotations
 
-import time
-
 import numpy as np
 import pandas as pd
 from nannyml import PerformanceCalculator
-from peer import Table
+from peer import Table, fastest
 
 
 def calculator(chunk_size, classes):
@@ -93,6 +91,7 @@ def speed(n):
     labels = classes[(p.cumsum(axis=1) < rng.random(n)[:, None]).sum(axis=1).clip(max=4)]
     frame = Table(p, labels, np.repeat("app", n), classes, {}).frame()
     reference = pd.concat([frame.iloc[: n // 4]], ignore_index=True)
-    started = time.process_time()
-    calculator(max(n // 20, 1), classes).fit(reference).calculate(frame).to_df()
-    return {"twenty_windows": time.process_time() - started}
+    seconds, _ = fastest(
+        lambda: calculator(max(n // 20, 1), classes).fit(reference).calculate(frame).to_df()
+    )
+    return {"twenty_windows": seconds}

@@ -194,6 +194,19 @@ def discover(functions, given):
 PARTS = {"detect": "DETECTORS", "recalibrate": "RECALIBRATORS", "discover": "SEGMENTERS"}
 
 
+def fastest(function):
+    """Processor seconds of the fastest of three calls, or of those that end within ten seconds.
+
+    Returns what the last call answered as well.
+    """
+    spent = []
+    while len(spent) < 3 and sum(spent) < 10:
+        started = time.process_time()
+        answer = function()
+        spent.append(time.process_time() - started)
+    return min(spent), answer
+
+
 def measure_speed(script, n):
     """In a process of its own, for its memory."""
     command = [sys.executable, __file__, script, ".", ".", "--what", "speed", "--speed-of", str(n)]
