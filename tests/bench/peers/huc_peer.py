@@ -12,7 +12,7 @@ from pathlib import Path
 
 import numpy as np
 import pandas as pd
-from peer import fastest
+from peer import fastest, peak_mb
 
 import huc_monitor as hm
 from huc_monitor.config import init_config
@@ -110,25 +110,39 @@ def segments(frame):
     return hm.Subgroups.from_reference(frame, predicates=predicates)
 
 
-def speed(n):
-    """The same rows: audits by their bounds, twenty windows, and updates of 100 rows."""
-    rng = np.random.default_rng(0)
-    tree = hm.LabelTree.from_nested({"one": ["a", "b"], "two": ["c", "d"], "e": None})
-    p = rng.dirichlet(np.full(5, 0.7), n)
-    y = (p.cumsum(axis=1) < rng.random(n)[:, None]).sum(axis=1).clip(max=4)
-    frame = pd.DataFrame({name: rng.choice(list("uvw"), n) for name in "abc"})
-    groups = segments(frame)
-    utilities = [hm.LevelCorrectness(level=1), hm.LevelCorrectness(level=2), hm.TopK(1)]
-    task = {"tree": tree, "utilities": utilities}
-    asked = {**task, "subgroups": groups}
+def predictions(rng, tree, n):
+    """Calibrated predictions and their labels."""
+    n_leaves = tree.n_leaves
+    p = rng.dirichlet(np.full(n_leaves, 3.5 / n_leaves), n).clip(1e-9)
+    p /= p.sum(axis=1, keepdims=True)
+    return p, (p.cumsum(axis=1) < rng.random(n)[:, None]).sum(axis=1).clip(max=n_leaves - 1)
+
+
+def time_audits(seconds, p, y, frame, task, ending=""):
+    """Add the seconds of audits in 64 segments, with each kind of bounds; return the last one."""
+    asked = {**task, "subgroups": segments(frame)}
     for bounds in AUDITS.values():  # compiles
         hm.audit(p[:500], y[:500], **asked, features=frame[:500], bounds=bounds)
-    seconds = {}
     for name, bounds in AUDITS.items():
-        seconds[name], result = fastest(
-            partial(hm.audit, p, y, **asked, features=frame, bounds=bounds)
-        )
-        seconds[f"{name}_per_candidate"] = seconds[name] / result.candidates.n
+        spent, result = fastest(partial(hm.audit, p, y, **asked, features=frame, bounds=bounds))
+        seconds[name + ending] = spent
+        seconds[f"{name}{ending}_per_candidate"] = spent / result.candidates.n
+    return result
+
+
+def speed(n):
+    """The same rows: audits by their bounds, twenty windows, and updates of 100 rows.
+
+    Then audits of a tree as large as MASSIVE's, whose memory is not counted.
+    """
+    rng = np.random.default_rng(0)
+    tree = hm.LabelTree.from_nested({"one": ["a", "b"], "two": ["c", "d"], "e": None})
+    p, y = predictions(rng, tree, n)
+    frame = pd.DataFrame({name: rng.choice(list("uvw"), n) for name in "abc"})
+    utilities = [hm.LevelCorrectness(level=1), hm.LevelCorrectness(level=2), hm.TopK(1)]
+    task = {"tree": tree, "utilities": utilities}
+    seconds = {}
+    result = time_audits(seconds, p, y, frame, task)
     page = render_report(result)
     seconds["page_kb"] = len(page.encode()) // 1024
     seconds["outside"] = sum(page.count(mark) for mark in ('src="http', 'href="http', "url(http"))
@@ -145,4 +159,10 @@ def speed(n):
         detector.update(p[done : done + 100], y[done : done + 100])
         done += 100
     seconds["sequential"] = (time.process_time() - started) * n / done
+    seconds["peak_mb"] = peak_mb()
+    nested = {f"{k}": [f"{k}-{j}" for j in range(4 if k < 6 else 3)] for k in range(18)}
+    task["tree"] = hm.LabelTree.from_nested(nested)
+    p, y = predictions(rng, task["tree"], n)
+    large = time_audits(seconds, p, y, frame, task, ending="_large")
+    seconds["candidates_large"] = large.candidates.n
     return seconds

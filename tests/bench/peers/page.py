@@ -28,12 +28,15 @@ EACH = "_per_candidate"
 COMPARED = {  # our figure, and the other's
     "twenty windows, with bounds": ("twenty_windows", "twenty_windows"),
     "updates as rows come": ("sequential", "sequential"),
-    "per candidate, huc-monitor with bootstrap bounds": (
-        "calibration" + EACH,
-        "calibration" + EACH,
-    ),
-    "per candidate, huc-monitor with closed bounds": ("sharp" + EACH, "calibration" + EACH),
-    "per candidate, huc-monitor without bounds": ("plain" + EACH, "calibration" + EACH),
+    **{
+        f"per candidate, {leaves} leaves, huc-monitor {bounds}": (what + EACH, "calibration" + EACH)
+        for leaves, ending in ((5, ""), (60, "_large"))
+        for what, bounds in (
+            (f"calibration{ending}", "with bootstrap bounds"),
+            (f"sharp{ending}", "with closed bounds"),
+            (f"plain{ending}", "without bounds"),
+        )
+    },
 }
 PARTS = {
     "detect": "detection",
@@ -262,6 +265,12 @@ def speed_table(peers):
         "sharp" + EACH: "the same, ms per candidate",
         "plain": "one audit without bounds, s",
         "plain" + EACH: "the same, ms per candidate",
+        "calibration_large": "one audit of 60 leaves, s",
+        "calibration_large" + EACH: "the same, ms per candidate",
+        "sharp_large": "one audit of 60 leaves with closed bounds, s",
+        "sharp_large" + EACH: "the same, ms per candidate",
+        "plain_large": "one audit of 60 leaves without bounds, s",
+        "plain_large" + EACH: "the same, ms per candidate",
         "sequential": "updates as rows come, s",
         "peak_mb": "memory, MB",
     }

@@ -224,8 +224,12 @@ def speed_alone(module, n):
         answer = module.speed(n)
     except StoppedError:
         return {"refused": f"stopped after {SPEED_LIMIT} s of processor time"}
-    answer["peak_mb"] = round(resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024)
-    return answer
+    return {"peak_mb": peak_mb(), **answer}
+
+
+def peak_mb():
+    """The most memory that this process had so far."""
+    return round(resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024)
 
 
 def main():
