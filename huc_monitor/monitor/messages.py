@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 import shlex
 from collections import Counter
 from collections.abc import Mapping, Sequence
@@ -11,6 +10,15 @@ from datetime import datetime
 from typing import Any
 
 from huc_monitor._common.safe_text import chat, chat_line
+from huc_monitor.monitor._amounts import (
+    amount,
+    bounds,
+    interval,
+    number,
+    plain_amount,
+    rounded,
+    signed,
+)
 from huc_monitor.monitor.findings import (
     Finding,
     branches_above,
@@ -26,7 +34,6 @@ from huc_monitor.tree import LabelTree
 from huc_monitor.utilities import Utility
 
 MOST_LISTED = 5
-_SMALLEST = 0.0005  # what three decimals show as more than zero
 _DID = {"opened": "opened", "escalated": "escalated", "eased": "eased", "repeated": "was told"}
 _HEADS = {"critical": "CRITICAL", "warning": "WARNING", "resolved": "RESOLVED"}
 
@@ -38,21 +45,21 @@ def describe(step: AlertTransition, alert: AlertState | None = None) -> str:
     """
     who = "whole population" if step.subgroup == "all" else f"subgroup {chat(step.subgroup)}"
     where = f"Branch *{chat(step.node)}* ({who}, utility *{chat(step.utility)}*)"
-    size = _amount(abs(step.moment), step)
-    tolerance = _plain_amount(step.tolerance, step)
+    size = amount(abs(step.moment), step)
+    tolerance = plain_amount(step.tolerance, step)
     if step.kind == "resolved":
         text = f"{where}: {_calm(step, size, tolerance)}"
         return f"{text} First seen {_day(step.first_seen)}, open for {_windows(step.n_windows)}."
     direction = "understated" if step.moment > 0 else "overstated"
     text = (
-        f"{where}: predicted utility {_interval(step)} is {direction} by {size}{_bounds(step)} per "
+        f"{where}: predicted utility {interval(step)} is {direction} by {size}{bounds(step)} per "
         f"prediction (tolerance {tolerance})"
     )
     if step.cancels_node is not None and step.cancels_moment is not None:
         text += (
             f". Branch *{chat(step.cancels_node)}* errs the other way "
-            f"({_signed(step.cancels_moment, step)}), so the sum over all branches (UC) shows only "
-            f"{_amount(step.uc, step)}"
+            f"({signed(step.cancels_moment, step)}), so the sum over all branches (UC) shows only "
+            f"{amount(step.uc, step)}"
         )
     text += f". First seen {_day(step.first_seen)}, open for {_windows(step.n_windows)}."
     return text + _because(step) + _newest(step, alert)
@@ -91,7 +98,7 @@ def describe_change(finding: Finding, step: AlertTransition) -> str:
     change = finding.change
     assert change is not None  # noqa: S101 - a finding of a change has one
     who = "everywhere" if step.subgroup == "all" else chat(step.subgroup)
-    low, high = (_number((x or 0.0) * step.scale) for x in (change.lower, change.upper))
+    low, high = (number((x or 0.0) * step.scale) for x in (change.lower, change.upper))
     ends = replace(step, interval_low=change.interval_low, interval_high=change.interval_high)
     found = change.unforeseen
     unforeseen = "" if found is None else found.say(f"*{chat(found.name)}*")
@@ -101,9 +108,9 @@ def describe_change(finding: Finding, step: AlertTransition) -> str:
     else:
         text += (
             f" ({_utilities(finding)}): changed since the "
-            f"reference by {_signed(change.difference, step)} [{low}, {high}] per prediction. "
-            f"Where the predicted utility is {_interval(ends)}, realised minus predicted utility "
-            f"was {_rounded(change.before, step)} then and is {_rounded(change.after, step)} now"
+            f"reference by {signed(change.difference, step)} [{low}, {high}] per prediction. "
+            f"Where the predicted utility is {interval(ends)}, realised minus predicted utility "
+            f"was {rounded(change.before, step)} then and is {rounded(change.after, step)} now"
         )
     text += f" (newest {change.n_windows} windows together)." if change.n_windows > 1 else "."
     if change.onset_first is not None and change.onset_last is not None:
@@ -136,7 +143,7 @@ def _newest(step: AlertTransition, alert: AlertState | None) -> str:
     """Say how the newest window stands where the step was in an earlier one."""
     if alert is None or alert.last_seen <= step.window_end:
         return ""
-    size = _signed(alert.moment, step) if alert.moment else "0"
+    size = signed(alert.moment, step) if alert.moment else "0"
     return (
         f" That is the window to {_day(step.window_end)}, in which the alert {_DID[step.kind]}; in "
         f"the newest one, to {_day(alert.last_seen)}, it is {size}, after "
@@ -149,22 +156,22 @@ def _calm(step: AlertTransition, size: str, tolerance: str) -> str:
     if step.settings:
         return (
             f"no longer tested as it was: {' and '.join(step.settings)}. The estimate is {size}"
-            f"{_bounds(step)} per prediction, tolerance {tolerance}."
+            f"{bounds(step)} per prediction, tolerance {tolerance}."
         )
     reasons = set(step.reasons)
     if "changed" in reasons:
         return (
             f"no longer different from the reference by more than chance, now {size}"
-            f"{_bounds(step)} per prediction, tolerance {tolerance}."
+            f"{bounds(step)} per prediction, tolerance {tolerance}."
         )
     quiet = "the e-detector's evidence against it no longer grows"
     if reasons and not reasons & {"estimate", "bound"}:
         # It never left the tolerance in a single window, so it cannot come back.
         return (
-            f"{quiet}. The estimate, now {size}{_bounds(step)} per prediction, was within the "
+            f"{quiet}. The estimate, now {size}{bounds(step)} per prediction, was within the "
             f"tolerance of {tolerance} throughout."
         )
-    text = f"back within the tolerance of {tolerance}, now {size}{_bounds(step)} per prediction"
+    text = f"back within the tolerance of {tolerance}, now {size}{bounds(step)} per prediction"
     return f"{text}; {quiet}." if reasons & {"detector", "suspected"} else f"{text}."
 
 
@@ -379,7 +386,7 @@ def _next_block(worst: AlertTransition, place: NextSteps) -> str:
     ends = replace(worst, interval_low=at.interval_low, interval_high=at.interval_high)
     who = "all rows" if worst.subgroup == "all" else f"rows of {chat(worst.subgroup)}"
     rows = f"{who} in the window to {_day(worst.window_end)}"
-    range_ = f"a predicted utility *{chat(worst.utility)}* of {_interval(ends)}"
+    range_ = f"a predicted utility *{chat(worst.utility)}* of {interval(ends)}"
     which = f"with {range_}"
     if worst.change is not None and worst.change.counted and worst.change.unforeseen is not None:
         which = f"that were *{chat(worst.change.unforeseen.name)}*"
@@ -442,58 +449,6 @@ def _drifted(item: DriftFinding) -> str:
         return f"predicted utility *{chat(item.name)}*: median {old:.3f} to {new:.3f} ({how_far})."
     old, new = item.before["share"], item.after["share"]
     return f"subgroup {chat(item.name)}: {old:.1%} to {new:.1%} of the rows ({how_far})."
-
-
-def _interval(step: AlertTransition) -> str:
-    if step.interval_low is None or step.interval_high is None:
-        return "anywhere"
-    low, high = (f"{x * step.scale:.2f}" for x in (step.interval_low, step.interval_high))
-    return f"{low} to {high}{_units(step)}"
-
-
-def _bounds(step: AlertTransition) -> str:
-    if step.lower is None or step.upper is None:
-        return ""
-    low, high = (_number(x * step.scale) for x in (step.lower, step.upper))
-    return f" [{low}, {high}]"
-
-
-def _amount(value: float, step: AlertTransition) -> str:
-    return f"{_number(value * step.scale)}{_units(step)}"
-
-
-def _plain_amount(value: float, step: AlertTransition) -> str:
-    return f"{value * step.scale:.4g}{_units(step)}"
-
-
-def _signed(value: float, step: AlertTransition) -> str:
-    return f"{'+' if value > 0 else '-'}{_amount(abs(value), step)}"
-
-
-def _rounded(value: float, step: AlertTransition) -> str:
-    """Show a signed amount beside others that may be much larger."""
-    return _signed(value, step) if abs(value * step.scale) >= _SMALLEST else f"0.000{_units(step)}"
-
-
-def _units(step: AlertTransition) -> str:
-    return f" {chat(step.units)}" if step.units else ""
-
-
-def _number(value: float) -> str:
-    """Show three decimals, fewer of a large number, and never a finding as zero.
-
-    Examples
-    --------
-    >>> [_number(x) for x in (0.0431, 0.0, 0.00012, 0.0000251, 8.62, 15.0, 1234.5)]
-    ['0.043', '0', '0.00012', '0.000025', '8.62', '15.0', '1,234']
-    """
-    if value == 0:
-        return "0"
-    size = abs(value)
-    if size < _SMALLEST:
-        return f"{value:.{1 - math.floor(math.log10(size))}f}"
-    digits = 3 if size < 1 else 2 if size < 10 else 1 if size < 100 else 0
-    return f"{value:,.{digits}f}"
 
 
 def _windows(n: int) -> str:
