@@ -7,7 +7,6 @@ and windows that follow a calendar.
 
 from __future__ import annotations
 
-import math
 import re
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -173,11 +172,6 @@ def epoch_bound(moment: datetime, unit: TimeUnit) -> int:
     """Return the smallest count of `unit` since 1970 that is not before `moment`."""
     microseconds = (moment - EPOCH) // timedelta(microseconds=1)
     return -(-microseconds * PER_SECOND[unit] // 10**6)
-
-
-def from_epoch(count: float, unit: TimeUnit) -> datetime:
-    """Return the moment a count of `unit` since 1970 means, to the microsecond."""
-    return EPOCH + timedelta(microseconds=math.floor(count * 10**6 / PER_SECOND[unit]))
 
 
 def utc_column(values: Any, zone: ZoneInfo, unit: TimeUnit | None = None) -> NDArray[Any]:

@@ -186,12 +186,12 @@ class EDetector:
 
     @property
     def n_batches(self) -> int:
-        """Batches eaten, empty ones included."""
+        """Batches that updated the detector, empty ones included."""
         return self._n_batches
 
     @property
     def n_rows(self) -> int:
-        """Rows eaten: a stream that is read again resumes after this many."""
+        """Rows that updated the detector: a stream that is read again resumes after this many."""
         return self._n_rows
 
     @property

@@ -19,7 +19,7 @@ _LARGEST_LOG = 709.0
 
 @dataclass(frozen=True, slots=True)
 class Evidence(Form):
-    """How strongly the stream speaks against one candidate, and what its richest arm bets on.
+    """Evidence that one candidate is beyond tolerance, and the interval and side of its best bet.
 
     ``value`` is the candidate's Shiryaev-Roberts value. ``side`` is 1 where predictions understate
     utility, -1 where they overstate it, 0 before any row. Scores in [interval_low, interval_high)

@@ -16,13 +16,13 @@ from huc_monitor.sources import PredictionSource
 
 
 class _OneAtATime:
-    """Whatever a source has; its methods wait for one another."""
+    """A prediction source that two threads can use: one call at a time."""
 
     def __init__(self, source: PredictionSource) -> None:
         self._source, self._lock = source, threading.Lock()
 
     def __getattr__(self, name: str) -> Any:
-        """Return the source's own, and methods so that one of them runs at a time."""
+        """Return an attribute of the source; its methods wait for each other."""
         found = getattr(self._source, name)
         if not callable(found):
             return found
@@ -35,7 +35,7 @@ class _OneAtATime:
 
 
 def one_at_a_time(source: PredictionSource) -> PredictionSource:
-    """Return a source whose calls wait for one another."""
+    """Return a source that two threads can use: one call at a time."""
     if isinstance(source, _OneAtATime):
         return source
     return cast(PredictionSource, _OneAtATime(source))

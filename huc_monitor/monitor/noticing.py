@@ -25,7 +25,6 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import pandas as pd
-from pydantic import Field
 
 from huc_monitor._common.safe_text import chat
 from huc_monitor._common.settings import Section
@@ -73,13 +72,11 @@ class NoticePolicy(Section):
     Parameters
     ----------
     enabled : bool, default True
+        Whether a check tests for rows that depend on each other and for labels that are no random
+        choice; windows with missing labels are read twice for it.
     """
 
-    enabled: bool = Field(
-        default=True,
-        description="Whether a check tests for rows that depend on each other and for labels that "
-        "are no random choice; windows with missing labels are read twice for it.",
-    )
+    enabled: bool = True
 
 
 def hash_rows(matrix: Floats) -> Ints:
