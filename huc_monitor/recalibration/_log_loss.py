@@ -21,10 +21,9 @@ _BETA_BOUNDS = (1e-3, 1e3)
 # Wrong shares of the classes are the largest part of most miscalibration, and the rows tell them
 # well: intercepts are pulled back only so far that a class without rows does not vanish.
 _INTERCEPTS = 0.01
-# A Dirichlet map has a leaf's own slope and intercept from vector scaling, which rows tell well
-# too, and K - 1 weights for other leaves, which they tell badly. One strength must hold back the
-# latter: pulled as much, slopes and intercepts would stay short of what the rows show, and every
-# range of scores would be off by that.
+# A Dirichlet map has a leaf's own slope and intercept, and K - 1 weights for other leaves. Where
+# rows tell the former better than the latter, one strength for all keeps them short of what the
+# rows show, and every range of scores is off by that. Held-out rows say whether it is so.
 _OWN_SLOPES, _OWN_INTERCEPTS = 0.01, 0.001
 
 
@@ -79,6 +78,11 @@ class LogitMap(ABC):
 
     def __init__(self, n_leaves: int) -> None:
         self.n_leaves = n_leaves
+
+    @classmethod
+    def penalties(cls, n_leaves: int, n_rows: int) -> list[LogitMap]:  # noqa: ARG003 - see below
+        """Return the map with each penalty that so many rows can choose among."""
+        return [cls(n_leaves)]
 
     @abstractmethod
     def start(self) -> Floats:
@@ -137,7 +141,17 @@ class VectorMap(LogitMap):
 
 
 class DirichletMap(LogitMap):
-    """A full matrix and an intercept per leaf."""
+    """A full matrix and an intercept per leaf; ``free`` ones of a leaf's own are pulled less."""
+
+    def __init__(self, n_leaves: int, *, free: bool = False) -> None:
+        super().__init__(n_leaves)
+        self._own = (_OWN_SLOPES, _OWN_INTERCEPTS) if free else (1.0, _INTERCEPTS)
+
+    @classmethod
+    def penalties(cls, n_leaves: int, n_rows: int) -> list[LogitMap]:
+        """Return both where there are as many rows as weights: fewer tell no slope well."""
+        freer = [cls(n_leaves, free=True)] if n_rows >= n_leaves**2 else []
+        return [cls(n_leaves), *freer]
 
     def start(self) -> Floats:
         """Identity matrix, intercepts zero."""
@@ -153,10 +167,11 @@ class DirichletMap(LogitMap):
         return np.concatenate([(gradient.T @ logs).ravel(), gradient.sum(axis=0)])
 
     def pull_back(self) -> Floats:
-        """Pull what leaves say about one another, and each leaf's own parameters a little."""
+        """Pull the matrix, and intercepts a little."""
+        slopes, intercepts = self._own
         matrix = np.ones((self.n_leaves, self.n_leaves))
-        np.fill_diagonal(matrix, _OWN_SLOPES)
-        return np.append(matrix, np.full(self.n_leaves, _OWN_INTERCEPTS))
+        np.fill_diagonal(matrix, slopes)
+        return np.append(matrix, np.full(self.n_leaves, intercepts))
 
 
 def objective(

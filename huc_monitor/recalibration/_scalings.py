@@ -82,8 +82,10 @@ class Scaling(Parametrised, Shown):
         logit_map = self.make_map(tree.n_leaves)
         strength, choice = _check_strength(getattr(self, "regularization", "auto")), None
         if strength is None:
-            choice = choose_strength(logit_map, sample, held_out)
-            strength = choice.strength
+            for one in self.make_map.penalties(tree.n_leaves, int(sample.count.sum())):
+                found = choose_strength(one, sample, held_out)
+                if choice is None or found.log_loss < choice.log_loss:
+                    logit_map, choice, strength = one, found, found.strength
         self._set(tree.leaves, fit_map(logit_map, sample, strength), strength)
         if choice is not None and held_out is not None:
             choice = replace(choice, losses=row_losses(self.theta_, logit_map, held_out))
@@ -271,9 +273,9 @@ class DirichletScaling(_Regularised):
     Parameters
     ----------
     regularization : float or "auto", default "auto"
-        Strength r of the penalty r/2 * sum (W - identity)^2, which pulls towards the base
-        prediction; the diagonal counts a hundredth of that, and b a thousandth. "auto" chooses as
-        in `VectorScaling`.
+        Strength r of the penalty r/2 * (sum (W - identity)^2 + sum b^2 / 100), which pulls towards
+        the base prediction. "auto" chooses as in `VectorScaling`; where there are K^2 rows or more,
+        it may also pull the diagonal a hundredth and b a thousandth as hard as other weights.
     q_min : float, default 1e-12
         Smaller probabilities count as this.
 

@@ -72,9 +72,35 @@ def test_the_objective_is_the_penalised_mean_log_loss(make):
     if make is fitting.VectorMap:
         penalty = (3 + 0.01 * 3) * 0.2**2
     if make is fitting.DirichletMap:
-        penalty = (6 + 0.01 * 3 + 0.001 * 3) * 0.2**2
+        penalty = (9 + 0.01 * 3) * 0.2**2
     value = fitting.objective(theta, logit_map, sample, 0.7)[0]
     assert value == pytest.approx(log_loss(scaled, labels) + 0.35 * penalty)
+
+
+def test_a_free_penalty_pulls_a_leafs_own_parameters_less():
+    theta = fitting.DirichletMap(3).start() + 0.2
+    pull = fitting.DirichletMap(3, free=True).pull_back()
+    expected = (6 + 0.01 * 3 + 0.001 * 3) * 0.2**2
+    assert (pull * (theta - fitting.DirichletMap(3).start()) ** 2).sum() == pytest.approx(expected)
+
+
+def test_many_rows_choose_between_penalties_and_few_do_not():
+    # Slopes and intercepts of a leaf's own are far off, and leaves say nothing of one another.
+    p, _ = draw(4_000, 8, seed=11)
+    rng = np.random.default_rng(12)
+    truth = softmax(rng.uniform(0.3, 2.0, 8) * np.log(p) + rng.normal(0, 1, 8), axis=1)
+    labels = (truth.cumsum(axis=1) < rng.random((4_000, 1))).sum(axis=1).clip(max=7)
+    rows = slice(0, 400)
+    assert len(fitting.DirichletMap.penalties(8, 64)) == 2
+    assert len(fitting.DirichletMap.penalties(8, 63)) == 1
+    sample = fitting.LossRows.of(np.log(p[rows]), (labels[rows], labels[rows] + 1), None)
+    one, free = (
+        fitting.choose_strength(penalty, sample, None).log_loss
+        for penalty in fitting.DirichletMap.penalties(8, 400)
+    )
+    found = DirichletScaling().fit(p[rows], labels[rows])
+    assert free < one
+    assert found.held_out_log_loss_ == free
 
 
 def test_temperature_finds_the_sharpness_that_made_the_data():
@@ -127,8 +153,10 @@ def test_the_strength_is_the_one_of_least_validation_log_loss(cls):
     p, labels = draw(120, 4, seed=8)
     q, truth = draw(500, 4, seed=9)
     chosen = cls().fit(p, labels, validation=(q, truth, None))
+    sample = fitting.LossRows.of(np.log(p), (labels, labels + 1), None)
     losses = [
-        log_loss(cls(regularization=s).fit(p, labels).predict_proba(q), truth)
+        log_loss(softmax(penalty.logits(fitting.fit_map(penalty, sample, s), np.log(q)), 1), truth)
+        for penalty in cls.make_map.penalties(4, 120)
         for s in fitting.STRENGTHS
     ]
     assert chosen.regularization_ in fitting.STRENGTHS
