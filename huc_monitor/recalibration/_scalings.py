@@ -82,10 +82,10 @@ class Scaling(Parametrised, Shown):
         logit_map = self.make_map(tree.n_leaves)
         strength, choice = _check_strength(getattr(self, "regularization", "auto")), None
         if strength is None:
-            for one in self.make_map.penalties(tree.n_leaves, int(sample.count.sum())):
-                found = choose_strength(one, sample, held_out)
-                if choice is None or found.log_loss < choice.log_loss:
-                    logit_map, choice, strength = one, found, found.strength
+            penalties = self.make_map.penalties(tree.n_leaves, int(sample.count.sum()))
+            tried = [(choose_strength(one, sample, held_out), one) for one in penalties]
+            choice, logit_map = min(tried, key=lambda pair: pair[0].log_loss)
+            strength = choice.strength
         self._set(tree.leaves, fit_map(logit_map, sample, strength), strength)
         if choice is not None and held_out is not None:
             choice = replace(choice, losses=row_losses(self.theta_, logit_map, held_out))
