@@ -98,7 +98,7 @@ class Predictions:
 
 
 def block_spans(n: int, n_columns: int, n_cells: int = _BLOCK_CELLS) -> Iterator[tuple[int, int]]:
-    """Cut n rows into ranges of about two million cells, or as many as is said."""
+    """Cut n rows into ranges of about `n_cells` cells each, two million by default."""
     step = max(1, n_cells // max(1, n_columns))
     for lo in range(0, n, step):
         yield lo, min(n, lo + step)

@@ -117,7 +117,7 @@ def each_pack(
 
 
 def _cuts(n: int, most: int) -> Iterator[tuple[int, int]]:
-    """Cut n subgroups into ranges of at most so many, none of which crosses a word."""
+    """Cut n subgroups into ranges of at most `most`, each within one 64-bit word."""
     for start in range(0, n, _WORD):
         stop = min(start + _WORD, n)
         for first in range(start, stop, most):
