@@ -82,7 +82,7 @@ class Scaling(Parametrised, Shown):
         logit_map = self.make_map(tree.n_leaves)
         strength, choice = _check_strength(getattr(self, "regularization", "auto")), None
         if strength is None:
-            penalties = self.make_map.penalties(tree.n_leaves, int(sample.count.sum()))
+            penalties = self.make_map.penalties(tree.n_leaves)
             tried = [(choose_strength(one, sample, held_out), one) for one in penalties]
             choice, logit_map = min(tried, key=lambda pair: pair[0].log_loss)
             strength = choice.strength
@@ -274,8 +274,8 @@ class DirichletScaling(_Regularised):
     ----------
     regularization : float or "auto", default "auto"
         Strength r of the penalty r/2 * (sum (W - identity)^2 + sum b^2 / 100), which pulls towards
-        the base prediction. "auto" chooses as in `VectorScaling`; where there are K^2 rows or more,
-        it may also pull the diagonal a hundredth and b a thousandth as hard as other weights.
+        the base prediction. "auto" chooses as in `VectorScaling`; it may also pull the diagonal a
+        hundredth and b a thousandth as hard as other weights.
     q_min : float, default 1e-12
         Smaller probabilities count as this.
 

@@ -84,23 +84,47 @@ def test_a_free_penalty_pulls_a_leafs_own_parameters_less():
     assert (pull * (theta - fitting.DirichletMap(3).start()) ** 2).sum() == pytest.approx(expected)
 
 
-def test_many_rows_choose_between_penalties_and_few_do_not():
+def test_held_out_rows_choose_between_penalties():
     # Slopes and intercepts of a leaf's own are far off, and leaves say nothing of one another.
     p, _ = draw(4_000, 8, seed=11)
     rng = np.random.default_rng(12)
     truth = softmax(rng.uniform(0.3, 2.0, 8) * np.log(p) + rng.normal(0, 1, 8), axis=1)
     labels = (truth.cumsum(axis=1) < rng.random((4_000, 1))).sum(axis=1).clip(max=7)
     rows = slice(0, 400)
-    assert len(fitting.DirichletMap.penalties(8, 64)) == 2
-    assert len(fitting.DirichletMap.penalties(8, 63)) == 1
     sample = fitting.LossRows.of(np.log(p[rows]), (labels[rows], labels[rows] + 1), None)
     one, free = (
         fitting.choose_strength(penalty, sample, None).log_loss
-        for penalty in fitting.DirichletMap.penalties(8, 400)
+        for penalty in fitting.DirichletMap.penalties(8)
     )
     found = DirichletScaling().fit(p[rows], labels[rows])
     assert free < one
     assert found.held_out_log_loss_ == free
+
+
+@pytest.mark.parametrize("free", [False, True])
+def test_fits_in_scaled_coordinates_end_where_those_in_plain_ones_do(free, monkeypatch):
+    # Log probabilities down to -20, and a class that is nearly always predicted.
+    p, labels = draw(800, 6, seed=21, sharpness=3.0)
+    logs = np.log(np.maximum(p, 2e-9)) - np.array([0.0, 0.0, 2.0, 4.0, 6.0, 8.0])
+    sample = fitting.LossRows.of(logs, (labels, labels + 1), None)
+    penalty = fitting.DirichletMap(6, free=free)
+    found = fitting.fit_map(penalty, sample, 1e-3)
+    least, slope = fitting.objective(found, penalty, sample, 1e-3)
+    monkeypatch.setattr(fitting, "_MOST_CURVED", 0)
+    plain = fitting.fit_map(penalty, sample, 1e-3)
+    assert least <= fitting.objective(plain, penalty, sample, 1e-3)[0] + 1e-9
+    assert np.abs(slope).max() < 1e-4
+    np.testing.assert_allclose(found, plain, atol=0.02)
+
+
+@pytest.mark.parametrize("strength", [0.0, 1e-6])
+def test_hardly_any_penalty_and_rows_that_do_not_count_are_fitted_too(strength):
+    p, labels = draw(40, 8, seed=3, sharpness=9.0)
+    weights = np.zeros(40)
+    weights[[1, 7, 23]] = 1.0
+    found = DirichletScaling(regularization=strength).fit(p, labels, weights=weights)
+    q = found.predict_proba(p)[weights > 0]
+    assert log_loss(q, labels[weights > 0]) < 0.1
 
 
 def test_temperature_finds_the_sharpness_that_made_the_data():
@@ -156,7 +180,7 @@ def test_the_strength_is_the_one_of_least_validation_log_loss(cls):
     sample = fitting.LossRows.of(np.log(p), (labels, labels + 1), None)
     losses = [
         log_loss(softmax(penalty.logits(fitting.fit_map(penalty, sample, s), np.log(q)), 1), truth)
-        for penalty in cls.make_map.penalties(4, 120)
+        for penalty in cls.make_map.penalties(4)
         for s in fitting.STRENGTHS
     ]
     assert chosen.regularization_ in fitting.STRENGTHS
