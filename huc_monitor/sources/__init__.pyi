@@ -12,7 +12,6 @@ from ._engine import Engine as Engine
 from ._frame import FrameTable as FrameTable
 from ._keys import likely_keys as likely_keys
 from ._partition import Partition as Partition
-from ._partition import ScanProfile as ScanProfile
 from ._repeats import REPEAT_REASONS as REPEAT_REASONS
 from ._source import TableSource as TableSource
 from ._spec import Columns as Columns

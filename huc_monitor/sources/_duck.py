@@ -15,7 +15,7 @@ from huc_monitor._common.times import wall_bound
 from huc_monitor.errors import InvalidInputError
 from huc_monitor.sources._data import TimeRange
 from huc_monitor.sources._lake import is_delta, is_iceberg, lake_files
-from huc_monitor.sources._partition import Partition, ScanProfile, read_profile
+from huc_monitor.sources._partition import Partition
 from huc_monitor.sources._presets import find_preset, unpacked
 from huc_monitor.sources._spec import FILES
 from huc_monitor.sources._table import (
@@ -289,15 +289,6 @@ class DuckTable:
         query = f"SELECT count(*) FROM {self._from()} WHERE NOT ({same})"
         with _explained(self.name):
             return bool(self._sql(query).fetchall()[0][0] == 0)
-
-    def profile(
-        self, columns: Mapping[str, ColumnKind], time: TimeColumn, start: datetime, end: datetime
-    ) -> ScanProfile:
-        """Run a scan, throw its rows away, and say what it touched."""
-        query, values = self._scan_query(columns, time, start, end)
-        with _explained(self.name):
-            rows = self._sql(f"EXPLAIN (ANALYZE, FORMAT json) {query}", values).fetchall()
-        return read_profile(rows[0][1], columns)
 
     def _scan_query(
         self, columns: Mapping[str, ColumnKind], time: TimeColumn, start: datetime, end: datetime

@@ -1,12 +1,8 @@
-"""Which files of a partitioned log a window needs, and which were in fact read."""
+"""Which files of a partitioned log a window needs."""
 
 from __future__ import annotations
 
-import json
-from collections.abc import Mapping
-from dataclasses import dataclass, field
 from datetime import datetime, timedelta
-from typing import Any
 
 from pydantic import Field
 
@@ -58,55 +54,3 @@ class Partition(Section):
             column: list(dict.fromkeys(time.strftime(form) for time in local))
             for column, form in self.columns.items()
         }
-
-
-@dataclass(frozen=True, slots=True)
-class ScanProfile:
-    """What DuckDB touched to read one range of a log.
-
-    Attributes
-    ----------
-    n_files_read, n_files : int
-        Files opened, and files there are. Equal where nothing could be left out.
-    n_rows_read : int
-        Rows that passed the filters of the scan.
-    bytes_read : int
-        Bytes read from the files.
-    columns : tuple of str
-        Columns read.
-    plan : str
-        DuckDB's own account, as JSON.
-    """
-
-    n_files_read: int
-    n_files: int
-    n_rows_read: int
-    bytes_read: int
-    columns: tuple[str, ...]
-    plan: str = field(repr=False)
-
-
-def read_profile(plan: str, columns: Mapping[str, Any]) -> ScanProfile:
-    found = json.loads(plan)
-    scans: list[Mapping[str, Any]] = []
-    _collect_scans(found, scans)
-    if not scans:
-        return ScanProfile(0, 0, 0, 0, tuple(columns), plan)
-    scan = scans[0]
-    info = scan.get("extra_info", {})
-    read = int(info.get("Total Files Read", 0))
-    total = int(str(info.get("Scanning Files", f"{read}/{read}")).split("/")[-1])
-    n_rows = int(scan.get("intermediate_rows", 0))
-    size = int(found.get("io", {}).get("total_bytes_read", 0)) if isinstance(found, Mapping) else 0
-    return ScanProfile(read, total, n_rows, size, tuple(columns), plan)
-
-
-def _collect_scans(node: Any, scans: list[Mapping[str, Any]]) -> None:
-    if isinstance(node, Mapping):
-        if "Function" in (node.get("extra_info") or {}):
-            scans.append(node)
-        for child in node.values():
-            _collect_scans(child, scans)
-    elif isinstance(node, list):
-        for child in node:
-            _collect_scans(child, scans)

@@ -20,9 +20,7 @@ from huc_monitor.audit.result import AuditResult
 from huc_monitor.audit.sparse_rows import SparseRows
 from huc_monitor.errors import InvalidInputError, UnknownNameError
 from huc_monitor.sources._data import PredictionData, RowCounts, TimeRange, WindowData
-from huc_monitor.sources._duck import DuckTable
 from huc_monitor.sources._labels import LabelsById, latest_labels
-from huc_monitor.sources._partition import ScanProfile
 from huc_monitor.sources._reading import Reading
 from huc_monitor.sources._rows import (
     column_kinds,
@@ -205,14 +203,6 @@ class TableSource:
         """Read all rows, labelled or not: for drift while labels are missing."""
         start, end, _ = _range(start, end, None)
         return Reading(self, start, end, None, None, with_labels=False).predictions()
-
-    def profile(self, start: datetime, end: datetime) -> ScanProfile:
-        """Run the scan of a range of the log, and say what DuckDB touched to answer it."""
-        if not isinstance(self.log, DuckTable):
-            msg = f"`log` must be read by DuckDB to be profiled; got {self.log.name}."
-            raise InvalidInputError(msg)
-        start, end, _ = _range(start, end, None)
-        return self.log.profile(self.needed_columns(with_labels=True), self.time, start, end)
 
     def reader(self) -> PredictionReader:
         """Return what reads the predictions; the rule "reference" is worked out once."""

@@ -28,8 +28,11 @@ import time
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
+sys.path.insert(0, str(Path(__file__).parents[1]))
+
 import numpy as np
 import pandas as pd
+from support.scans import profile
 
 FIRST = datetime(2024, 1, 1, tzinfo=UTC)
 CHECK = """
@@ -153,11 +156,11 @@ def read_by_duckdb(config: Path, day: int) -> dict[str, object]:
 
     source = load_config(config).open_source()
     start = FIRST + timedelta(days=day)
-    profile = source.profile(start, start + timedelta(days=1))
+    found = profile(source, start, start + timedelta(days=1))
     return {
-        name: getattr(profile, name)
-        for name in profile.__slots__
-        if isinstance(getattr(profile, name), int)
+        name: getattr(found, name)
+        for name in found.__slots__
+        if isinstance(getattr(found, name), int)
     }
 
 

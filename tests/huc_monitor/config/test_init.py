@@ -7,6 +7,7 @@ import numpy as np
 import pandas as pd
 import pytest
 import sqlalchemy as sa
+from support.scans import profile
 
 import huc_monitor as hm
 from huc_monitor.cli import main
@@ -160,7 +161,8 @@ def test_year_month_and_day_folders_are_understood(folder):
     }
     start, end = pd.Timestamp("2024-03-31", tz="UTC"), pd.Timestamp("2024-04-02", tz="UTC")
     assert source.labelled(start, end).n == log["predicted_at"].between(start, end).sum() - 1
-    assert source.profile(start, end).n_files_read < source.profile(start, end).n_files
+    found = profile(source, start, end)
+    assert found.n_files_read < found.n_files
 
 
 @pytest.mark.parametrize("order", ["tree", "alphabet"])

@@ -9,6 +9,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 import sqlalchemy as sa
+from support.scans import profile
 
 import huc_monitor as hm
 from huc_monitor.sources import (
@@ -644,11 +645,11 @@ def test_a_window_reads_its_own_partition_and_the_needed_columns_only(make_table
     frame = rows(3 * 24 * 60, at=pd.date_range(START, periods=3 * 24 * 60, freq="min"), junk="x")
     columns = Columns(time="at", probabilities="p_{leaf}", label="y", id="id")
     source = TableSource(make_table("hive", frame, "at"), tree=TREE, columns=columns)
-    profile = source.profile(START + timedelta(days=1), END + timedelta(days=1))
-    assert (profile.n_files_read, profile.n_files) == (1, 3)
-    assert profile.n_rows_read == 24 * 60
-    assert "junk" not in profile.plan
-    assert set(profile.columns) == {"at", "p_a1", "p_a2", "p_b", "y", "id"}
+    found = profile(source, START + timedelta(days=1), END + timedelta(days=1))
+    assert (found.n_files_read, found.n_files) == (1, 3)
+    assert found.n_rows_read == 24 * 60
+    assert "junk" not in found.plan
+    assert set(found.columns) == {"at", "p_a1", "p_a2", "p_b", "y", "id"}
 
 
 def test_without_a_promise_about_folders_no_row_is_lost(make_table, tmp_path):
@@ -662,11 +663,6 @@ def test_without_a_promise_about_folders_no_row_is_lost(make_table, tmp_path):
     kolkata = DuckTable.files(tmp_path / "hive1", partition=Partition(columns={"day": "%Y-%m-%d"}))
     source = TableSource(kolkata, tree=TREE, columns=columns)
     assert source.labelled(start, end).ids.tolist() == list(range(1200, 1680))
-
-
-def test_only_sources_read_by_duckdb_can_be_profiled():
-    with pytest.raises(hm.InvalidInputError, match="must be read by DuckDB to be profiled"):
-        open_frame(rows()).profile(START, END)
 
 
 @pytest.mark.parametrize(
