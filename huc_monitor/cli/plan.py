@@ -12,13 +12,11 @@ import typer
 
 from huc_monitor.cli import options
 from huc_monitor.cli.reading import read_log
-from huc_monitor.cli.showing import print_json, say
+from huc_monitor.cli.showing import make_console, print_json, print_table, say
 from huc_monitor.errors import InvalidInputError
 
 METHODS = ("theorem", "sharp", "bootstrap")
 ROWS = (250, 500, 1_000, 2_000, 5_000, 10_000, 20_000, 50_000, 100_000, 1_000_000)
-_AXIS = 33
-_DECADES = 3
 
 
 @dataclass(frozen=True)
@@ -177,28 +175,22 @@ def _show(case: _Case, table: list[dict[str, Any]], needed: list[dict[str, Any]]
     if case.candidate is not None:
         utility, _, node = case.candidate
         about += f"; typical: branch {node!r} in {utility!r}"
-    typer.echo(f"Smallest moment that n labels show ({about})\n")
-    typer.echo(f"{'n':>9}  " + "".join(f"{name:>10}" for name in METHODS) + f"   {_scale()}")
-    for row in table:
-        numbers = "".join(f"{_size(row[name]):>10}" for name in METHODS)
-        typer.echo(f"{row['n']:>9,}  {numbers}   {_dots(row)}")
-    typer.echo(f"{'':>9}  t theorem, s sharp, b bootstrap; none above 1\n")
-    columns = [name for name in (*METHODS, "e_detector") if name in needed[0]] if needed else []
-    if columns:
-        typer.echo("Labels needed to show a moment of that size")
-        typer.echo(f"{'size':>9}  " + "".join(f"{_title(name):>14}" for name in columns))
-    for row in needed:
-        numbers = "".join(f"{_count(row[name]):>14}" for name in columns)
-        typer.echo(f"{row['size']:>9g}  {numbers}")
+    console = make_console()
+    say(f"Smallest moment that n labels show ({about})")
+    sizes = [[f"{row['n']:,}", *(_size(row[name]) for name in METHODS)] for row in table]
+    print_table(console, (), ("n", *METHODS), [(cells, "") for cells in sizes])
+    columns = [name for name in (*METHODS, "e_detector") if needed and name in needed[0]]
+    if not columns:
+        return
+    say("Labels needed to show a moment of that size")
+    counts = [[f"{row['size']:g}", *(_count(row[name]) for name in columns)] for row in needed]
+    titles = ("size", *(name.replace("_", "-") for name in columns))
+    print_table(console, (), titles, [(cells, "") for cells in counts])
     if "e_detector" in columns:
         say(
             "e-detector: median of simulated streams, from the change to the alarm; '-' where most "
             "raised none, or the typical branch cannot be that wrong."
         )
-
-
-def _title(name: str) -> str:
-    return name.replace("_", "-")
 
 
 def _count(labels: int | None) -> str:
@@ -207,26 +199,3 @@ def _count(labels: int | None) -> str:
 
 def _size(value: float) -> str:
     return f"{value:.4f}" if value <= 1 else "-"
-
-
-def _place(value: float) -> int:
-    """Place of a size on a logarithmic axis from 0.001 to 1."""
-    share = (math.log10(max(value, 10.0**-_DECADES)) + _DECADES) / _DECADES
-    return round(share * _AXIS)
-
-
-def _scale() -> str:
-    axis = [" "] * (_AXIS + 6)
-    for decade in range(_DECADES + 1):
-        text = f"{10.0 ** (decade - _DECADES):g}"
-        start = _place(10.0 ** (decade - _DECADES))
-        axis[start : start + len(text)] = text
-    return "".join(axis).rstrip()
-
-
-def _dots(row: dict[str, Any]) -> str:
-    axis = ["·"] * (_AXIS + 1)
-    for name in METHODS:
-        if row[name] <= 1:
-            axis[_place(row[name])] = name[0]
-    return "".join(axis)
