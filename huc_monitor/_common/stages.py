@@ -1,4 +1,4 @@
-"""Stages of long work, told to whoever listens without an argument on the way."""
+"""Stages of long work, reported to a listener that callers set for the current context."""
 
 from __future__ import annotations
 

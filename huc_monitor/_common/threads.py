@@ -1,4 +1,4 @@
-"""Running kernels side by side: they release the interpreter lock, so plain threads do."""
+"""Run kernels in parallel; they release the interpreter lock, so threads are enough."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""``huc-monitor prune``, ``backup``, ``restore`` and ``migrate``: the life of what is kept."""
+"""``huc-monitor prune``, ``backup``, ``restore`` and ``migrate``: records and state."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Read a log as a whole, for the commands that take one: what sources read, they read."""
+"""Read a whole log for commands that take a file; every form that sources read works here too."""
 
 from __future__ import annotations
 

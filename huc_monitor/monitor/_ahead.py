@@ -1,4 +1,4 @@
-"""Reading the next window while this one is audited: one waits for data, the other for processors.
+"""Reading the next window in a thread while this one is audited.
 
 The source is used by one thread at a time, though not always by the same one.
 """

@@ -1,4 +1,4 @@
-"""The monitor: what is watched, and one method that looks."""
+"""The monitor: its settings, and `check`, which audits the windows that are due."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What a check says besides alerts, each thing once, or again after the cool-down."""
+"""Notes of a check besides its alerts; each is told once, or again after the cool-down."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Everyone a monitor works with, besides its tracker."""
+"""The plugins of a monitor besides its tracker: channels, exporters, attachments, recalibration."""
 
 from __future__ import annotations
 

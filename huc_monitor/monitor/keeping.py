@@ -1,4 +1,4 @@
-"""The life of what a monitor knows: thin out old windows, back up, restore, move elsewhere.
+"""Records and state over time: shorten old records, back up, restore, move to another tracker.
 
 An archive is a compressed tar file with ``huc-backup.json`` (which monitor, how many records),
 ``records/``, ``artifacts/`` (files of windows, where the tracker is a folder), ``rows/`` (what the

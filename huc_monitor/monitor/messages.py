@@ -1,4 +1,4 @@
-"""The words of an alert: one grouped message per check, for people who decide."""
+"""The text of messages: one per check, with its alerts grouped by level."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Who is not told of what: mutes of people, and maintenance that the configuration names.
+"""Alerts that nobody is told of: muted by a person, or in maintenance by the configuration.
 
 A mute is about telling, and goes by the clock: until it ends, nobody is told of the alerts it
 covers. Maintenance is about data: windows that have rows of that time are audited and recorded,

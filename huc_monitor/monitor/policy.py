@@ -1,4 +1,4 @@
-"""The policy of a monitor: how sure, how much is accepted, whom to tell when, when to act."""
+"""The policy of a monitor: bounds, tolerance, alerts, tests and recalibration in one object."""
 
 from __future__ import annotations
 

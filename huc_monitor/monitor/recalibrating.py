@@ -1,4 +1,4 @@
-"""When to recalibrate: a policy that reads records and gives a reason. Acting on it is a host's."""
+"""When to recalibrate: a policy reads records and gives a reason; the recalibration host acts."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The report as one HTML page: no request leaves it, and every name in it is text."""
+"""The report as one HTML page, which makes no request and in which every name is escaped."""
 
 from __future__ import annotations
 

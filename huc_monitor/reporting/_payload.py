@@ -1,4 +1,4 @@
-"""What the page's script knows: names once, numbers rounded, and never more than a few megabytes.
+"""The data of the page's script as JSON: names once, numbers rounded, a few megabytes at most.
 
 An entry is ``[utility, subgroup, moment, lower, upper, scale, status]``; in the newest window it
 goes on with ``interval_low, interval_high, rows``. Status is 0 within, 1 possible, 2 sure.

@@ -1,4 +1,4 @@
-"""Results as a notebook shows them: headline, tree, five worst. Every name in them is text.
+"""Results as a notebook shows them: headline, tree, five worst. Every name is escaped.
 
 `huc_monitor._common.views` loads this module when a notebook first asks for a view.
 """

@@ -1,4 +1,4 @@
-"""Other engines than this process: who opens tables and audits windows there.
+"""What another engine, such as Spark, must offer: it opens tables and audits windows.
 
 Packages register them in the group ``huc_monitor.engines`` of entry points, as the plugins of
 `huc_monitor.monitor.ports`.

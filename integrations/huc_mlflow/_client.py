@@ -1,4 +1,4 @@
-"""MLflow's client, made quiet and discreet: no progress bars, no secrets in what it raises.
+"""MLflow's client without progress bars, with a deadline, and without secrets in its errors.
 
 MLflow puts the address of a request into its errors, and an address may hold a password. Errors
 leave here as `TrackingError`, in words that say what to do, with everything secret masked.

@@ -1,4 +1,4 @@
-"""What the monitors of one model tell each other, and the right to recalibrate it.
+"""Notes that all monitors of one model share, and a lease: one recalibration at a time.
 
 Both live in tags of a run in an experiment of their own, where nobody edits; earlier versions kept
 them in tags of the registered model, which are still read.

@@ -1,4 +1,4 @@
-"""A prediction log that Spark holds: counted, sampled and audited where it is."""
+"""A prediction log in Spark: rows are counted, sampled and audited there."""
 
 from __future__ import annotations
 

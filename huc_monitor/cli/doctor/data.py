@@ -1,4 +1,4 @@
-"""Can the log be read, and do its labels come."""
+"""Checks whether the log can be read and whether its labels arrive."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What one look of the doctor shows."""
+"""One finding of ``doctor``, and how an error becomes one."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ def guarded(
     """Turn whatever a host, a database or a file system throws into a finding."""
     try:
         yield from look()
-    except Exception as error:  # noqa: BLE001 - a doctor must survive its patients
+    except Exception as error:  # noqa: BLE001 - the error is the finding
         yield Diagnosis(check, outcome, in_one_line(error), fix)
 
 

@@ -1,4 +1,4 @@
-"""Is the installation sound: Python, compiled code, optional packages."""
+"""Checks the installation: Python, compiled code, optional packages."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Is every plugin that a configuration names installed, with the right options and methods."""
+"""Checks that every plugin of a configuration is installed and has its options and methods."""
 
 from __future__ import annotations
 

@@ -31,7 +31,7 @@ def warm(names: Collection[str] | None = None) -> Iterator[Diagnosis]:
             with warnings.catch_warnings():
                 warnings.simplefilter("ignore")  # few made-up rows say nothing
                 step()
-        except Exception as error:  # noqa: BLE001 - a doctor must survive its patients
+        except Exception as error:  # noqa: BLE001 - the error is the finding
             yield Diagnosis(f"warm {name}", "wrong", in_one_line(error), "report this as a bug")
             continue
         compiled, found = (after - then for after, then in zip(_counts(), before, strict=True))

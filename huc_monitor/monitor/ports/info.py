@@ -1,4 +1,4 @@
-"""Whom a plugin is made for."""
+"""What a plugin is told about the monitor that uses it."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Who may act: a token at the door, a session in a cookie, and a seal on every form."""
+"""Who may act on pages: a token to log in, a session cookie, and a CSRF token in every form."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What a form asks for, done: the same actions as those of the commands."""
+"""Carry out what a form on a page asks for, with the actions that the commands use."""
 
 from __future__ import annotations
 

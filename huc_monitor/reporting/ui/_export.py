@@ -1,4 +1,4 @@
-"""The same pages as files: a site that opens from a disk and asks nobody for anything."""
+"""The same pages as files: a site that opens from a disk and makes no request."""
 
 from __future__ import annotations
 

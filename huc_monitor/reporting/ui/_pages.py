@@ -1,4 +1,4 @@
-"""The pages, each a text: what is read for it, and the template that shows it."""
+"""The pages: each method reads what a page shows and fills in its template."""
 
 from __future__ import annotations
 
