@@ -35,7 +35,7 @@ _VARIABLE: Final = re.compile(r"\$\{([A-Za-z_][A-Za-z0-9_]*)\}")
 
 
 class Section(BaseModel):
-    """Some settings that belong together: frozen, and without words that nobody reads."""
+    """Settings that belong together: frozen; unknown names are refused."""
 
     model_config = ConfigDict(
         extra="forbid", frozen=True, allow_inf_nan=False, validate_by_name=True

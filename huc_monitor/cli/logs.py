@@ -70,7 +70,7 @@ class JsonFormatter(logging.Formatter):
 
 
 class TextFormatter(logging.Formatter):
-    """One line, without a traceback: it is the command's voice."""
+    """One line per record, without a traceback."""
 
     def format(self, record: logging.LogRecord) -> str:
         """Write the message, with the error that caused it."""

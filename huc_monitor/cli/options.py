@@ -19,14 +19,14 @@ FailOn = Literal["warning", "critical", "never"]
 
 
 def default_bounds() -> str:
-    """Return how audits are bounded when nobody says."""
+    """Return the default method of bounds."""
     from huc_monitor.audit.options import DEFAULTS
 
     return str(DEFAULTS.bounds)
 
 
 def default_confidence() -> float:
-    """Return the confidence level when nobody says."""
+    """Return the default confidence level."""
     from huc_monitor.audit.options import DEFAULTS
 
     return DEFAULTS.confidence_level

@@ -234,7 +234,7 @@ def working(what: str) -> Iterator[None]:
 
 
 def say(text: str, *, err: bool = False) -> None:
-    """Print one sentence, whatever the names in it hold."""
+    """Print one sentence on lines that fit; control characters in names are escaped."""
     typer.echo(wrapped(line(text)), err=err)
 
 

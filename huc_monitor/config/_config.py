@@ -251,7 +251,7 @@ class Config:
         return LabelTable(table=table, id=given.id, label=given.probability)
 
     def _keys(self, log: Table) -> list[str]:
-        """Columns within which rows may depend on each other, where nobody said."""
+        """Columns to test for dependent rows, where the file names no cluster."""
         given, clusters = self.settings.columns, self.settings.clusters
         if not self.settings.noticing.enabled or given.cluster or clusters.block:
             return []

@@ -51,7 +51,7 @@ class Reference(Form):
         return f" ({first} to {last})".replace(" 00:00", "")
 
     def differs(self, row: int, moment: float, radius: float) -> bool | None:
-        """Tell whether a moment's size is another one than here; None where nobody can.
+        """Tell whether a moment's size differs from the reference's; None without bounds on both.
 
         Sizes are compared: of two ranges off by nearly as much in opposite ways, chance picks one.
         """

@@ -132,7 +132,7 @@ class Explaining:
         return f"{mine:,} of the window's {n:,} labels lie under this branch and in this range."
 
     def _changed(self, row: pd.Series[Any]) -> bool | None:
-        """Tell whether the moment is another one than in the reference; None where nobody can."""
+        """Tell whether the moment differs from the reference's; None where that cannot be known."""
         if self.reference is None:
             return None
         place: Any = row.name  # rows of an audit are numbered

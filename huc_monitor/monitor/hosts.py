@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class Hosts:
-    """Whom a monitor tells and asks.
+    """The channels, exporters, attachments and recalibration host of a monitor.
 
     Parameters
     ----------

@@ -59,7 +59,7 @@ def render_page(
 
 @cache
 def _templates() -> Environment:
-    """Load the pages' markup, in which whatever is not markup is escaped."""
+    """Make the environment of the templates; values that are not markup are escaped."""
     environment = Environment(
         loader=FunctionLoader(_asset),
         autoescape=True,

@@ -31,7 +31,7 @@ def read(
     curve: ReliabilityCurve | None = None,
     max_windows: int = 60,
 ) -> Report:
-    """Bring whatever was given into the shape of a report."""
+    """Make a report of an audit, its dict, one record, or several."""
     if isinstance(source, Mapping):
         source = AuditResult.from_dict(source)
     if isinstance(source, AuditResult):

@@ -128,7 +128,7 @@ class Columns(LogColumns):
 
     @property
     def predictions(self) -> PredictionColumns:
-        """Where the predictions are, in whatever words that was said."""
+        """Where the predictions are, also where a pattern or a mapping was given."""
         given = self.probabilities
         if self.list_column is not None:
             classes = None if self.classes is None else tuple(self.classes)

@@ -220,7 +220,7 @@ class Client:
         return discreet
 
     def _reached(self, seconds: float) -> MlflowClient:
-        """Try a database by ourselves before MLflow does, which would not give up for minutes."""
+        """Connect to a database once before MLflow does, which would retry for minutes."""
         if self._client is not None:
             return self._client
         if self.tracking_uri.startswith(_DATABASES):

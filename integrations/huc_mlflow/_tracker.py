@@ -107,7 +107,7 @@ class MLflowTracker:
         self._keys: set[str] = set()
 
     def ping(self) -> str:
-        """Ask the tracking store for anything, impatiently; say where it answered."""
+        """Ask the tracking store for one experiment, with a short deadline; say where it is."""
         self._client.hurried(_IMPATIENT).search_experiments(max_results=1)
         return f"answers at {masked(self._client.tracking_uri)}"
 

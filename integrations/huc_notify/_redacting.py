@@ -60,7 +60,7 @@ _EAR: Final = _Ear()
 
 @contextlib.contextmanager
 def listening() -> Iterator[list[str]]:
-    """Keep what apprise and its HTTP client log to ourselves; they name URLs in full."""
+    """Hold back what apprise and its HTTP client log, because it names whole URLs; yield it."""
     for name in _LOGGERS:
         logging.getLogger(name).addFilter(_EAR)  # once: a filter that is there is not added again
     said: list[str] = []

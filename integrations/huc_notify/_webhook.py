@@ -126,7 +126,7 @@ class _Failure:
 
 
 class _NoRedirects(HTTPRedirectHandler):
-    """A redirected POST would arrive as a GET without a body, or at a stranger's."""
+    """Refuse redirects: the POST would lose its body, or go to another server."""
 
     def redirect_request(self, *_args: Any, **_more: Any) -> None:
         return None

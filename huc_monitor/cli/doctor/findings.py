@@ -35,7 +35,7 @@ class Diagnosis:
 def guarded(
     check: str, look: Callable[[], Iterator[Diagnosis]], fix: str, outcome: Outcome = "wrong"
 ) -> Iterator[Diagnosis]:
-    """Turn whatever a host, a database or a file system throws into a finding."""
+    """Yield the findings of `look`; any error it raises becomes a finding, with `fix`."""
     try:
         yield from look()
     except Exception as error:  # noqa: BLE001 - the error is the finding

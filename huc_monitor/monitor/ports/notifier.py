@@ -121,7 +121,7 @@ def deliver(
 
 
 class _Delivery:
-    """One channel's queue, in a thread of its own: an address that hangs holds nobody up."""
+    """One channel's queue in its own thread: an address that hangs does not delay the others."""
 
     def __init__(self, name: str, notifier: Notifier, queue: Sequence[Message]) -> None:
         self.name, self.notifier, self.queue = name, notifier, queue
