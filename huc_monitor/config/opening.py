@@ -24,7 +24,7 @@ from huc_monitor.monitor.ports import (
     make_plugin,
     plugin_names,
 )
-from huc_monitor.monitor.records import RecalibrationTrigger, WindowRecord
+from huc_monitor.monitor.records import RecalibrationTrigger
 from huc_monitor.subgroups import Subgroups
 
 RECALIBRATORS = "huc_monitor.recalibrators"
@@ -35,7 +35,6 @@ def open_monitor(
     *,
     tracker: Tracker | None = None,
     recalibrate: Callable[[RecalibrationTrigger], None] | None = None,
-    artifacts: Callable[[WindowRecord], Mapping[str, bytes]] | None = None,
     exporters: Mapping[str, Exporter] | None = None,
 ) -> Monitor:
     """Make the monitor that a configuration file describes.
@@ -47,8 +46,6 @@ def open_monitor(
         Instead of the one the file names.
     recalibrate : callable, optional
         Gets triggers instead of the recalibration host of the tracker's package.
-    artifacts : callable, optional
-        As in `Monitor`.
     exporters : dict of str to Exporter, optional
         Instead of new ones of those the file names.
     """
@@ -74,7 +71,6 @@ def open_monitor(
             notifiers={name: open_notifier(given, name) for name in settings.alerts.channels},
             attachments={name: open_attachment(given, name) for name in settings.attachments},
             exporters=open_exporters(given) if exporters is None else exporters,
-            artifacts=artifacts,
             recalibrate=recalibrate or host,
             follow=None if host is None else host.follow,
             place=NextSteps(

@@ -68,16 +68,10 @@ class Outbox:
         """Give the tracker the record that was saved last, also if that was before a crash."""
         if self.state.record is not None:
             record = record or WindowRecord.from_dict(self.state.record)
-            self.monitor.tracker.record(record, self._files(record))
+            span = self.state.reference_times
+            files = attach(self.monitor.hosts.attachments, record, span)
+            self.monitor.tracker.record(record, files or None)
             self.state.record = None
-
-    def _files(self, record: WindowRecord) -> dict[str, bytes] | None:
-        """Files that go with a record."""
-        artifacts = self.monitor.hosts.artifacts
-        made = None if artifacts is None else artifacts(record)
-        span = self.state.reference_times
-        files = attach(self.monitor.hosts.attachments, record, span)
-        return {**(made or {}), **files} if made is not None or files else None
 
     def _save(self) -> None:
         self.monitor.tracker.save_state(self.state.to_dict())

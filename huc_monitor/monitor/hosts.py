@@ -13,7 +13,7 @@ if TYPE_CHECKING:
     from huc_monitor.monitor.ports.attachment import Attachment
     from huc_monitor.monitor.ports.exporter import Exporter
     from huc_monitor.monitor.ports.notifier import Notifier
-    from huc_monitor.monitor.records import RecalibrationTrigger, WindowRecord
+    from huc_monitor.monitor.records import RecalibrationTrigger
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
@@ -28,8 +28,6 @@ class Hosts:
         Make files about windows that alert.
     exporters : dict of str to Exporter
         Show other systems where the monitor stands, after every check.
-    artifacts : callable, optional
-        Gets a record and returns files to store with it, by name.
     recalibrate : callable, optional
         Gets the trigger of the recalibration policy; a `RecalibrationHost` is one.
     follow : callable, optional
@@ -41,7 +39,6 @@ class Hosts:
     notifiers: Mapping[str, Notifier] = field(default_factory=dict)
     attachments: Mapping[str, Attachment] = field(default_factory=dict)
     exporters: Mapping[str, Exporter] = field(default_factory=dict)
-    artifacts: Callable[[WindowRecord], Mapping[str, bytes]] | None = None
     recalibrate: Callable[[RecalibrationTrigger], None] | None = None
     follow: Callable[[Window], str | None] | None = None
     place: NextSteps = NextSteps()  # noqa: RUF009 - frozen

@@ -29,12 +29,11 @@ def look_at_plugins(config: Config) -> Iterator[Diagnosis]:
     for name in given.alerts.channels:
         fix = f"correct channels.{name} in the file, or take it out of alerts.channels"
         yield from guarded(f"channel {name}", partial(_channel, config, name), fix)
-    for name in given.attachments:
-        fix = f"correct attachments.{name} in the file"
-        yield from guarded(f"attachment {name}", partial(_attachment, config, name), fix)
-    for name in given.exporters:
-        fix = f"correct exporters.{name} in the file"
-        yield from guarded(f"exporter {name}", partial(_exporter, config, name), fix)
+    others = {"attachment": given.attachments, "exporter": given.exporters}
+    for kind, hosts in others.items():
+        for name in hosts:
+            look = partial(_other, config, kind, name, hosts[name].name)
+            yield from guarded(f"{kind} {name}", look, f"correct {kind}s.{name} in the file")
     if config.recalibrates:
         fix = f"repair or update the package that provides {given.tracker.name!r}"
         yield from guarded("recalibration", partial(_recalibration, config), fix)
@@ -78,14 +77,9 @@ def _channel(config: Config, name: str) -> Iterator[Diagnosis]:
     yield _fine(f"channel {name}", config.settings.channels[name].name)
 
 
-def _attachment(config: Config, name: str) -> Iterator[Diagnosis]:
-    says = open_attachment(config, name).ping()
-    yield _fine(f"attachment {name}", config.settings.attachments[name].name, says)
-
-
-def _exporter(config: Config, name: str) -> Iterator[Diagnosis]:
-    says = open_exporter(config, name).ping()
-    yield _fine(f"exporter {name}", config.settings.exporters[name].name, says)
+def _other(config: Config, kind: str, name: str, plugin: str) -> Iterator[Diagnosis]:
+    opened = open_attachment if kind == "attachment" else open_exporter
+    yield _fine(f"{kind} {name}", plugin, opened(config, name).ping())
 
 
 def _recalibration(config: Config) -> Iterator[Diagnosis]:

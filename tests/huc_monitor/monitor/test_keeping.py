@@ -30,8 +30,9 @@ def keeper_of(config):
 def checked(tmp_path_factory):
     folder = tmp_path_factory.mktemp("checked")
     config = write_project(folder, *make_log(5, 600, broken_from=3))
-    monitor = open_monitor(config, artifacts=lambda _: {"page.html": b"x" * 5000})
-    monitor.check(after(5.6))
+    monitor = open_monitor(config)
+    for record in monitor.check(after(5.6)):
+        monitor.tracker.record(record, {"page.html": b"x" * 5000})
     return folder
 
 

@@ -187,12 +187,6 @@ def test_progress_counts_the_windows(broken):
     assert seen == [(0, 3), (1, 3), (2, 3), (3, 3)]
 
 
-def test_files_for_a_record_are_made_from_the_record(broken):
-    monitor = make(*broken, artifacts=lambda record: {"n.txt": str(record.n_labelled).encode()})
-    monitor.check(after(1.5))
-    assert list(monitor.tracker.artifacts.values()) == [{"n.txt": b"3000"}]
-
-
 def test_quiet_settings_are_honoured(broken):
     monitor = make(
         *broken,

@@ -58,19 +58,6 @@ def test_the_reference_is_the_first_window_or_the_one_asked_for(log):
         assert camera.seen[0][1] == (given or (FIRST_DAY, FIRST_DAY + day))
 
 
-def test_files_of_the_caller_and_attachments_are_kept_together(log):
-    tracker = MemoryTracker()
-    monitor = make(
-        *log,
-        tracker=tracker,
-        tolerance=0.04,
-        artifacts=lambda record: {"own.txt": record.key.encode()},
-        attachments={"camera": Camera()},
-    )
-    record = monitor.check(now=after(4.6))[2]
-    assert set(tracker.artifacts[record.key]) == {"own.txt", "picture.txt"}
-
-
 def test_an_attachment_that_fails_fails_no_check_and_the_failure_is_kept_with_the_window(
     log, caplog
 ):
