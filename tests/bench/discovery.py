@@ -1,9 +1,9 @@
 """Segments nobody named: found, certified, and how well their rule overlaps the planted one.
 
-``python tests/bench/discovery.py [--seeds 50] [--calibrated 200]``. 20,000 rows with 12 features,
-half numbers. In a segment of two conditions with 5 % of the rows, one branch is off by 15 points. A
-decision tree on residuals, the least that a user would do, stands beside (mcgrad: in ``peers/``).
-Then calibrated rows, and the time of 1,000,000 rows against that of a plain audit.
+``python tests/bench/discovery.py [--first 0] [--seeds 50] [--calibrated 200]``. 20,000 rows with 12
+features, half numbers. In a segment of two conditions with 5 % of the rows, one branch is off by 15
+points. A decision tree on residuals, the least that a user would do, stands beside (mcgrad: in
+``peers/``). Then calibrated rows, and the time of 1,000,000 rows against that of a plain audit.
 """
 
 from __future__ import annotations
@@ -57,32 +57,30 @@ def tree_on_residuals(p, y, frame, utility) -> np.ndarray:
     return leaf == worst
 
 
-def run(seeds: int, n: int, calibrated: int) -> None:
+def run(first: int, seeds: int, n: int, calibrated: int) -> None:
     utility = hm.Payoff("billing", {"refund": 1.0, "charge": 1.0})
     options = {"tree": TREE, "utilities": [utility]}
-    found, jaccard, plain, false = [], [], [], []
-    for seed in range(seeds):
+    found, jaccard, plain, false, again = [], [], [], [], 0
+    for seed in range(first, first + seeds):
         p, y, frame, inside = make_rows(n, seed, off=0.15)
         result = hm.discover(p, y, features=frame, **options)
-        best = max(
-            (
-                overlap(result.make_subgroups(frame).weights(frame, n)[k].astype(bool), inside)
-                for k in range(1, len(result.predicates) + 1)
-            ),
-            default=0.0,
-        )
+        groups = result.make_subgroups(frame).weights(frame, n)[1:]
+        held = [overlap(group.astype(bool), inside) for group in groups]
+        best = max(held, default=0.0)
+        again += max(0, sum(one > 0.1 for one in held) - 1)
         found.append(best > 0.3)
         jaccard.append(best)
         plain.append(overlap(tree_on_residuals(p, y, frame, utility), inside))
     for seed in range(calibrated):
-        p, y, frame, _ = make_rows(n, 10_000 + seed, off=0.0)
+        p, y, frame, _ = make_rows(n, 10_000 + first + seed, off=0.0)
         false.append(bool(hm.discover(p, y, features=frame, **options).certified))
     error = np.sqrt(0.25 / seeds)
     print(f"{seeds} seeds, {n:,} rows (standard error of a share at most {error:.3f})")
     print(f"found and certified: {np.mean(found):.2f}; median overlap {np.median(jaccard):.2f}")
     print(f"decision tree on residuals: median overlap {np.median(plain):.2f}, no certificate")
-    first = sum(false[:50])
-    print(f"certified on calibrated rows: {sum(false)} of {calibrated}, {first} of the first 50")
+    print(f"certified once more, overlapping by more than 0.1: {again}")
+    few = sum(false[:50])
+    print(f"certified on calibrated rows: {sum(false)} of {calibrated}, {few} of the first 50")
 
 
 def cost(n: int) -> None:
@@ -101,12 +99,13 @@ def cost(n: int) -> None:
 
 if __name__ == "__main__":
     parser = argparse.ArgumentParser()
+    parser.add_argument("--first", type=int, default=0)
     parser.add_argument("--seeds", type=int, default=50)
     parser.add_argument("--calibrated", type=int, default=200)
     parser.add_argument("--rows", type=int, default=20_000)
     parser.add_argument("--large", type=int, default=1_000_000)
     given = parser.parse_args()
     if given.seeds:
-        run(given.seeds, given.rows, given.calibrated)
+        run(given.first, given.seeds, given.rows, given.calibrated)
     if given.large:
         cost(given.large)

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass
+from itertools import combinations_with_replacement
 from typing import Any, Final
 
 import numpy as np
@@ -13,8 +15,8 @@ from huc_monitor.utilities.program import Floats, Ints
 
 _MOST_VALUES: Final = 50
 _FEW_NUMBERS: Final = 10
-_CUTS: Final = np.arange(1, 10) / 10
-_FINE_CUTS: Final = np.arange(1, 64) / 64
+_CUTS: Final = 11
+_FINE_CUTS: Final = np.union1d(np.arange(1, 10) / 10, np.arange(1, 64) / 64)
 _DIGITS: Final = 4
 
 Mask = np.ndarray[tuple[int], np.dtype[np.bool_]]
@@ -22,84 +24,109 @@ Mask = np.ndarray[tuple[int], np.dtype[np.bool_]]
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Condition:
-    """One condition: its rule as subgroups write it, its name, and the rows it holds for."""
+    """One condition: its rule as subgroups write it, its name, and the rows it holds for.
+
+    Its price is the logarithm of how many of its kind a feature has.
+    """
 
     column: str
     rule: Predicate
     name: str
     mask: Mask
+    price: float
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Ordered:
-    """A column of numbers or times: its values as floats (missing is NaN), and fine cut points."""
+    """A column of numbers or times: fine cut points, and how many lie at or below each value."""
 
     name: str
-    values: Floats
     cuts: Floats
+    bins: Ints  # -1 where the value is missing
     is_time: bool
 
-    def bins(self) -> Ints:
-        """Return how many cut points lie at or below each value; missing values have -1."""
-        found = np.searchsorted(self.cuts, self.values, side="right")
-        return np.where(np.isnan(self.values), -1, found)
+    def price(self, n_ends: int) -> float:
+        """Return the price of a range with one or two ends.
 
-    def between(self, low: int, high: int) -> Condition | None:
-        """Hold for the bins low..high; None where that is every row with a value."""
+        It counts few of the cut points: neighbours divide nearly the same rows.
+        """
+        n_cuts = min(self.cuts.size, _CUTS)
+        return math.log(2 * n_cuts if n_ends == 1 else n_cuts**2)
+
+    def between(self, low: int, high: int) -> Condition:
+        """Hold for the bins low..high, which are not all of them."""
         parts: list[Predicate] = []
         shown = ["", ""]
-        inside = ~np.isnan(self.values)
         if low > 0:
             parts.append(compare(self.name, ">=", self._cut(low - 1)))
             shown[0] = write_value(self._cut(low - 1))
-            inside &= self.values >= self.cuts[low - 1]
         if high < self.cuts.size:
             parts.append(compare(self.name, "<", self._cut(high)))
             shown[1] = write_value(self._cut(high))
-            inside &= self.values < self.cuts[high]
-        if not parts:
-            return None
+        inside: Mask = (self.bins >= low) & (self.bins <= high)
+        price = self.price(len(parts))
         if len(parts) == 2:
-            return Condition(
-                self.name, {"and": parts}, f"{shown[0]}<={self.name}<{shown[1]}", inside
-            )
+            text = f"{shown[0]}<={self.name}<{shown[1]}"
+            return Condition(self.name, {"and": parts}, text, inside, price)
         text = f"{self.name}>={shown[0]}" if shown[0] else f"{self.name}<{shown[1]}"
-        return Condition(self.name, parts[0], text, inside)
+        return Condition(self.name, parts[0], text, inside, price)
 
     def _cut(self, place: int) -> Any:
         cut = self.cuts[place]
         return to_scalar(pd.Timestamp(int(cut)) if self.is_time else cut, self.name)
 
 
-def read_conditions(
-    frame: pd.DataFrame, min_rows: int
-) -> tuple[list[Condition], dict[str, Ordered], list[str]]:
-    """List the conditions of every column, its fine cut points, and notes on what is left out."""
-    conditions: list[Condition] = []
-    ordered: dict[str, Ordered] = {}
+@dataclass(frozen=True, slots=True, eq=False)
+class Feature:
+    """A column's conditions, and the cells of rows that none of them divides.
+
+    A condition is meant by its value, its first and last bin, or None: that a value is missing.
+    """
+
+    name: str
+    ordered: Ordered | None
+    of_row: Ints  # each row's cell
+    meant: list[Any]
+    holds: Floats  # (conditions, cells): 1 where a condition holds
+    prices: Floats  # of the conditions
+
+    def condition(self, place: int) -> Condition:
+        """Write out one of the conditions."""
+        meant = self.meant[place]
+        if self.ordered is not None and isinstance(meant, tuple):
+            return self.ordered.between(*meant)
+        rule, text = compare(self.name, "==", meant), f"{self.name}={write_value(meant)}"
+        if meant is None:
+            rule, text = {"column": self.name, "op": "is missing"}, f"{self.name} is missing"
+        mask = self.holds[place].astype(bool)[self.of_row]
+        return Condition(self.name, rule, text, mask, float(self.prices[place]))
+
+
+def read_features(frame: pd.DataFrame, min_rows: int) -> tuple[list[Feature], list[str]]:
+    """Return every column's conditions that divide the rows, and notes on what is left out."""
+    features: list[Feature] = []
     notes: list[str] = []
-    for name, column in frame.items():
-        text = str(name)
-        missing = column.isna().to_numpy(dtype=bool)
-        if missing.any():
-            rule = {"column": text, "op": "is missing"}
-            conditions.append(Condition(text, rule, f"{text} is missing", missing))
-        values = column[~missing]
+    for label, column in frame.items():
+        name = str(label)
+        n_values = column.nunique()
         kind = _kind(column)
-        few = values.nunique() <= (_FEW_NUMBERS if kind else _MOST_VALUES)
-        if few:
-            conditions += _values(text, column)
-        elif kind is None:
+        if kind is None and n_values > _MOST_VALUES:
             notes.append(
-                f"column {text!r} has {values.nunique():,} different values and was left out; "
+                f"column {name!r} has {n_values:,} different values and was left out; "
                 "give its length, a prefix or a group of them as a column of its own"
             )
             continue
-        if kind is not None and values.nunique() > 2:
-            ordered[text] = _ordered(text, column, is_time=kind == "time")
-            conditions += _sides(ordered[text])
-    kept = [c for c in conditions if min_rows <= c.mask.sum() <= c.mask.size - min_rows]
-    return kept, ordered, notes
+        ordered = None
+        if kind is not None and n_values > 2:
+            ordered = _ordered(name, column, is_time=kind == "time")
+        few = kind is None or n_values <= _FEW_NUMBERS
+        of_row, meant, holds, prices = _cells(name, column, ordered, few=few)
+        n_rows = holds @ np.bincount(of_row, minlength=holds.shape[1])
+        kept = np.flatnonzero((n_rows >= min_rows) & (n_rows <= len(frame) - min_rows))
+        if kept.size:
+            meant = [meant[place] for place in kept.tolist()]
+            features.append(Feature(name, ordered, of_row, meant, holds[kept], prices[kept]))
+    return features, notes
 
 
 def _kind(column: pd.Series[Any]) -> str | None:
@@ -110,14 +137,35 @@ def _kind(column: pd.Series[Any]) -> str | None:
     return "number" if pd.api.types.is_numeric_dtype(column) else None
 
 
-def _values(name: str, column: pd.Series[Any]) -> list[Condition]:
-    found = []
-    for value in column.dropna().unique():
-        scalar = to_scalar(value, name)
-        mask = (column == value).fillna(value=False).to_numpy(dtype=bool)
-        rule = compare(name, "==", scalar)
-        found.append(Condition(name, rule, f"{name}={write_value(scalar)}", mask))
-    return sorted(found, key=lambda condition: condition.name)
+def _cells(
+    name: str, column: pd.Series[Any], ordered: Ordered | None, *, few: bool
+) -> tuple[Ints, list[Any], Floats, Floats]:
+    """Divide the rows by values, or by about ten cut points, and list what holds in which cell."""
+    firsts = np.zeros(1, dtype=int)
+    if ordered is not None:
+        places = np.linspace(0, ordered.cuts.size - 1, _CUTS).astype(int)
+        firsts = np.append(firsts, np.unique(places) + 1)
+    values: list[Any] = []
+    if few:
+        of_row, unique = pd.factorize(column)
+        values = [to_scalar(value, name) for value in unique]
+    elif ordered is not None:
+        of_row = np.searchsorted(firsts, ordered.bins, side="right") - 1
+    cells = np.arange((len(values) if few else firsts.size) + 1)
+    meant: list[Any] = [None, *sorted(values, key=write_value)]
+    holds = [cells == cells[-1], *(cells == values.index(value) for value in meant[1:])]
+    prices = [math.log(max(2, len(values)))] * len(meant)
+    if ordered is not None:
+        bins = np.full(cells.size, -1)
+        bins[of_row] = ordered.bins
+        lasts = np.append(firsts[1:] - 1, ordered.cuts.size).tolist()
+        for low, high in combinations_with_replacement(range(firsts.size), 2):
+            if high - low < firsts.size - 1:
+                meant.append((int(firsts[low]), lasts[high]))
+                holds.append((bins >= firsts[low]) & (bins <= lasts[high]))
+                prices.append(ordered.price((low > 0) + (high < firsts.size - 1)))
+    of_row = np.where(of_row < 0, cells[-1], of_row)
+    return of_row, meant, np.array(holds, dtype=np.float64), np.array(prices)
 
 
 def _ordered(name: str, column: pd.Series[Any], *, is_time: bool) -> Ordered:
@@ -127,21 +175,12 @@ def _ordered(name: str, column: pd.Series[Any], *, is_time: bool) -> Ordered:
     else:
         values = column.to_numpy(dtype=np.float64, na_value=np.nan)
     present = values[np.isfinite(values)]
-    cuts = np.quantile(present, np.union1d(_CUTS, _FINE_CUTS))
+    cuts = np.quantile(present, _FINE_CUTS)
     if is_time:
         hour = 3.6e12
         cuts = np.round(cuts / hour) * hour
     else:
         cuts = np.array([float(f"{cut:.{_DIGITS}g}") for cut in cuts])
-    return Ordered(name, values, np.unique(cuts), is_time)
-
-
-def _sides(column: Ordered) -> list[Condition]:
-    """Both sides of about ten cut points."""
-    places = np.unique(np.linspace(0, column.cuts.size - 1, _CUTS.size + 2).astype(int))
-    sides = [
-        side
-        for place in places.tolist()
-        for side in (column.between(0, place), column.between(place + 1, column.cuts.size))
-    ]
-    return [side for side in sides if side is not None]
+    cuts = np.unique(cuts)
+    bins = np.where(np.isnan(values), -1, np.searchsorted(cuts, values, side="right"))
+    return Ordered(name, cuts, bins, is_time)

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
-from typing import Any, Final
+from typing import Any, Final, TypeAlias
 
 import numpy as np
 import pandas as pd
@@ -16,11 +16,10 @@ from huc_monitor._common.checks import check_number
 from huc_monitor._common.forms import Form
 from huc_monitor._common.frames import to_frame
 from huc_monitor._common.views import Plotted
-from huc_monitor.audit.bounds.bound import log_share
 from huc_monitor.audit.decomposition import UtilityRows, iter_decomposed
-from huc_monitor.audit.discovery.conditions import Mask, read_conditions
+from huc_monitor.audit.discovery.conditions import Mask, read_features
 from huc_monitor.audit.discovery.options import SEARCH, DiscoveryOptions
-from huc_monitor.audit.discovery.search import Found, Search
+from huc_monitor.audit.discovery.search import Found, Search, unexplained
 from huc_monitor.audit.expected_squares import expected_squares
 from huc_monitor.audit.inputs import (
     Predictions,
@@ -38,6 +37,7 @@ from huc_monitor.tree import LabelTree
 from huc_monitor.utilities import Utility
 from huc_monitor.utilities.program import Floats, Ints
 
+_Column: TypeAlias = tuple[int, int, str]
 _RANGES: Final = ("any", "low", "high")
 _MOST_SEARCHED: Final = 200_000
 FEWEST_ROWS: Final = 400
@@ -59,7 +59,7 @@ class Segment(Form):
     n : int
         Certifying rows in the segment whose label lies below the branch.
     share : float
-        Of all certifying rows that are in the segment.
+        Of all certifying rows that are in the segment and the range of predicted utilities.
     moment, lower, upper : float
         Mean contribution of the branch, over all certifying rows, with simultaneous bounds:
         negative where predictions overstate utility.
@@ -197,11 +197,13 @@ def discover(
 
     Notes
     -----
-    Bounds are Student's, divided over the segments (Bonferroni), for independent rows; the
-    variance is at least the one that predictions expect, with the floor of `audit` for rare
-    outcomes that did not happen. On calibrated predictions a segment is certified with probability
-    at most 1 - confidence_level. A segment that is not found is no proof of calibration: opposite
-    errors inside every condition and range of predicted utility stay hidden.
+    Bounds are Student's, for independent rows; the probability of error is divided over what was
+    found by the searched rows' odds that it is more than chance. The variance is at least the one
+    that predictions expect, with the floor of `audit` for rare outcomes that did not happen. On
+    calibrated predictions a segment is certified with probability at most 1 - confidence_level.
+    Left out is what the certifying rows owe to clearer segments, or find off the other way.
+    A segment that is not found is no proof of calibration: opposite errors inside every condition
+    and range of predicted utility stay hidden.
 
     Examples
     --------
@@ -265,7 +267,7 @@ class _Half:
     rows: list[UtilityRows]
     middles: list[float]
 
-    def columns(self) -> list[tuple[int, int, str]]:
+    def columns(self) -> list[_Column]:
         """List (utility, slot of its branch, range of scores) of every column."""
         return [
             (u, slot, part)
@@ -312,75 +314,99 @@ class _Half:
         return rows.tree.branches[int(rows.relevant[slot])]
 
 
-def _search(
-    half: _Half, far: DiscoveryOptions
-) -> tuple[list[tuple[Found, tuple[int, int, str]]], list[str]]:
+def _search(half: _Half, far: DiscoveryOptions) -> tuple[list[tuple[Found, _Column]], list[str]]:
     n = len(half.frame)
     min_rows = max(20, math.ceil(far.min_share * n / 2))
     columns = half.columns()
     nodes = np.array([half.node(u, slot) for u, slot, _ in columns])
     peers = [np.flatnonzero(nodes == node) for node in nodes]
-    conditions, ordered, notes = read_conditions(half.frame, math.ceil(far.min_share * n))
+    features, notes = read_features(half.frame, math.ceil(far.min_share * n))
     entries = []
     for u, slot, part in columns:
         rows, values = half.entries(u, slot, part)
         entries.append((rows, values / half.spreads[u][slot]))
-    search = Search(entries, n, peers, conditions, ordered, far.max_conditions, min_rows)
+    search = Search(entries, n, peers, features, far.max_conditions, min_rows)
     return [(item, columns[item.column]) for item in search.run(far.max_segments)], notes
 
 
 def _certify(
-    found: list[tuple[Found, tuple[int, int, str]]],
+    found: list[tuple[Found, _Column]],
     half: _Half,
     tolerance: float,
     confidence_level: float,
 ) -> tuple[Segment, ...]:
-    from scipy.special import stdtrit
-
-    n = len(half.frame)
-    level = 1 - (1 - confidence_level) / (2 * max(1, len(found)))
-    unseen = log_share(len(found), confidence_level)
-    segments = []
-    for item, (u, slot, part) in found:
-        rule = _rule_of(item)
-        inside = _holds(rule, half.frame)
-        rows, values = half.entries(u, slot, part)
-        kept = inside[rows]
-        values = values[kept]
-        # Of the rows that reach the branch, labels may tell a part only: see `label_depth`.
-        seen = coverage_among(half.rows[u], inside.astype(np.float64))[slot] or 1.0
-        in_segment = float(values.mean()) if values.size else 0.0
-        values = values / seen
-        moment = float(values.sum() / n)
-        # The squares seen are too few where outcomes are rare: what predictions expect counts, and
-        # the floor of `bounds.bootstrap` for what may happen nonetheless.
-        expected = half.expected_square(u, slot, inside & half.in_range(u, part)) / seen
-        square = max(float((values**2).sum()), expected)
-        square += unseen * (half.spreads[u][slot] / seen) ** 2
-        spread = math.sqrt(max(square / n - moment**2, 0.0) / n)
-        radius = float(stdtrit(max(1, values.size - 1), level)) * spread
-        size = abs(moment) - radius
-        segments.append(
-            Segment(
-                name=" and ".join(c.name for c in item.conditions) or "all",
-                rule=rule,
-                utility=half.rows[u].utility.name,
-                node=half.node(u, slot),
-                score_range=part,
-                n=int(values.size),
-                share=float(inside.mean()),
-                moment=moment,
-                lower=moment - radius,
-                upper=moment + radius,
-                moment_in_segment=in_segment,
-                certified=values.size > 1 and size > tolerance,
-            )
-        )
+    """Bound what was found; of what is certified, keep what clearer segments do not explain."""
+    # Evidence less its price is the log odds that a finding is more than chance.
+    real = 1 / (1 + np.exp([-item.gain for item, _ in found]))
+    errors = (1 - confidence_level) * real / max(1.0, real.sum())
+    bounded = []
+    for (item, column), error in zip(found, errors.tolist(), strict=True):
+        inside = _holds(_rule_of(item), half.frame)
+        segment = _bound(item, column, inside, half, tolerance, error)
+        bounded.append((segment, item.sign, column, inside))
+    bounded.sort(key=lambda one: -abs(one[0].moment) / (one[0].upper - one[0].lower))
+    segments: list[Segment] = []
+    explaining: dict[str, list[Mask]] = {}
+    for segment, sign, column, inside in bounded:
+        clearer = explaining.setdefault(segment.node, [])
+        if segment.certified:
+            rows, values = half.entries(*column)
+            rest = unexplained(values, [mask[rows] for mask in clearer]) if clearer else values
+            mine = inside[rows]
+            left = segment.moment * float(rest[mine].sum() / values[mine].sum())
+            if sign * left - (segment.upper - segment.lower) / 2 <= tolerance:
+                continue
+            clearer.append(inside)
+        segments.append(segment)
     return tuple(
         sorted(
             segments,
             key=lambda s: (not s.certified, -min(abs(s.lower), abs(s.upper)), s.name, s.node),
         )
+    )
+
+
+def _bound(
+    item: Found,
+    column: _Column,
+    inside: Mask,
+    half: _Half,
+    tolerance: float,
+    error: float,
+) -> Segment:
+    """Bound the mean contribution, but for a probability of error."""
+    from scipy.special import stdtrit
+
+    n = len(half.frame)
+    u, slot, part = column
+    rows, values = half.entries(u, slot, part)
+    values = values[inside[rows]]
+    # Of the rows that reach the branch, labels may tell a part only: see `label_depth`.
+    seen = coverage_among(half.rows[u], inside.astype(np.float64))[slot] or 1.0
+    in_segment = float(values.mean()) if values.size else 0.0
+    values = values / seen
+    moment = float(values.sum() / n)
+    # The squares seen are too few where outcomes are rare: what predictions expect counts, and
+    # the floor of `bounds.bootstrap` for what may happen nonetheless.
+    meant = inside & half.in_range(u, part)
+    expected = half.expected_square(u, slot, meant) / seen
+    square = max(float((values**2).sum()), expected)
+    square += -math.log(error) * (half.spreads[u][slot] / seen) ** 2
+    spread = math.sqrt(max(square / n - moment**2, 0.0) / n)
+    radius = float(stdtrit(max(1, values.size - 1), 1 - error / 2)) * spread
+    return Segment(
+        name=" and ".join(c.name for c in item.conditions) or "all",
+        rule=_rule_of(item),
+        utility=half.rows[u].utility.name,
+        node=half.node(u, slot),
+        score_range=part,
+        n=int(values.size),
+        share=float(meant.mean()),
+        moment=moment,
+        lower=moment - radius,
+        upper=moment + radius,
+        moment_in_segment=in_segment,
+        certified=values.size > 1 and abs(moment) - radius > tolerance,
     )
 
 

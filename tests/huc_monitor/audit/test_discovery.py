@@ -13,8 +13,8 @@ from support.production_log import make_log, write_project
 from typer.testing import CliRunner
 
 import huc_monitor as hm
-from huc_monitor.audit.discovery.conditions import read_conditions
-from huc_monitor.audit.discovery.search import Search
+from huc_monitor.audit.discovery.conditions import read_features
+from huc_monitor.audit.discovery.search import Search, unexplained
 from huc_monitor.cli import app
 from huc_monitor.reporting import draw_pictures
 
@@ -69,10 +69,10 @@ def test_what_one_segment_explains_is_not_found_again(found):
     assert len(result.certified) <= 2
 
 
-def test_bounds_are_students_with_a_floor_on_rows_that_chose_nothing(found):
+def test_bounds_are_students_with_a_floor_on_rows_that_chose_nothing():
     p, y, frame, _ = make_rows()
-    result, _, _ = found
-    best = result.certified[0]
+    options = {"tree": TREE, "utilities": [BILLING], "features": frame}
+    (best,) = hm.discover(p, y, max_segments=1, **options).certified
     half = np.random.default_rng(0).permutation(len(y))[len(y) // 2 :]
     residual = (y[half] < 2) - p[half, :2].sum(axis=1)
     rows = frame.iloc[half]
@@ -83,12 +83,12 @@ def test_bounds_are_students_with_a_floor_on_rows_that_chose_nothing(found):
         inside &= tests[part["op"]].to_numpy() if part["op"] != "==" else (column == value)
     assert best.score_range == "any"
     values = residual * inside
-    unseen = np.log(len(result.segments) / 0.05)  # the largest contribution of this branch is 1
+    error = 0.05  # all of it: evidence is overwhelming, and nothing else was looked for
+    unseen = np.log(1 / error)  # the largest contribution of this branch is 1
     expected = (p[half, :2].sum(axis=1) * p[half, 2:].sum(axis=1) * inside).mean()
     square = max(np.mean(values**2), expected) + unseen / half.size
     spread = np.sqrt((square - values.mean() ** 2) / half.size)
-    level = 1 - 0.05 / (2 * len(result.segments))
-    radius = student.ppf(level, inside.sum() - 1) * spread
+    radius = student.ppf(1 - error / 2, inside.sum() - 1) * spread
     assert best.n == inside.sum()
     assert best.moment == pytest.approx(values.mean())
     assert (best.lower, best.upper) == pytest.approx((best.moment - radius, best.moment + radius))
@@ -115,18 +115,19 @@ def test_the_first_finding_is_the_best_of_all_conditions_and_pairs(seed):
     rng = np.random.default_rng(seed)
     n = 400
     frame = pd.DataFrame({name: rng.choice(list("abc"), n) for name in ("x", "y", "z")})
-    conditions, ordered, _ = read_conditions(frame, 10)
+    features, _ = read_features(frame, 10)
     rows = np.flatnonzero(rng.random(n) < 0.8)
     off = ((frame["x"] == "a") & (frame["y"] == "b")).to_numpy()[rows]
     values = rng.normal(size=rows.size) + 1.2 * off
-    search = Search([(rows, values)], n, [np.array([0])], conditions, ordered, 2, 10)
+    search = Search([(rows, values)], n, [np.array([0])], features, 2, 10)
     (first, *_) = search.run(3)
 
     def evidence(parts):
         inside = np.logical_and.reduce([part.mask[rows] for part in parts])
-        price = len(parts) * np.log(len(conditions)) + np.log(2)
+        price = np.log(2) + np.log(3) + len(parts) * np.log(3)  # 3 features, or pairs; 3 values
         return values[inside].sum() ** 2 / ((values[inside] ** 2).sum() + 3) / 2 - price
 
+    conditions = [f.condition(place) for f in features for place in range(len(f.meant))]
     pairs = [
         pair
         for pair in itertools.combinations(conditions, 2)
@@ -142,13 +143,85 @@ def test_a_pair_is_found_though_neither_condition_shows_alone():
     rng = np.random.default_rng(3)
     n = 2000
     frame = pd.DataFrame({name: rng.choice(list("ab"), n) for name in "vwxyz"})
-    conditions, ordered, _ = read_conditions(frame, 10)
+    features, _ = read_features(frame, 10)
     one, other = ((frame[name] == "a").to_numpy() for name in "wz")
     values = rng.normal(size=n) + np.where(one == other, 0.5, -0.5)  # no margin is off
     rows = np.arange(n)
-    search = Search([(rows, values)], n, [np.array([0])], conditions, ordered, 2, 10)
+    search = Search([(rows, values)], n, [np.array([0])], features, 2, 10)
     (first, *_) = search.run(1)
     assert {part.column for part in first.conditions} == {"w", "z"}
+
+
+def test_a_range_in_the_middle_is_found_to_its_fine_cut_points():
+    rng = np.random.default_rng(4)
+    n = 4000
+    frame = pd.DataFrame({name: rng.uniform(size=n) for name in "xyz"})
+    features, _ = read_features(frame, 40)
+    middle = frame["y"].between(0.33, 0.46).to_numpy()
+    values = (rng.normal(size=n) + 0.8 * middle) / 4
+    search = Search([(np.arange(n), values)], n, [np.array([0])], features, 2, 40)
+    (first, *_) = search.run(1)
+    (condition,) = first.conditions
+    low, high = (part["value"] for part in condition.rule["and"])
+    assert (condition.column, low, high) == (
+        "y",
+        pytest.approx(0.33, abs=0.02),
+        pytest.approx(0.46, abs=0.02),
+    )
+
+
+def test_conditions_hold_for_the_rows_that_their_rules_name():
+    rng = np.random.default_rng(6)
+    n = 600
+    hours = pd.to_timedelta(rng.integers(0, 900, n), unit="h")
+    frame = pd.DataFrame(
+        {
+            "number": np.where(rng.random(n) < 0.2, np.nan, rng.normal(size=n)),
+            "count": rng.poisson(2, n).clip(0, 6),
+            "text": pd.Series(rng.choice(list("abc"), n)).where(rng.random(n) < 0.9),
+            "flag": rng.random(n) < 0.5,
+            "time": pd.Timestamp("2026-01-01") + hours,
+        }
+    )
+    features, _ = read_features(frame, 10)
+    conditions = [f.condition(place) for f in features for place in range(len(f.meant))]
+    family = hm.Subgroups.from_reference(
+        frame, predicates={str(k): one.rule for k, one in enumerate(conditions)}
+    )
+    by_rule = family.weights(frame, n)[1:]
+    assert {c.column for c in conditions} == set(frame)
+    assert {"number is missing", "text is missing", "text=a", "count=2"} <= {
+        c.name for c in conditions
+    }
+    for condition, mask in zip(conditions, by_rule, strict=True):
+        assert np.array_equal(condition.mask, mask.astype(bool)), condition.name
+
+
+def test_groups_that_overlap_are_taken_out_together():
+    rng = np.random.default_rng(7)
+    values = rng.normal(size=300)
+    groups = [rng.random(300) < share for share in (0.2, 0.5, 1.0)]
+    rest = unexplained(values, [*groups, groups[0]])
+    assert [rest[group].sum() for group in groups] == pytest.approx([0.0] * 3, abs=1e-9)
+
+
+@pytest.mark.parametrize("seed", range(8))
+def test_what_a_clearer_segment_explains_is_no_finding(seed):
+    p, y, frame, inside = make_rows(6000, seed=seed)
+    result = hm.discover(p, y, tree=TREE, utilities=[BILLING], features=frame)
+    groups = result.make_subgroups(frame).weights(frame, len(frame))[1:]
+    assert sum((group * inside).sum() > 0.1 * inside.sum() for group in groups) == 1
+
+
+def test_what_was_found_with_little_evidence_takes_little_of_the_error(found):
+    p, y, frame, _ = make_rows()
+    result, _, _ = found
+    alone = hm.discover(p, y, tree=TREE, utilities=[BILLING], features=frame, max_segments=1)
+    (best,) = alone.certified
+    among = result.certified[0]
+    equal = student.ppf(1 - 0.025 / len(result.segments), best.n) / student.ppf(0.975, best.n)
+    assert (among.name, among.moment) == (best.name, best.moment)
+    assert 1 < (among.upper - among.lower) / (best.upper - best.lower) < 0.95 * equal
 
 
 def test_a_discovery_has_a_picture_of_its_segments(found):
