@@ -16,7 +16,14 @@ from huc_monitor._kernels.multiplier import (
     gather_terms,
     share_terms,
 )
-from huc_monitor._kernels.order import gather_rows, select_rows, sort_order, weigh_values
+from huc_monitor._kernels.order import (
+    gather,
+    gather_values,
+    select_rows,
+    sort_order,
+    sort_scores,
+    weigh_values,
+)
 from huc_monitor._kernels.scan import interval_sums, scan_rows, span_sums, square_sums
 
 __all__ = [
@@ -28,14 +35,16 @@ __all__ = [
     "draw_multipliers",
     "draw_ranges",
     "first_bad_row",
-    "gather_rows",
+    "gather",
     "gather_terms",
+    "gather_values",
     "interval_sums",
     "load_rows",
     "scan_rows",
     "select_rows",
     "share_terms",
     "sort_order",
+    "sort_scores",
     "span_sums",
     "square_sums",
     "utility_values",

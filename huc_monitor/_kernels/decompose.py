@@ -28,22 +28,26 @@ def _first_bad_row(block, totals, lows):
     any_zero = False
     for i in range(block.shape[0]):
         row = block[i]
-        for b in range(LANES):
-            totals[b] = 0.0
-            lows[b] = 1.0
-        for k in range(0, whole, LANES):
-            for b in range(LANES):
-                value = row[k + b]
-                totals[b] += value
-                lows[b] = min(lows[b], value)
-        for k in range(whole, n_leaves):
-            totals[0] += row[k]
-            lows[0] = min(lows[0], row[k])
         total = 0.0
         low = 1.0
-        for b in range(LANES):
-            total += totals[b]
-            low = min(low, lows[b])
+        if whole > 0:
+            for b in range(LANES):
+                totals[b] = 0.0
+                lows[b] = 1.0
+            for k in range(0, whole, LANES):
+                for b in range(LANES):
+                    value = row[k + b]
+                    totals[b] += value
+                    lows[b] = min(lows[b], value)
+            total = totals[0]
+            for b in range(LANES):
+                low = min(low, lows[b])
+        for k in range(whole, n_leaves):
+            total += row[k]
+            low = min(low, row[k])
+        if whole > 0:
+            for b in range(1, LANES):
+                total += totals[b]
         any_zero |= low == 0.0
         # NaN and infinity spoil the sum, and the comparison is then false as well.
         if low >= 0.0 and abs(total - 1.0) <= SUM_TOLERANCE:
@@ -132,9 +136,10 @@ def _mass(code, p, pi, b):
 
 @loop
 def _slice(code, tree):
-    if code < 0:
-        return -1 - code, -code
-    return tree.start[code], tree.stop[code]
+    # Both are read, so that there is no jump: which it is depends on the row.
+    start = tree.start[max(code, 0)]
+    stop = tree.stop[max(code, 0)]
+    return (-1 - code, -code) if code < 0 else (start, stop)
 
 
 @loop
@@ -219,6 +224,16 @@ def _select(floats, p, places, amounts, b):
         amounts[OUTSIDE, b] = floats[7]
         amounts[BETWEEN, b] = floats[6]
         amounts[INSIDE, b] = floats[5]
+
+
+@loop
+def _truth_mean(start, stop, mass, places, amounts, b):
+    """Do what `_report_mean` does for a report that pays 1 if true and 0 if not, without jumps."""
+    lo = places[LO, b]
+    hi = places[HI, b]
+    mean = amounts[MASS, b] / mass
+    mean = 1.0 if (lo <= start) & (stop <= hi) else mean
+    return 0.0 if (stop <= lo) | (hi <= start) else mean
 
 
 @loop
@@ -350,7 +365,10 @@ def _decompose_reports(
         report(codes, stops, pays, tree, p, pi, places, amounts, chosen)
         for b in range(min(LANES, n_rows - lo)):
             i = lo + b
-            parent = _report_mean(0, p.shape[0], 1.0, places, amounts, b)
+            if pays is None:
+                parent = _truth_mean(0, p.shape[0], 1.0, places, amounts, b)
+            else:
+                parent = _report_mean(0, p.shape[0], 1.0, places, amounts, b)
             scores[i] = parent
             for d in range(contributions.shape[1]):
                 contributions[i, d] = 0.0
@@ -361,11 +379,11 @@ def _decompose_reports(
             for t in range(first, paths.ptr[y + 1]):
                 code = paths.child[t]
                 start, stop = _slice(code, tree)
-                if stop <= places[LO, b] or places[HI, b] <= start:
-                    # Outside the report: nothing below changes the mean any more.
-                    contributions[i, t - first] = amounts[OUTSIDE, b] - parent
-                    break
-                child = _report_mean(start, stop, _mass(code, p, pi, b), places, amounts, b)
+                mass = _mass(code, p, pi, b)
+                if pays is None:
+                    child = _truth_mean(start, stop, mass, places, amounts, b)
+                else:
+                    child = _report_mean(start, stop, mass, places, amounts, b)
                 contributions[i, t - first] = child - parent
                 parent = child
 

@@ -21,23 +21,11 @@ from huc_monitor._kernels._compile import loop
 SUM, LOW, HIGH, LOW_END, HIGH_END = range(5)
 STATE_WIDTH = 5
 _ONE = np.uint64(1)
+_HELD_BITS = 9
+_HELD = 1 << _HELD_BITS
+_SPREAD = np.uint64(0x9E3779B97F4A7C15)
 
 
-@njit(nogil=True, cache=True, inline="always")
-def _close(state, reached, seen, g, j, end):
-    """Compare a prefix sum with the lowest and the highest before it: no tie goes on behind it."""
-    total = state[g, j, SUM]
-    if total < state[g, j, LOW]:
-        state[g, j, LOW] = total
-        state[g, j, LOW_END] = end
-        reached[g, j, 0] = seen[g]
-    elif total > state[g, j, HIGH]:
-        state[g, j, HIGH] = total
-        state[g, j, HIGH_END] = end
-        reached[g, j, 1] = seen[g]
-
-
-@loop
 def scan_rows(scores, labels, values, bits, counts, paths, step, state, reached, seen, marks):
     """Scan sorted rows for every subgroup g, whose rows have bit g, and every slot.
 
@@ -47,58 +35,98 @@ def scan_rows(scores, labels, values, bits, counts, paths, step, state, reached,
     highest prefix; seen (G,), how many it has in all; marks (n // step + 1, G, S), sums before
     every step-th row.
     """
+    rows = (scores, labels, values, bits, counts, paths)
+    above, range_ = np.zeros((2, state.shape[1], state.shape[0]), dtype=np.uint64)
+    _scan_rows(*rows, step, above, range_, state, reached, seen, marks)
+    if state.shape[1] == 2:
+        # The only branch is the residual.
+        for cells in (above, range_, state.swapaxes(0, 1), reached.swapaxes(0, 1)):
+            cells[1] = cells[0]
+    state[..., SUM] = state[..., LOW] + above.T.view(np.int64)
+    state[..., HIGH] = state[..., LOW] + range_.T.view(np.int64)
+
+
+# While rows are read, above[j, g] is how far a prefix sum lies above the lowest before it, and
+# range_[j, g] how far the highest does: one comparison of numbers without sign tells whether it is
+# a new lowest or highest.
+
+
+@loop
+def _scan_rows(
+    scores, labels, values, bits, counts, paths, step, above, range_, state, reached, seen, marks
+):
     n = scores.shape[0]
-    last = np.uintp(state.shape[1] - 1)
+    n_slots = marks.shape[2]
     start = 0
     to_mark = 0
     while start < n:
         end = start + 1
         while end < n and scores[end] == scores[start]:
             end += 1
+        alone = end - start == 1
         for i in range(start, end):
             if i == to_mark:
-                _mark(state, marks[i // step])
+                _mark(above, state, marks[i // step])
                 to_mark += step
             count = counts[i] if counts.shape[0] > 0 else 1.0
+            left = bits[i]
+            while left != 0:
+                seen[lowest_bit(left)] += count
+                left &= left - _ONE
             first = np.uintp(paths.ptr[labels[i]])
             depth = np.uintp(paths.ptr[labels[i] + 1]) - first
             residual = 0
             for d in range(depth):
                 residual += values[i, d]
-            left = bits[i]
-            while left != 0:
-                g = lowest_bit(left)
-                left &= left - _ONE
-                seen[g] += count
-                for d in range(depth):
-                    j = np.uintp(paths.slot[first + d])
-                    state[g, j, SUM] += values[i, d]
-                    if end - start == 1:
-                        _close(state, reached, seen, g, j, end)
-                state[g, last, SUM] += residual
-                if end - start == 1:
-                    _close(state, reached, seen, g, last, end)
-        if end - start > 1:
+                j = np.uintp(paths.slot[first + d])
+                _add(above, range_, state, reached, seen, bits[i], j, values[i, d], end, alone)
+            if n_slots > 1:
+                j = np.uintp(n_slots)
+                _add(above, range_, state, reached, seen, bits[i], j, residual, end, alone)
+        if not alone:
             for i in range(start, end):
                 first = np.uintp(paths.ptr[labels[i]])
-                depth = np.uintp(paths.ptr[labels[i] + 1]) - first
-                left = bits[i]
-                while left != 0:
-                    g = lowest_bit(left)
-                    left &= left - _ONE
-                    for d in range(depth):
-                        _close(state, reached, seen, g, np.uintp(paths.slot[first + d]), end)
-                    _close(state, reached, seen, g, last, end)
+                for d in range(np.uintp(paths.ptr[labels[i] + 1]) - first):
+                    j = np.uintp(paths.slot[first + d])
+                    _add(above, range_, state, reached, seen, bits[i], j, 0, end, not alone)
+                if n_slots > 1:
+                    j = np.uintp(n_slots)
+                    _add(above, range_, state, reached, seen, bits[i], j, 0, end, not alone)
         start = end
     if n == to_mark:
-        _mark(state, marks[n // step])
+        _mark(above, state, marks[n // step])
 
 
 @njit(nogil=True, cache=True, inline="always")
-def _mark(state, mark):
+def _add(above, range_, state, reached, seen, bits, j, value, end, closes):
+    """Add a contribution to a slot of a row's subgroups.
+
+    Where it `closes`, no tie goes on behind it: compare the prefix sum with those before.
+    """
+    left = bits
+    while left != 0:
+        g = lowest_bit(left)
+        left &= left - _ONE
+        total = above[j, g] + np.uint64(value)
+        above[j, g] = total
+        if total > range_[j, g] and closes:
+            if np.int64(total) < 0:
+                state[g, j, LOW] += np.int64(total)
+                state[g, j, LOW_END] = end
+                reached[g, j, 0] = seen[g]
+                range_[j, g] -= total
+                above[j, g] = 0
+            else:
+                state[g, j, HIGH_END] = end
+                reached[g, j, 1] = seen[g]
+                range_[j, g] = total
+
+
+@njit(nogil=True, cache=True, inline="always")
+def _mark(above, state, mark):
     for g in range(mark.shape[0]):
         for j in range(mark.shape[1]):
-            mark[g, j] = state[g, j, SUM]
+            mark[g, j] = state[g, j, LOW] + np.int64(above[j, g])
 
 
 @loop
@@ -134,12 +162,20 @@ def span_sums(labels, values, positions, paths, span, sums):
                 sums[j] += values[i, d]
 
 
-@loop
 def square_sums(order, labels, values, bits, repeats, paths, scale, sums):
     """Add up every subgroup's and branch's squared contributions, in units of 1/scale.
 
-    The values already carry a row's repeats once, so one factor is taken back.
+    The values already carry a row's repeats once, so one factor is taken back. sums[g, j] starts
+    with zeros.
     """
+    held = np.zeros((_HELD, 3), dtype=np.uint64)
+    _square_sums(order, labels, values, bits, repeats, paths, scale, held, sums)
+
+
+@loop
+def _square_sums(order, labels, values, bits, repeats, paths, scale, held, sums):
+    # Rows of the same subgroups and branch are added up first, and then to each of the subgroups:
+    # held[place] has bits, slot and sum.
     for i in range(order.shape[0]):
         times = repeats[order[i]] if repeats.shape[0] > 0 else 1.0
         if times == 0.0:
@@ -147,9 +183,23 @@ def square_sums(order, labels, values, bits, repeats, paths, scale, sums):
         first = paths.ptr[labels[i]]
         for d in range(paths.ptr[labels[i] + 1] - first):
             value = values[i, d] / scale
-            square = np.int64(np.rint(value * value / times * (0.5 * scale)))
-            j = np.uintp(paths.slot[first + d])
-            left = bits[i]
-            while left != 0:
-                sums[lowest_bit(left), j] += square
-                left &= left - _ONE
+            term = value * value / times if repeats.shape[0] > 0 else value * value
+            square = np.int64(np.rint(term * (0.5 * scale)))
+            slot = np.uint64(paths.slot[first + d])
+            place = ((bits[i] + slot) * _SPREAD) >> np.uint64(64 - _HELD_BITS)
+            if held[place, 0] != bits[i] or held[place, 1] != slot:
+                _share(held[place], sums)
+                held[place, 0] = bits[i]
+                held[place, 1] = slot
+                held[place, 2] = 0
+            held[place, 2] += np.uint64(square)
+    for place in range(held.shape[0]):
+        _share(held[place], sums)
+
+
+@njit(nogil=True, cache=True, inline="always")
+def _share(held, sums):
+    left = held[0]
+    while left != 0:
+        sums[lowest_bit(left), held[1]] += np.int64(held[2])
+        left &= left - _ONE

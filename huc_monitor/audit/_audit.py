@@ -19,7 +19,7 @@ from huc_monitor.audit.label_depth import check_method, coverage_of_rows
 from huc_monitor.audit.options import DEFAULTS
 from huc_monitor.audit.plan import AuditPlan
 from huc_monitor.audit.result import AuditResult
-from huc_monitor.audit.scan import Groups, UtilityScan, scan_utility
+from huc_monitor.audit.scan import Groups, UtilityScan, scan_utility, scan_with_squares
 from huc_monitor.audit.truncation import Truncation
 from huc_monitor.subgroups import Subgroups
 from huc_monitor.tree import LabelTree
@@ -194,8 +194,12 @@ def _audit(
             if coverage is not None:
                 check_method(plan)
         ordered = sort_rows(rows, groups.scale)
-        scans.append(scan_utility(ordered, groups))
-        bound.visit(ordered, groups, spreads)
+        if bound.reads_squares:
+            scan, squares = scan_with_squares(ordered, groups)
+        else:
+            scan, squares = scan_utility(ordered, groups), np.empty(0)
+        scans.append(scan)
+        bound.visit(ordered, groups, spreads, squares)
     radii = bound.radii()
     return plan.result(
         scans,

@@ -285,30 +285,17 @@ def sort_rows(rows: UtilityRows, scale: float) -> SortedRows:
     """Sort labelled rows by score, once per utility, and gather what the scans stream through."""
     from huc_monitor import _kernels
 
-    order = _kernels.sort_order(rows.scores)
-    n, width = rows.contributions.shape
-    scores = np.empty(n)
-    labels = np.empty(n, dtype=np.int64)
-    values = np.empty((n, width), dtype=np.int64)
+    order, scores = _kernels.sort_scores(rows.scores)
+    labels = np.empty_like(rows.labels)
+    values = np.empty(rows.contributions.shape, dtype=np.int64)
 
     def gather(lo: int, hi: int) -> None:
-        _kernels.gather_rows(
-            order[lo:hi],
-            rows.scores,
-            rows.labels,
-            rows.contributions,
-            scale,
-            scores[lo:hi],
-            labels[lo:hi],
-            values[lo:hi],
-        )
+        _kernels.gather(order[lo:hi], rows.labels, labels[lo:hi])
+        _kernels.gather_values(order[lo:hi], rows.contributions, scale, values[lo:hi])
 
-    list(run_tasks(gather, _halves(n), parallel=n >= _PARALLEL_ROWS))
+    n = order.size
+    list(run_tasks(gather, [(0, n // 2), (n // 2, n)], parallel=n >= _PARALLEL_ROWS))
     return SortedRows(rows.utility, rows.relevant, order, scores, values, labels, rows.paths, scale)
-
-
-def _halves(n: int) -> list[tuple[int, int]]:
-    return [(0, n // 2), (n // 2, n)]
 
 
 def evaluate_utility(utility: Utility, probabilities: Any, *, tree: LabelTree) -> Floats:

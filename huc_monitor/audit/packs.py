@@ -81,7 +81,8 @@ def pack_tasks(rows: SortedRows, groups: Groups, amounts: Floats) -> list[Callab
     words = groups.words if groups.words.size else pack_words(groups.weights)
 
     def several(first: int, last: int) -> Pack:
-        bits = words[first // _WORD][rows.order]
+        bits = np.empty(rows.order.size, dtype=np.uint64)
+        _kernels.gather(rows.order, words[first // _WORD], bits)
         if first % _WORD:
             bits >>= np.uint64(first % _WORD)
         if last < indicators.size and last % _WORD:

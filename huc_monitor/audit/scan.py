@@ -445,6 +445,21 @@ def scan_utility(
     )
 
 
+def scan_with_squares(
+    rows: SortedRows, groups: Groups, also: Callable[[Pack, Ints], None] | None = None
+) -> tuple[UtilityScan, Floats]:
+    """Do what `scan_utility` does and, while packs are at hand, what `second_moments` does."""
+    sums = np.zeros((len(groups.weights), rows.relevant.size), dtype=np.int64)
+
+    def both(pack: Pack, spans: Ints) -> None:
+        add_squares(rows, groups, pack, sums)
+        if also is not None:
+            also(pack, spans)
+
+    scan = scan_utility(rows, groups, both)
+    return scan, mean_squares(sums, rows.scale, groups.mass)
+
+
 def second_moments(rows: SortedRows, groups: Groups) -> Floats:
     """Mean squared contribution of every subgroup and relevant branch, shape (C, S)."""
     sums = np.zeros((len(groups.weights), rows.relevant.size), dtype=np.int64)

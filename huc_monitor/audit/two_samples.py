@@ -51,9 +51,7 @@ from huc_monitor.audit.scan import (
     BEFORE,
     Groups,
     UtilityScan,
-    add_squares,
-    mean_squares,
-    scan_utility,
+    scan_with_squares,
 )
 from huc_monitor.errors import InvalidInputError
 from huc_monitor.utilities.program import Floats, Ints
@@ -128,12 +126,12 @@ def compare_samples(
         least.visit_summary(squares, np.empty(0, np.int64), spreads)
         scans.append(scan)
         after_sums.append(sums)
-        sorted_rows.append((ordered, spreads))
+        sorted_rows.append((ordered, spreads, squares))
     radii = None
     if not screen or may_be_sure(scans, least):
         bound = change_bound(plan, groups)
-        for ordered, spreads in sorted_rows:
-            bound.visit(ordered, groups, spreads)
+        for ordered, spreads, squares in sorted_rows:
+            bound.visit(ordered, groups, spreads, squares)
         radii = bound.radii()
     return make_comparison(plan, groups, scans, after_sums, radii, groups.totals)
 
@@ -141,14 +139,10 @@ def compare_samples(
 def _scan(rows: SortedRows, groups: Groups) -> tuple[UtilityScan, AfterSums, Floats]:
     """Scan rows; add up those after on what was found, and the squares of all, in one go."""
     found = AfterSums.start(rows, groups)
-    squares = np.zeros(found.sums.shape, dtype=np.int64)
-
-    def also(pack: Pack, spans: Ints) -> None:
-        found.add(rows, groups, pack, spans)
-        add_squares(rows, groups, pack, squares)
-
-    scan = scan_utility(rows, groups, also)
-    return scan, found, mean_squares(squares, rows.scale, groups.mass)
+    scan, squares = scan_with_squares(
+        rows, groups, lambda pack, spans: found.add(rows, groups, pack, spans)
+    )
+    return scan, found, squares
 
 
 @dataclass(frozen=True, slots=True, eq=False)

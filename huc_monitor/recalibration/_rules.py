@@ -119,9 +119,10 @@ def evidence_rule(
     for u, item in enumerate(window.utilities):
         relevant = item.compiled.relevant
         part = window.sorted_rows(u, rows)
-        bound.visit(part, groups, spreads[u][relevant])
+        squares = second_moments(part, groups)
+        bound.visit(part, groups, spreads[u][relevant], squares)
         floor = spreads[u][relevant] ** 2 * (share / groups.total)
-        scales.append(np.sqrt(second_moments(part, groups) + floor).ravel())
+        scales.append(np.sqrt(squares + floor).ravel())
     radii = bound.radii()
     quantile = float(np.median(radii / np.concatenate(scales))) * math.sqrt(groups.total)
     floors = np.zeros(window.sizes.shape)

@@ -59,7 +59,7 @@ from huc_monitor.audit.bounds.bound import Bound, log_share
 from huc_monitor.audit.bounds.clustered import Drawn, clustered_radii, degrees, student
 from huc_monitor.audit.clusters import Sizes
 from huc_monitor.audit.packs import Pack, each_pack
-from huc_monitor.audit.scan import Groups, second_moments
+from huc_monitor.audit.scan import Groups
 from huc_monitor.errors import InvalidInputError
 from huc_monitor.utilities.program import Floats, Ints
 
@@ -142,9 +142,10 @@ class BootstrapBound(Bound):
         """How many independent rows would give about these radii, once they are made."""
         return self._n_effective
 
-    def visit(self, rows: SortedRows, groups: Groups, spreads: Floats) -> None:
+    def visit(
+        self, rows: SortedRows, groups: Groups, spreads: Floats, mean_squares: Floats
+    ) -> None:
         """List the contributions of every candidate of one utility."""
-        mean_squares = second_moments(rows, groups)
         if groups.clusters.size:
             found = np.empty((*mean_squares.shape, self._worst.size), dtype=np.int32)
             self._drawn.append(Drawn(mean_squares, found[..., : self.n_draws], spreads))

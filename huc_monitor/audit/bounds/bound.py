@@ -25,10 +25,13 @@ class Bound(ABC):
     n_draws, seed : int
         How many multipliers of every row it reads, and what they are a function of. Whoever
         summarises rows makes that many draws; closed forms ask for none.
+    reads_squares : bool
+        Whether it reads mean squares; whoever calls `visit` may hand in any if not.
     """
 
     n_draws: int = 0
     seed: int = 0
+    reads_squares: bool = True
 
     def start(self, sizes: Sizes, n_candidates: int, confidence_level: float) -> None:
         """Say how many rows and candidates share the probability of error."""
@@ -37,11 +40,12 @@ class Bound(ABC):
         self.confidence_level = confidence_level
 
     def visit(  # noqa: B027 - some bounds need nothing
-        self, rows: SortedRows, groups: Groups, spreads: Floats
+        self, rows: SortedRows, groups: Groups, spreads: Floats, mean_squares: Floats
     ) -> None:
         """Collect what is needed from one utility whose rows are in hand.
 
-        ``spreads[j]`` limits the absolute contributions of the j-th relevant branch.
+        ``spreads[j]`` limits the absolute contributions of the j-th relevant branch;
+        ``mean_squares`` are their `second_moments`.
         """
 
     def visit_summary(  # noqa: B027 - some bounds need nothing

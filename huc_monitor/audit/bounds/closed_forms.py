@@ -79,15 +79,17 @@ import numpy as np
 from huc_monitor.audit.bounds.bootstrap import BootstrapBound
 from huc_monitor.audit.bounds.bound import Bound, log_share
 from huc_monitor.audit.clusters import Sizes
-from huc_monitor.audit.scan import Groups, second_moments
 from huc_monitor.utilities.program import Floats, Ints
 
 if TYPE_CHECKING:
     from huc_monitor.audit.decomposition import SortedRows
+    from huc_monitor.audit.scan import Groups
 
 
 class NoBound(Bound):
     """No statement: every radius is undefined (NaN)."""
+
+    reads_squares = False
 
     def radii(self) -> Floats:
         """Return NaN for every candidate."""
@@ -106,6 +108,8 @@ class ClosedForm(Bound):
 class TheoremBound(ClosedForm):
     """Theorem 3.4: finite-sample, distribution-free, one radius for all."""
 
+    reads_squares = False
+
     def radii(self) -> Floats:
         """Return the theorem's radius for every candidate."""
         radius = theorem_radius(self.n_effective, self.n_candidates, self.confidence_level)
@@ -120,9 +124,12 @@ class SharpBound(ClosedForm):
         super().start(sizes, n_candidates, confidence_level)
         self._found: list[Floats] = []
 
-    def visit(self, rows: SortedRows, groups: Groups, spreads: Floats) -> None:
-        """Measure the mean square of every candidate's contributions."""
-        self.visit_summary(second_moments(rows, groups), np.empty(0, dtype=np.int64), spreads)
+    def visit(
+        self, rows: SortedRows, groups: Groups, spreads: Floats, mean_squares: Floats
+    ) -> None:
+        """Read the mean square of every candidate's contributions."""
+        del rows, groups
+        self.visit_summary(mean_squares, np.empty(0, dtype=np.int64), spreads)
 
     def visit_summary(self, mean_squares: Floats, ranges: Ints, spreads: Floats) -> None:
         """Turn mean squares into radii; there are no draws to read."""

@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 import huc_monitor as hm
 from huc_monitor.audit.bounds.clustered import student
 from huc_monitor.audit.clusters import check_clusters
-from huc_monitor.audit.scan import Groups
+from huc_monitor.audit.scan import Groups, second_moments
 
 TREE = hm.LabelTree.from_nested({"l": ["a", "b", "c"], "r": ["d", "e"]})
 PAY = hm.Payoff("pay", {"a": 1, "b": -1, "c": 0.5, "d": 0.2, "e": -0.3})
@@ -106,7 +106,8 @@ def test_the_draws_of_clusters_are_those_of_a_plain_loop():
     bound = BootstrapBound(32, 0)
     spreads = PAY.spreads(TREE)[found.relevant]
     bound.start(groups.sizes(), found.relevant.size, 0.5)
-    bound.visit(sort_rows(found, groups.scale), groups, spreads)
+    ordered = sort_rows(found, groups.scale)
+    bound.visit(ordered, groups, spreads, second_moments(ordered, groups))
     bound.radii()
     ranges = bound._drawn[0].ranges[0]
     xi = np.empty((60, 32), dtype=np.float32)
