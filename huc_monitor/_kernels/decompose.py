@@ -14,6 +14,7 @@ from huc_monitor._kernels.payoffs import fill_payoffs
 from huc_monitor.utilities.program import DENSE, GREEDY, LEVEL, PAYOFF, RANK, SELECTIVE
 
 SUM_TOLERANCE = 1e-6
+_SHORT_PATH = 3
 
 
 def first_bad_row(block):
@@ -358,6 +359,8 @@ def _decompose_reports(
     places,
 ):
     n_rows = labels.shape[0]
+    # Outside the report nothing below changes the mean; on short paths a jump costs more.
+    deep = contributions.shape[1] > _SHORT_PATH
     for g in range(leaf_lanes.shape[0]):
         lo = g * LANES
         p = leaf_lanes[g]
@@ -386,6 +389,8 @@ def _decompose_reports(
                     child = _report_mean(start, stop, mass, places, amounts, b)
                 contributions[i, t - first] = child - parent
                 parent = child
+                if deep and (stop <= places[LO, b] or places[HI, b] <= start):
+                    break
 
 
 @loop

@@ -14,6 +14,7 @@ from numba.extending import intrinsic
 
 from huc_monitor._kernels._bits import lowest_bit
 from huc_monitor._kernels._compile import entry, loop
+from huc_monitor._kernels.order import AHEAD, ask_for
 
 LANES = 32
 # Sums are whole numbers of 1/UNIT of a statistic whose standard deviation is at most one: exact, so
@@ -336,6 +337,9 @@ def _draw_ranges(ptr, rows, terms, starts, items, xi, products, state, cursor, o
         for first in range(ptr[j], ptr[j + 1], products.shape[0]):
             stop = min(first + products.shape[0], ptr[j + 1])
             for e in range(first, stop):
+                ahead = np.intp(rows[min(e + AHEAD, rows.shape[0] - 1)]) * LANES
+                ask_for(xi, ahead)
+                ask_for(xi, ahead + LANES // 2)
                 _multiply(terms, e, xi, np.intp(rows[e]), products, e - first)
             limit = np.uint32(2 * (stop - ptr[j]))
             for g in range(out.shape[0]):

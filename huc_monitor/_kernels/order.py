@@ -17,7 +17,7 @@ _LEADING = 2
 _FEW = 200
 _SIGN = np.uint64(1 << 63)
 # So many rows ahead, a gather asks for what it will read: it would wait for memory otherwise.
-_AHEAD = 24
+AHEAD = 24
 
 
 def sort_order(scores):
@@ -31,13 +31,14 @@ def sort_scores(scores):
     By digits of eleven bits: five to fifteen times faster than numpy's argsort on 3,000 rows or
     more.
     """
-    keys = tuple(np.empty(scores.size, dtype=np.uint64) for _ in range(2))
-    order = tuple(np.empty(scores.size, dtype=np.int64) for _ in range(2))
+    # One array, given back at once: the system takes back what is left of many smaller ones.
+    room = np.empty((4, scores.size), dtype=np.uint64)
+    keys, order = (room[0], room[1]), (room[2].view(np.int64), room[3].view(np.int64))
     np.add(scores, 0.0, out=keys[0].view(np.float64))  # -0.0 becomes 0.0, which it equals
     counts = np.empty((_N_DIGITS, 1 << _DIGIT_BITS), dtype=np.int64)
     given = np.ascontiguousarray(scores).view(np.uint64)
     _sort_by_digits(keys, order, counts, given)
-    return order[0], keys[1].view(np.float64)
+    return order[0].copy(), keys[1].view(np.float64).copy()
 
 
 @loop
@@ -135,7 +136,7 @@ def _insert(keys, rows, first, last):
 
 
 @intrinsic
-def _ask_for(typing, array, place):  # noqa: ARG001
+def ask_for(typing, array, place):  # noqa: ARG001
     """Start to fetch the array's number at that place into the cache."""
     signature = types.void(array, types.intp)
 
@@ -159,7 +160,7 @@ def gather(order, numbers, out):
     """Copy a number per row into sorted order."""
     n = order.shape[0]
     for i in range(n):
-        _ask_for(numbers, order[min(i + _AHEAD, n - 1)])
+        ask_for(numbers, order[min(i + AHEAD, n - 1)])
         out[i] = numbers[order[i]]
 
 
@@ -172,7 +173,7 @@ def gather_values(order, contributions, scale, out):
     n = order.shape[0]
     width = contributions.shape[1]
     for i in range(n):
-        _ask_for(contributions, order[min(i + _AHEAD, n - 1)] * width)
+        ask_for(contributions, order[min(i + AHEAD, n - 1)] * width)
         r = order[i]
         for d in range(width):
             out[i, d] = np.int64(np.rint(contributions[r, d] * scale))

@@ -176,13 +176,14 @@ def square_sums(order, labels, values, bits, repeats, paths, scale, sums):
 def _square_sums(order, labels, values, bits, repeats, paths, scale, held, sums):
     # Rows of the same subgroups and branch are added up first, and then to each of the subgroups:
     # held[place] has bits, slot and sum.
+    unit = 1.0 / scale  # a power of two, so that this is exact
     for i in range(order.shape[0]):
         times = repeats[order[i]] if repeats.shape[0] > 0 else 1.0
         if times == 0.0:
             continue
         first = paths.ptr[labels[i]]
         for d in range(paths.ptr[labels[i] + 1] - first):
-            value = values[i, d] / scale
+            value = values[i, d] * unit
             term = value * value / times if repeats.shape[0] > 0 else value * value
             square = np.int64(np.rint(term * (0.5 * scale)))
             slot = np.uint64(paths.slot[first + d])

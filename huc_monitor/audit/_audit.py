@@ -12,7 +12,7 @@ import numpy as np
 from huc_monitor._common.row_order import check_row_order
 from huc_monitor.audit.class_order import look_at_order
 from huc_monitor.audit.clusters import Design, check_design
-from huc_monitor.audit.decomposition import UtilityRows, iter_decomposed, sort_rows
+from huc_monitor.audit.decomposition import SortedRows, UtilityRows, iter_decomposed, sort_rows
 from huc_monitor.audit.familiar import familiar_numbers
 from huc_monitor.audit.inputs import check_labels, check_predictions, note_weights
 from huc_monitor.audit.label_depth import check_method, coverage_of_rows
@@ -188,12 +188,14 @@ def _audit(
     scans: list[UtilityScan] = []
     coverage: Floats | None = None
     notes: tuple[str, ...] = ()
+    before: tuple[UtilityRows, SortedRows] | None = None
     for rows, spreads in zip(decomposed, plan.limits, strict=True):
         if not scans:
             coverage, notes = coverage_of_rows(rows, groups)
             if coverage is not None:
                 check_method(plan)
-        ordered = sort_rows(rows, groups.scale)
+        ordered = sort_rows(rows, groups.scale, before)
+        before = rows, ordered
         if bound.reads_squares:
             scan, squares = scan_with_squares(ordered, groups)
         else:
@@ -205,7 +207,12 @@ def _audit(
         scans,
         radii,
         total=groups.total,
-        shares=np.array([_mean_weight(weights, groups) for weights in groups.weights]),
+        shares=np.array(
+            [
+                _mean_weight(*pair, groups)
+                for pair in zip(groups.weights, scans[0].size, strict=True)
+            ]
+        ),
         interiorized=interiorized,
         coverage=coverage,
         notes=notes,
@@ -213,8 +220,9 @@ def _audit(
     )
 
 
-def _mean_weight(weights: np.ndarray[Any, Any], groups: Groups) -> float:
+def _mean_weight(weights: np.ndarray[Any, Any], size: float, groups: Groups) -> float:
+    """Mean absolute weight; ``size`` counts the rows of weights other than zero."""
     if weights.dtype == np.uint8 and not groups.repeats.size:
-        return np.count_nonzero(weights.view(np.bool_)) / groups.mass
+        return size / groups.mass
     times = groups.repeats if groups.repeats.size else np.ones(1)
     return float(np.sum(np.abs(weights) * times) / groups.mass)

@@ -281,11 +281,22 @@ def relevant_paths(tree: LabelTree, utility: Utility) -> tuple[Ints, PathTables]
     )
 
 
-def sort_rows(rows: UtilityRows, scale: float) -> SortedRows:
-    """Sort labelled rows by score, once per utility, and gather what the scans stream through."""
+def sort_rows(
+    rows: UtilityRows, scale: float, like: tuple[UtilityRows, SortedRows] | None = None
+) -> SortedRows:
+    """Sort labelled rows by score, once per utility, and gather what the scans stream through.
+
+    ``like`` are rows sorted before: where scores are the same, as those of the likeliest leaf and
+    of the deepest level, so is their order.
+    """
     from huc_monitor import _kernels
 
-    order, scores = _kernels.sort_scores(rows.scores)
+    if like is not None and np.array_equal(
+        *(item.scores.view(np.int64) for item in (rows, like[0]))
+    ):
+        order, scores = like[1].order, like[1].scores
+    else:
+        order, scores = _kernels.sort_scores(rows.scores)
     labels = np.empty_like(rows.labels)
     values = np.empty(rows.contributions.shape, dtype=np.int64)
 

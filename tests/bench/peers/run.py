@@ -40,7 +40,8 @@ PARTS = {  # and what a script that takes part in one defines
     "discover": "SEGMENTERS",
     "speed": "def speed",
 }
-ONE_THREAD = dict.fromkeys(("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "NUMBA_NUM_THREADS"), "1")
+LIBRARIES = ("HUC", "OMP", "OPENBLAS", "NUMBA")
+ONE_THREAD = {f"{name}_NUM_THREADS": "1" for name in LIBRARIES}
 
 
 def environment(work: Path, name: str) -> tuple[str, float]:
