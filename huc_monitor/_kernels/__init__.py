@@ -5,7 +5,13 @@ Importing this package imports numba, so the rest of the library imports it insi
 
 from __future__ import annotations
 
-from huc_monitor._kernels.decompose import decompose_rows, first_bad_row, load_rows, utility_values
+from huc_monitor._kernels.decompose import (
+    decompose_rows,
+    first_bad_row,
+    load_rows,
+    make_room,
+    utility_values,
+)
 from huc_monitor._kernels.multiplier import LANES as DRAW_LANES
 from huc_monitor._kernels.multiplier import UNIT as DRAW_UNIT
 from huc_monitor._kernels.multiplier import (
@@ -40,6 +46,7 @@ __all__ = [
     "gather_values",
     "interval_sums",
     "load_rows",
+    "make_room",
     "scan_rows",
     "select_rows",
     "share_terms",

@@ -275,7 +275,7 @@ def fill_values(program, dense, lo, tree, p, pi, values, chosen, amounts, places
                 values[k, b] = _report_mean(k, k + 1, p[k, b], places, amounts, b)
 
 
-def _make_room(tree, n_leaves):
+def make_room(tree, n_leaves):
     """Values and sums of a utility, and what it reports: the arrays that loops work in."""
     n_branches = max(1, tree.start.shape[0])
     return (
@@ -292,7 +292,7 @@ def utility_values(block, dense, tree, program, out):
     n_leaves = block.shape[1]
     p = np.empty((n_leaves, LANES))
     pi = np.empty((max(1, tree.start.shape[0]), LANES))
-    _utility_values(block, dense, tree, program, p, pi, _make_room(tree, n_leaves), out)
+    _utility_values(block, dense, tree, program, p, pi, make_room(tree, n_leaves), out)
 
 
 @loop
@@ -317,14 +317,15 @@ def load_rows(block, tree, leaf_lanes, branch_lanes):
 
 
 def decompose_rows(
-    leaf_lanes, branch_lanes, dense, labels, tree, program, paths, scores, contributions
+    leaf_lanes, branch_lanes, dense, labels, tree, program, paths, room, scores, contributions
 ):
     """Scores and path contributions of loaded rows, eq:tree-decomp-note.
 
     contributions[i, d] belongs to the d-th relevant branch on the path of labels[i]; the realised
-    child's mean minus the branch's mean. A negative label is an unlabelled row.
+    child's mean minus the branch's mean. A negative label is an unlabelled row. `room` is what
+    `make_room` returned.
     """
-    values, sums, chosen, amounts, places = _make_room(tree, leaf_lanes.shape[1])
+    values, sums, chosen, amounts, places = room
     rows = (leaf_lanes, branch_lanes, labels, tree, paths, scores, contributions)
     kind, ints, floats = program.kind, program.ints, program.floats
     if kind in {LEVEL, GREEDY, SELECTIVE}:

@@ -227,6 +227,7 @@ def _fill(
         room = -(-min(step, last - first) // _LANES)
         leaf_room = np.empty((room, tree.n_leaves, _LANES))
         branch_room = np.empty((room, tree.arrays.n_branches, _LANES))
+        spare = _kernels.make_room(tables, tree.n_leaves)
         for lo in range(first, last, step):
             hi = min(lo + step, last)
             block = predictions.block(lo, hi)
@@ -242,6 +243,7 @@ def _fill(
                     tables,
                     program,
                     rows.paths,
+                    spare,
                     rows.scores[lo:hi],
                     rows.contributions[lo:hi],
                 )
@@ -291,9 +293,8 @@ def sort_rows(
     """
     from huc_monitor import _kernels
 
-    if like is not None and np.array_equal(
-        *(item.scores.view(np.int64) for item in (rows, like[0]))
-    ):
+    bits = rows.scores.view(np.int64)
+    if like is not None and np.array_equal(bits, like[0].scores.view(np.int64)):
         order, scores = like[1].order, like[1].scores
     else:
         order, scores = _kernels.sort_scores(rows.scores)

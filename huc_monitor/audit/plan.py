@@ -91,14 +91,20 @@ class AuditPlan:
     @cached_property
     def names(self) -> tuple[tuple[str, str, str], ...]:
         """Return (utility, subgroup, node) of every candidate, in order."""
-        branches, subgroups = self.tree.branches, self.subgroups.names
-        return tuple(
-            (utility.name, subgroup, branches[v])
-            for utility, spreads in zip(self.utilities, self._spreads, strict=True)
-            for relevant in [np.flatnonzero(spreads > 0).tolist()]
-            for subgroup in subgroups
-            for v in relevant
-        )
+        return tuple(zip(*self._name_columns(), strict=True))
+
+    def _name_columns(self) -> tuple[list[str], list[str], list[str]]:
+        """Return the utility, the subgroup and the node of every candidate, in order."""
+        of_utility: list[str] = []
+        of_subgroup: list[str] = []
+        nodes: list[str] = []
+        for utility, spreads in zip(self.utilities, self._spreads, strict=True):
+            own = [self.tree.branches[v] for v in np.flatnonzero(spreads > 0).tolist()]
+            for subgroup in self.subgroups.names:
+                of_utility += [utility.name] * len(own)
+                of_subgroup += [subgroup] * len(own)
+                nodes += own
+        return of_utility, of_subgroup, nodes
 
     def weigh(
         self,
@@ -189,10 +195,11 @@ class AuditPlan:
             seen < 1.0, np.minimum(radii / np.maximum(seen, 1e-300), limits + np.abs(moment)), radii
         )
         share = shares[group]
+        names, groups, nodes = self._name_columns()
         return CandidateTable(
-            utility=[name for name, _, _ in self.names],
-            subgroup=[name for _, name, _ in self.names],
-            node=[name for _, _, name in self.names],
+            utility=names,
+            subgroup=groups,
+            node=nodes,
             moment=moment,
             radius=radii,
             interval_low=_join(scan.low[:, :-1] for scan in scans),

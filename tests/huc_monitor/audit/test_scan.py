@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import huc_monitor as hm
-from huc_monitor._kernels import sort_order
+from huc_monitor._kernels import sort_scores
 from huc_monitor.audit.decomposition import sort_rows
 from huc_monitor.audit.scan import Groups, scan_utility, second_moments
 
@@ -191,13 +191,14 @@ def test_a_scan_counts_rows_and_not_what_chosen_labels_weigh():
     assert found.n_inside[0, 0] == (np.array([1.0, 2.0, 3.0]) * inside).sum()
 
 
+@pytest.mark.parametrize("utility", [hm.TopK(1), hm.LevelCorrectness(level=1)])
 @pytest.mark.parametrize("n", [1, 1024, 2100])
-def test_many_subgroups_at_once_are_scanned_as_each_alone(n):
+def test_many_subgroups_at_once_are_scanned_as_each_alone(n, utility):
     rng = np.random.default_rng(n)
     tree = hm.LabelTree.from_nested({"left": ["a", "b"], "right": ["c", "d"]})
     p = rng.integers(1, 4, (n, 4)) / 1.0  # few values, so that scores tie
     p /= p.sum(axis=1, keepdims=True)
-    (rows,) = hm.decompose(p, rng.integers(0, 4, n), tree=tree, utilities=[hm.TopK(1)])
+    (rows,) = hm.decompose(p, rng.integers(0, 4, n), tree=tree, utilities=[utility])
     weights = [(rng.random(n) < share).astype(np.uint8) for share in rng.random(70)]
     weights[1:1] = [rng.uniform(-1.0, 1.0, n), rng.integers(0, 2, n) * 0.5]
     repeats = rng.integers(1, 4, n) * 1.0
@@ -215,20 +216,48 @@ def test_many_subgroups_at_once_are_scanned_as_each_alone(n):
 _NUMBERS = st.floats(allow_nan=False) | st.sampled_from([0.0, -0.0, 0.5, -0.5, 1.0])
 
 
+def check_sorted(given):
+    order, scores = sort_scores(given)
+    expected = np.argsort(given, kind="stable")
+    assert order.tolist() == expected.tolist()
+    assert scores.tobytes() == given[expected].tobytes()
+
+
 @given(st.lists(_NUMBERS, max_size=60))
 def test_rows_are_sorted_by_score_and_equal_ones_stay_in_order(scores):
     scores = np.array(scores, dtype=np.float64)
-    expected = np.argsort(scores, kind="stable")
-    assert sort_order(scores).tolist() == expected.tolist()
-    twice = np.repeat(scores, 2)[::-1]  # not contiguous
-    assert sort_order(twice).tolist() == np.argsort(twice, kind="stable").tolist()
+    check_sorted(scores)
+    check_sorted(np.repeat(scores, 2)[::-1])  # not contiguous
 
 
 @pytest.mark.parametrize("n", [1, 2047, 2048, 5000])
 def test_many_rows_are_sorted_by_score(n):
     rng = np.random.default_rng(n)
     for scores in (rng.normal(size=n), rng.integers(-3, 3, n) / 4, np.full(n, 0.3)):
-        assert sort_order(scores).tolist() == np.argsort(scores, kind="stable").tolist()
+        check_sorted(scores)
+
+
+@given(st.integers(0, 2**32), st.sampled_from([1e-9, 1e-13, 1e-300]), st.integers(1, 40))
+def test_scores_that_differ_in_their_last_digits_only_are_sorted(seed, spread, n_values):
+    rng = np.random.default_rng(seed)
+    around = rng.choice(rng.random(n_values), 700)
+    check_sorted(around + spread * rng.random(700))
+    check_sorted(spread * rng.normal(size=700))
+
+
+def test_utilities_of_equal_scores_have_one_order():
+    rng = np.random.default_rng(3)
+    tree = hm.LabelTree.from_nested({"left": ["a", "b"], "right": ["c", "d"]})
+    utilities = [hm.LevelCorrectness(level=level) for level in (1, 2)] + [hm.TopK(1)]
+    p = rng.dirichlet(np.ones(4), 500)
+    other, deepest, top = hm.decompose(p, p.argmax(axis=1), tree=tree, utilities=utilities)
+    first = sort_rows(deepest, 2.0**40)
+    shared, alone = sort_rows(top, 2.0**40, (deepest, first)), sort_rows(top, 2.0**40)
+    assert shared.order is first.order
+    for name in ("order", "scores", "values", "labels"):
+        assert getattr(shared, name).tobytes() == getattr(alone, name).tobytes()
+    apart = sort_rows(other, 2.0**40, (deepest, first))
+    assert apart.order.tolist() == np.argsort(other.scores, kind="stable").tolist()
 
 
 def test_a_subgroup_has_the_same_moments_whichever_others_there_are():
