@@ -199,7 +199,7 @@ def lgb_base(story, *, booster=False):
     import lightgbm
 
     codes = story.tree.encode(story.labels)
-    model = lightgbm.LGBMClassifier(n_estimators=5, verbose=-1, random_state=0)
+    model = lightgbm.LGBMClassifier(n_estimators=5, n_jobs=1, verbose=-1, random_state=0)
     model.fit(story.frame[FEATURES], codes)
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
