@@ -5,6 +5,7 @@ from __future__ import annotations
 from abc import abstractmethod
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import lru_cache
 from typing import Any
 
 import numpy as np
@@ -42,13 +43,19 @@ def _selectable(rows: Floats) -> list[int]:
     never chosen, so it makes no branch relevant. One linear programme per action: the largest
     margin t with p_y >= t and payoff(a) >= payoff(b) + t for every other action b.
     """
-    n_actions, n_leaves = rows.shape
-    if n_actions == 1:
+    if len(rows) == 1:
         return [0]
-    if n_actions == 2 and np.array_equal(rows[0], -rows[1]):
+    if len(rows) == 2 and np.array_equal(rows[0], -rows[1]):
         return [0]
+    return list(_solved(rows.tobytes(), len(rows)))
+
+
+@lru_cache(maxsize=64)  # every audit asks, more than once
+def _solved(payoffs: bytes, n_actions: int) -> tuple[int, ...]:
     from scipy.optimize import linprog
 
+    rows = np.frombuffer(payoffs).reshape(n_actions, -1)
+    n_leaves = rows.shape[1]
     chosen = []
     for a in range(n_actions):
         if any(np.array_equal(rows[a], rows[b]) for b in range(a)):
@@ -66,7 +73,7 @@ def _selectable(rows: Floats) -> list[int]:
         )
         if found.status == 0 and float(found.fun or 0.0) < -1e-12:
             chosen.append(a)
-    return chosen
+    return tuple(chosen)
 
 
 def _payoff_row(
