@@ -54,22 +54,21 @@ class Dense:
         table = {}
         for utility in self.utilities:
             values, score = self.parts(utility, self.p)
+            order = np.argsort(score, kind="stable")
+            blocks = np.cumsum(np.diff(score[order], prepend=-np.inf) > 1e-12) - 1
             total = values[np.arange(len(self.y)), self.y] - score
             columns = {None: total}
             for node in self.tree.branches:
                 columns[node] = self.contributions(node, self.p, values)
             for name, c in self.groups.items():
                 for node, column in columns.items():
-                    size = self.largest(score, c * column * self.weights)
+                    size = self.largest(blocks, (c * column * self.weights)[order])
                     table[utility.name, name, node] = size / self.weights.sum()
         return table
 
-    def largest(self, score, values):
-        order = np.argsort(score, kind="stable")
-        new_block = np.diff(score[order], prepend=-np.inf) > 1e-12
-        sums = np.bincount(np.cumsum(new_block) - 1, weights=values[order])
-        prefix = np.append(0.0, np.cumsum(sums))
-        return np.abs(prefix[:, None] - prefix[None, :]).max()
+    def largest(self, blocks, values):
+        """Largest absolute sum over adjacent blocks: the largest difference of two prefixes."""
+        return np.ptp(np.append(0.0, np.cumsum(np.bincount(blocks, weights=values))))
 
     def inside(self, update, p):
         utility = next(u for u in self.utilities if u.name == update.utility)
