@@ -97,7 +97,7 @@ def folder(tmp_path):
     return write_log(tmp_path, "2024-03-11")
 
 
-def test_three_commands_lead_from_a_log_to_a_finding(folder):
+def test_three_commands_lead_from_a_log_to_a_finding(folder, call):
     init, check, report = (run(command, folder) for command in watch_commands())
     assert init.returncode == 0, init.stderr
     assert check.returncode == 1, check.stderr
@@ -105,7 +105,7 @@ def test_three_commands_lead_from_a_log_to_a_finding(folder):
     assert report.returncode in {0, 1}, report.stderr
     page = (folder / "report.html").read_text("utf-8")
     assert "chest" in page
-    again = run(watch_commands()[1], folder)
+    again = call(watch_commands()[1], folder)
     assert "chest" not in again.stdout.split("open", 1)[0]
 
 
@@ -120,9 +120,9 @@ def test_a_fault_that_was_always_there_is_told_once_as_standing(tmp_path, call):
     assert "Standing" not in again.stdout
 
 
-def test_one_file_is_audited_with_one_command(folder):
+def test_one_file_is_audited_with_one_command(folder, call):
     (command,) = commands("tutorial.md", "## One file")
-    found = run(command, folder)
+    found = call(command, folder)
     assert found.returncode == 1, found.stderr
     assert "chest" in found.stdout
 
