@@ -70,7 +70,7 @@ def process(command, url, *, folder, env=None):
             while not _answers(url):
                 assert started.poll() is None, (folder / "server.log").read_text()[-2000:]
                 assert time.monotonic() < deadline, (folder / "server.log").read_text()[-2000:]
-                time.sleep(0.5)
+                time.sleep(0.1)
             yield
         finally:
             with contextlib.suppress(ProcessLookupError):
