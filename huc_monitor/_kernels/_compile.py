@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from numba import njit
 
-_OPTIONS = {"nogil": True, "cache": True, "error_model": "numpy"}
+_OPTIONS = {"nogil": True, "cache": True, "error_model": "numpy", "no_cfunc_wrapper": True}
 
 entry = njit(**_OPTIONS)
 loop = njit(**_OPTIONS, _nrt=False)
