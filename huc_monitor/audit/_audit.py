@@ -12,7 +12,7 @@ import numpy as np
 from huc_monitor._common.row_order import check_row_order
 from huc_monitor.audit.class_order import look_at_order
 from huc_monitor.audit.clusters import Design, check_design
-from huc_monitor.audit.decomposition import SortedRows, UtilityRows, iter_decomposed, sort_rows
+from huc_monitor.audit.decomposition import UtilityRows, iter_decomposed, sort_rows
 from huc_monitor.audit.familiar import familiar_numbers
 from huc_monitor.audit.inputs import check_labels, check_predictions, note_weights
 from huc_monitor.audit.label_depth import check_method, coverage_of_rows
@@ -25,7 +25,7 @@ from huc_monitor.subgroups import Subgroups
 from huc_monitor.tree import LabelTree
 from huc_monitor.tree.labels import LeafCodes
 from huc_monitor.utilities import Utility
-from huc_monitor.utilities.program import Floats
+from huc_monitor.utilities.program import Floats, Ints
 
 
 def audit(
@@ -188,14 +188,14 @@ def _audit(
     scans: list[UtilityScan] = []
     coverage: Floats | None = None
     notes: tuple[str, ...] = ()
-    before: tuple[UtilityRows, SortedRows] | None = None
+    before: tuple[Floats, Ints, Floats] | None = None
     for rows, spreads in zip(decomposed, plan.limits, strict=True):
         if not scans:
             coverage, notes = coverage_of_rows(rows, groups)
             if coverage is not None:
                 check_method(plan)
         ordered = sort_rows(rows, groups.scale, before)
-        before = rows, ordered
+        before = rows.scores, ordered.order, ordered.scores
         if bound.reads_squares:
             scan, squares = scan_with_squares(ordered, groups)
         else:

@@ -284,18 +284,17 @@ def relevant_paths(tree: LabelTree, utility: Utility) -> tuple[Ints, PathTables]
 
 
 def sort_rows(
-    rows: UtilityRows, scale: float, like: tuple[UtilityRows, SortedRows] | None = None
+    rows: UtilityRows, scale: float, like: tuple[Floats, Ints, Floats] | None = None
 ) -> SortedRows:
     """Sort labelled rows by score, once per utility, and gather what the scans stream through.
 
-    ``like`` are rows sorted before: where scores are the same, as those of the likeliest leaf and
-    of the deepest level, so is their order.
+    ``like`` are scores sorted before, their order and the scores in that order: where scores are
+    the same, as those of the likeliest leaf and of the deepest level, so is the order.
     """
     from huc_monitor import _kernels
 
-    bits = rows.scores.view(np.int64)
-    if like is not None and np.array_equal(bits, like[0].scores.view(np.int64)):
-        order, scores = like[1].order, like[1].scores
+    if like is not None and np.array_equal(rows.scores.view(np.int64), like[0].view(np.int64)):
+        _, order, scores = like
     else:
         order, scores = _kernels.sort_scores(rows.scores)
     labels = np.empty_like(rows.labels)
