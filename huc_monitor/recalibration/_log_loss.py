@@ -312,7 +312,7 @@ class _Coordinates:
             return moved
         steps = np.matmul(self.matrices, moved.reshape(*self.matrices.shape[:2], 1))[..., 0]
         steps -= (self.pulls * steps).sum(axis=0)
-        return self.first + np.append(steps[:, :-1], steps[:, -1])
+        return np.asarray(self.first + np.append(steps[:, :-1], steps[:, -1]))
 
     def gradient(self, gradient: Floats) -> Floats:
         """Gradient in the coordinates from the gradient in the parameters."""
