@@ -8,12 +8,15 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 from pathlib import Path
-from typing import Final
+from typing import Any, Final
 
 import numpy as np
+import pandas as pd
+from numpy.typing import NDArray
 
+from huc_monitor._common.times import from_column, to_column
 from huc_monitor.config._config import Config, parse_config
-from huc_monitor.config._guess import guess_log
+from huc_monitor.config._guess import Guess, guess_log
 from huc_monitor.config._inspect import (
     Volume,
     find_dependent,
@@ -34,6 +37,7 @@ from huc_monitor.tree import LabelTree
 
 _LENGTHS: Final = ("1w", "1d", "6h", "1h", "15m")
 _ENOUGH: Final = 500  # labels that show moments of a few hundredths
+_ROWS_OF_A_WINDOW: Final = 20  # that show whether a column varies in it
 _FEWEST: Final = 50  # labels that an audit is worth
 _PILOT_ROWS: Final = 20_000
 _LEAST: Final = 0.01  # a tolerance below this is a matter of taste, not of noise
@@ -119,6 +123,7 @@ def init_config(
         partition = find_partition(place.table, guess.time)
         guess.groups = [name for name in guess.groups if name not in (partition or {})]
     length, n_labels = _window_length(volume)
+    _leave_out_calendar(guess, sample.frame, time.read(sample.frame[guess.time]), length)
     found = FileContents(
         model=model or _model_name(str(log), table),
         tree=relative_path(str(tree), home),
@@ -155,6 +160,38 @@ def _nominal(spec: TimeWindows) -> timedelta:
     from huc_monitor._common.times import Span
 
     return Span.parse(spec.length).nominal
+
+
+def _leave_out_calendar(
+    guess: Guess, sample: pd.DataFrame, times: NDArray[Any], length: str | None
+) -> None:
+    """Propose no subgroup by a column that the window tells, such as weekday in windows of a day.
+
+    All rows of a window are then in one subgroup, and those of the next in another.
+    """
+    if length is None or np.isnat(times).all():
+        return
+    spec = TimeWindows(length=length)
+    origin = to_column(spec.start_at(from_column(np.nanmin(times))))
+    windows = pd.Series((times - origin) / np.timedelta64(_nominal(spec))).floordiv(1)
+    windows = windows.where(windows.map(windows.value_counts()) >= _ROWS_OF_A_WINDOW)
+
+    def is_told(name: str) -> bool:
+        pairs = [windows.rename("window"), sample[name].rename("value")]
+        counts = pd.concat(pairs, axis=1).value_counts(sort=False)
+        if counts.empty:
+            return False
+        rare = counts.sum() - counts.groupby("value", observed=True).sum().max()
+        rare_inside = counts.sum() - counts.groupby("window").max().sum()
+        return bool(rare and rare_inside <= 0.1 * rare)
+
+    told = [name for name in (*guess.groups, *guess.numbers) if is_told(name)]
+    guess.groups = [name for name in guess.groups if name not in told]
+    guess.numbers = [name for name in guess.numbers if name not in told]
+    if told:
+        guess.notes["calendar"] = (
+            f"Not by {', '.join(told)}: almost all rows of one window have the same value there."
+        )
 
 
 def _reference(volume: Volume, length: str | None, n_labels: int) -> tuple[datetime, datetime]:

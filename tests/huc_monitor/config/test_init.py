@@ -80,6 +80,16 @@ def test_a_parquet_log_needs_nothing_but_its_tree(folder):
     assert names.tolist() == log["outcome"].iloc[: window.n].tolist()
 
 
+def test_a_column_that_the_window_tells_is_no_subgroup(folder):
+    log = make_log(20_000).drop(columns="day")
+    days = log["predicted_at"].dt
+    log.assign(weekday=days.weekday, day_of_month=days.day).to_parquet(folder / "log.parquet")
+    text = init_config(folder / "log.parquet", folder / "tree.yaml", folder=folder)
+    assert read(text, folder)[0].feature_columns == ("sex",)
+    assert "# Not by weekday, day_of_month: almost all rows of one window" in text
+    assert "age: median" in text
+
+
 def test_the_tolerance_is_what_chance_does_and_a_real_excess_is_told(folder):
     make_log(20_000).to_parquet(folder / "fine.parquet")
     make_log(20_000, wrong=2.0).to_parquet(folder / "wrong.parquet")
