@@ -40,6 +40,11 @@ def run(
         list[str] | None,
         typer.Option(help="Column to describe segments by; repeatable. From --config: all."),
     ] = None,
+    since: Annotated[
+        str | None,
+        typer.Option(help="With --config: rows from this time on, such as when an alert began."),
+    ] = None,
+    until: Annotated[str | None, typer.Option(help="With --config: rows before this time.")] = None,
     label: options.Label = None,
     prefix: options.Prefix = None,
     lists: options.Lists = None,
@@ -74,7 +79,10 @@ def run(
     if config is not None:
         given: dict[str, Any] = {f"--{name}": value for name, value in where.items()}
         given |= {"PREDICTIONS": predictions, "--tree": tree, "--utility": utility}
-        label_tree, asked, data = _configured(config, columns, given)
+        label_tree, asked, data = _configured(config, columns, given, since, until)
+    elif since or until:
+        msg = "--since and --until must come with --config, which names the column of times."
+        raise typer.BadParameter(msg)
     elif predictions is None or tree is None or not columns:
         raise typer.BadParameter(_NOTHING_TO_SEARCH)
     else:
@@ -112,9 +120,14 @@ def run(
 
 
 def _configured(
-    path: Path, columns: list[str], given: Mapping[str, Any]
+    path: Path,
+    columns: list[str],
+    given: Mapping[str, Any],
+    since: str | None,
+    until: str | None,
 ) -> tuple[LabelTree, Sequence[Utility], WindowData]:
-    """Read what a configuration file describes: tree, utilities, and all labelled rows."""
+    """Read what a configuration file describes: tree, utilities, and labelled rows."""
+    from huc_monitor.cli.check import read_time
     from huc_monitor.config import load_config
 
     twice = [name for name, value in given.items() if value]
@@ -131,5 +144,10 @@ def _configured(
     if extent is None:
         msg = f"`source.log` must have rows with a time; the log of {path} has none."
         raise typer.BadParameter(msg)
-    rows = source.labelled(extent.first, extent.last + timedelta(microseconds=1))
+    start = read_time(settings, "since", since) or extent.first
+    end = read_time(settings, "until", until) or extent.last + timedelta(microseconds=1)
+    if start >= end:
+        msg = f"--since must be before --until and before the log ends ({extent.last:%Y-%m-%d})."
+        raise typer.BadParameter(msg)
+    rows = source.labelled(start, end)
     return settings.tree, list(settings.utilities), rows

@@ -337,12 +337,27 @@ def test_the_command_searches_the_log_of_a_configuration(tmp_path):
     assert (first["node"], first["name"], first["certified"]) == ("attack", "protocol=udp", True)
 
 
+def test_the_command_searches_the_rows_since_an_alert_began(tmp_path):
+    log, labels = make_log(4, 1000, broken_from=3)
+    write_project(tmp_path, log, labels)
+    days = log["at"].dt.floor("D").unique()
+    call = ["discover", "--config", str(tmp_path / "huc.yaml"), "--json"]
+    since, until = ([*call, name, str(days[3])] for name in ("--since", "--until"))
+    found, before = (CliRunner().invoke(app, one) for one in (since, until))
+    assert (found.exit_code, before.exit_code) == (1, 0), found.output + before.output
+    searched = json.loads(found.stdout)["discovery"]
+    assert searched["n_searched"] + searched["n_certifying"] == (log["at"] >= days[3]).sum()
+    late = CliRunner().invoke(app, [*call, "--since", "2206-01-01"])
+    assert (late.exit_code, "before the log ends" in late.stderr) == (2, True)
+
+
 def test_the_command_wants_a_log_or_a_configuration(tmp_path):
     write_project(tmp_path, *make_log(1, 10))
     config = ["discover", "--config", str(tmp_path / "huc.yaml")]
     for call, message in (
         (["discover"], "Name a labelled log with --tree"),
         ([*config, "--label", "y"], "leave out --label"),
+        (["discover", "log.parquet", "--since", "2026-11-03"], "must come with --config"),
     ):
         done = CliRunner().invoke(app, call)
         assert done.exit_code == 2
