@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 import re
+import warnings
 from collections.abc import Mapping
 from dataclasses import dataclass
 from datetime import datetime, timedelta
@@ -29,7 +30,7 @@ from huc_monitor.config._inspect import (
     take_sample,
 )
 from huc_monitor.config._write import FileContents, write
-from huc_monitor.errors import InvalidInputError
+from huc_monitor.errors import HUCWarning, InvalidInputError
 from huc_monitor.monitor.windows import TimeWindows
 from huc_monitor.sources import DuckTable, LabelTable
 from huc_monitor.sources._table import TimeColumn
@@ -118,6 +119,8 @@ def init_config(
         )
         raise InvalidInputError(msg)
     volume = measure(place.table, time, guess.label, late, guess.id)
+    if volume.future:
+        warnings.warn(volume.future, HUCWarning, stacklevel=2)
     partition = None
     if isinstance(place.table, DuckTable):
         partition = find_partition(place.table, guess.time)

@@ -6,12 +6,13 @@ import os
 import re
 from collections.abc import Mapping
 from dataclasses import dataclass
-from datetime import datetime, timedelta
+from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
 import numpy as np
 
+from huc_monitor._common.times import from_column
 from huc_monitor.audit.decomposition import UtilityRows
 from huc_monitor.audit.dependence import Dependence, ShortBlocks
 from huc_monitor.config._guess import Guess, TableSample, find_label, possible_ids
@@ -59,12 +60,15 @@ class Volume:
         Predictions a day.
     coverage : float
         Share with a label, over the older half, where labels have had time to arrive.
+    future : str
+        Which rows lie in the future and are in none of these numbers; empty if none does.
     """
 
     extent: TimeRange
     n_rows: int
     per_day: float
     coverage: float
+    future: str = ""
 
 
 def open_place(given: str, table: str | None, folder: Path, *, argument: str) -> TablePlace:
@@ -171,6 +175,7 @@ def measure(
     if extent is None:
         msg = f"`log` must have rows with a time; {table.name} has none in {time.name!r}."
         raise InvalidInputError(msg)
+    extent, future = _until_now(table, time, extent)
     after = extent.last + timedelta(microseconds=1)
     n_rows, n_labelled = table.count(time, extent.first, after, label)
     span = max((after - extent.first) / timedelta(days=1), 1e-9)
@@ -180,7 +185,26 @@ def measure(
         middle = extent.first + (after - extent.first) / 2
         older, known = table.count(time, extent.first, middle, label)
         coverage = known / older if older else n_labelled / max(n_rows, 1)
-    return Volume(extent, n_rows, n_rows / span, coverage)
+    return Volume(extent, n_rows, n_rows / span, coverage, future)
+
+
+def _until_now(table: Table, time: TimeColumn, extent: TimeRange) -> tuple[TimeRange, str]:
+    """Leave out rows that lie more than a day in the future, and say which."""
+    tomorrow = datetime.now(UTC) + timedelta(days=1)
+    if not extent.first < tomorrow < extent.last:
+        return extent, ""
+    n_past, _ = table.count(time, extent.first, tomorrow)
+    n_future, _ = table.count(time, tomorrow, extent.last + timedelta(microseconds=1))
+    last = max(
+        from_column(np.nanmax(time.read(chunk.frame[time.name])))
+        for chunk in table.scan({time.name: "any"}, time, extent.first, tomorrow)
+        if len(chunk)
+    )
+    return TimeRange(extent.first, last, extent.n_untimed), (
+        f"{n_future:,} of {n_past + n_future:,} rows lie in the future (the last: "
+        f"{extent.last:%Y-%m-%d %H:%M} UTC) and are left out here: repair their time, or "
+        "check columns.time and time_unit"
+    )
 
 
 def _late_coverage(

@@ -90,6 +90,19 @@ def test_a_column_that_the_window_tells_is_no_subgroup(folder):
     assert "age: median" in text
 
 
+def test_rows_in_the_future_are_told_and_left_out(folder):
+    log = make_log().drop(columns="day")
+    log.to_parquet(folder / "log.parquet")
+    place = folder / "log.parquet", folder / "tree.yaml"
+    without = init_config(*place, folder=folder)
+    wrong = log.iloc[:1].assign(predicted_at=pd.Timestamp("2206-03-01", tz="UTC"), request_id="w")
+    pd.concat([log, wrong], ignore_index=True).to_parquet(folder / "log.parquet")
+    with pytest.warns(hm.HUCWarning, match=r"1 of 4,001 rows lie in the future \(the last: 2206"):
+        text = init_config(*place, folder=folder)
+    assert "# 1 of 4,001 rows lie in the future" in text
+    assert text[text.index("version:") :] == without[without.index("version:") :]
+
+
 def test_the_tolerance_is_what_chance_does_and_a_real_excess_is_told(folder):
     make_log(20_000).to_parquet(folder / "fine.parquet")
     make_log(20_000, wrong=2.0).to_parquet(folder / "wrong.parquet")
