@@ -10,12 +10,14 @@ import contextlib
 import functools
 import os
 import sys
+import warnings
 from collections.abc import Callable, Sequence
 from typing import Annotated
 
 import typer
 
 from huc_monitor import __version__
+from huc_monitor._common.safe_text import line
 from huc_monitor.cli import (
     acting,
     audit,
@@ -37,10 +39,11 @@ from huc_monitor.cli import (
 )
 from huc_monitor.cli.logs import LogFormat, choose, start_logging, tell_error
 from huc_monitor.cli.showing import working
-from huc_monitor.errors import HUCError
+from huc_monitor.errors import HUCError, HUCWarning
 
 ERROR = 2
 INTERRUPTED = 130
+_USUAL_FORMAT = warnings.formatwarning
 CLOSED = 141  # as of programs that a closed pipe ends
 _OWN_PROGRESS = frozenset({"check", "demo", "recalibrate", "ui", "watch"})
 
@@ -125,6 +128,7 @@ def _command() -> Callable[..., object]:
 def main(arguments: Sequence[str] | None = None) -> int:
     """Run one command and return its exit code; errors become one line on standard error."""
     choose("text")
+    warnings.formatwarning = _format_warning
     try:
         given = sys.argv[1:] if arguments is None else arguments
         name = next((word for word in given if not word.startswith("-")), "")
@@ -147,7 +151,18 @@ def main(arguments: Sequence[str] | None = None) -> int:
             raise
         tell_error(_one_line(error))
         return ERROR
+    finally:
+        warnings.formatwarning = _USUAL_FORMAT
     return code if isinstance(code, int) else 0
+
+
+def _format_warning(
+    message: Warning | str, category: type[Warning], filename: str, lineno: int, code: str | None
+) -> str:
+    """Tell the library's own warnings as notes: where in its code they arose helps nobody."""
+    if issubclass(category, HUCWarning):
+        return f"huc-monitor: note: {line(str(message))}\n"
+    return _USUAL_FORMAT(message, category, filename, lineno, code)
 
 
 def _one_line(error: Exception) -> str:

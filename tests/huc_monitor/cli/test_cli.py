@@ -432,6 +432,20 @@ def test_the_installed_command_prints_no_colour_codes_into_a_pipe(log, tree_file
     assert done.stderr == ""
 
 
+def test_warnings_of_the_library_are_told_as_notes(tmp_path, frame, tree_file):
+    times = pd.date_range("2024-03-01", periods=len(frame), freq="1min")
+    times = times.where(times > times[0], pd.Timestamp("2206-03-01"))
+    frame.assign(time=times).to_csv(tmp_path / "log.csv", index=False)
+    call = ["init", tmp_path / "log.csv", "--tree", tree_file, "--out", tmp_path / "huc.yaml"]
+    done = subprocess.run(
+        [installed_command(), *call], capture_output=True, text=True, check=False, timeout=120
+    )
+    assert done.returncode == 0, done.stderr
+    told = [text for text in done.stderr.splitlines() if "future" in text]
+    assert told[0].startswith(f"huc-monitor: note: 1 of {len(frame):,} rows lie in the future")
+    assert ".py" not in done.stderr
+
+
 def test_a_reader_that_stops_early_is_not_an_alert(tmp_path):
     script = f"'{installed_command()}' plan --candidates 84 | true; exit ${{PIPESTATUS[0]}}"
     done = subprocess.run(
