@@ -13,8 +13,9 @@ import pandas as pd
 from huc_monitor.audit.forms.spec import LEAF, PredictionColumns
 from huc_monitor.config._guess_forms import find_predictions
 from huc_monitor.errors import InvalidInputError, UnknownNameError, did_you_mean
-from huc_monitor.sources._rows import explain_missing
+from huc_monitor.sources._rows import explain_missing, find_patterns
 from huc_monitor.sources._spec import ROW_CHECKS
+from huc_monitor.sources._table import TimeColumn
 from huc_monitor.tree import LabelTree
 from huc_monitor.tree.labels import LabelEncoder
 from huc_monitor.utilities.program import Ints
@@ -110,6 +111,7 @@ def guess_log(
     if guess.predictions.form == "list" and guess.predictions.class_column is None:
         _class_order(guess, sample, tree, top)
     if guess.time:
+        _refuse_unreadable(sample, guess.time)
         guess.time_unit = _epoch_unit(sample.frame[guess.time])
     else:
         guess.time = find_time(sample, guess)
@@ -127,6 +129,7 @@ def _predictions(guess: Guess, sample: TableSample, tree: LabelTree) -> Ints:
     """Find the predictions; returns the likeliest leaf of the sample's rows, -1 where unknown."""
     found = find_predictions(sample, tree)
     if found is None:
+        _refuse_other_sums(sample, tree)
         leaves = ", ".join(map(repr, tree.leaves[:6])) + (", ..." if tree.n_leaves > 6 else "")
         msg = (
             f"`log` must have a column of numbers per leaf ({leaves}), named alike such as p_LEAF, "
@@ -146,6 +149,25 @@ def _predictions(guess: Guess, sample: TableSample, tree: LabelTree) -> Ints:
             f"the log's probabilities are rounded: rows miss 1 by about {found.off:.0e}"
         )
     return found.top
+
+
+def _refuse_other_sums(sample: TableSample, tree: LabelTree) -> None:
+    """Refuse columns that are there for all leaves, and say what they sum to."""
+    for pattern in find_patterns(list(sample.types), tree):
+        names = [pattern.replace(LEAF, leaf) for leaf in tree.leaves]
+        first = sample.frame[names].iloc[0]
+        total = pd.to_numeric(first, errors="coerce").sum(skipna=False)
+        held = f"hold {first.to_list()[:3]}, not all numbers"
+        remedy = "Write numbers from 0 to 1"
+        if np.isfinite(total):
+            held = f"sum to {total:.4g} in the first row"
+            remedy = "Divide them by 100" if abs(total - 100) < 1 else "Divide each by their sum"
+        msg = (
+            f"`log` must have probabilities that sum to 1; {sample.name} has all {len(names)} "
+            f"columns `{pattern}`, but they {held}. {remedy} before they are logged; if a class is "
+            "missing from the tree, put it in."
+        )
+        raise InvalidInputError(msg)
 
 
 def find_label(sample: TableSample, tree: LabelTree, guess: Guess, top: Ints | None) -> str | None:
@@ -220,12 +242,34 @@ def find_time(sample: TableSample, guess: Guess) -> str:
     if best is not None:
         guess.time_unit = _epoch_unit(sample.frame[best])
         return best
+    called = _best(sample.types, _TIME, lambda name: _has_dates(sample.frame[name]))
+    if called is not None and not own:
+        _refuse_unreadable(sample, called)
     found = f"several: {', '.join(own)}" if own else "none"
     msg = (
         f"`log` must have a column of times; found {found} in {sample.name}. Its columns: "
         f"{sample.listed()}. Say which with --time."
     )
     raise InvalidInputError(msg)
+
+
+def _has_dates(values: pd.Series[Any]) -> bool:
+    texts = values.dropna().head(50).astype(str)
+    return bool(len(texts)) and bool(texts.str.match(r"\d+[./-]\d+[./-]\d+").all())
+
+
+def _refuse_unreadable(sample: TableSample, name: str) -> None:
+    """Refuse a column of texts none of which is a time, and show the first."""
+    texts = sample.frame[name].dropna().head(50)
+    if not len(texts) or not isinstance(texts.iloc[0], str):
+        return
+    if np.isnat(TimeColumn(name).read(texts)).all():
+        msg = (
+            f"`time` must be a column of times; {name!r} of {sample.name} holds "
+            f"{texts.iloc[0]!r}, which cannot be read. Write times such as 2024-03-31T06:00:00Z, "
+            "or name another column with --time."
+        )
+        raise InvalidInputError(msg)
 
 
 def _is_time(kind: str, values: pd.Series[Any]) -> bool:
@@ -258,6 +302,18 @@ def possible_ids(sample: TableSample, used: set[str], share: float = 0.99) -> li
     """Return the columns with so large a share of distinct values, those called an id first."""
     names = [name for name in sample.types if _may_be_id(sample, name, used, share)]
     return sorted(names, key=lambda name: -_scored(name, _ID))
+
+
+def repeated_ids(sample: TableSample, used: set[str]) -> str | None:
+    """Say that a column called an id has values that come more than once; None if there is none."""
+    name = _best(sample.types, _ID, lambda name: name not in used)
+    if name is None or not sample.frame[name].duplicated().any():
+        return None
+    counts = sample.frame[name].value_counts()
+    return (
+        f"{name!r} has {len(counts):,} values in {len(sample.frame):,} rows; "
+        f"{str(counts.index[0])!r} comes {counts.iloc[0]:,} times"
+    )
 
 
 def _may_be_id(sample: TableSample, name: str, used: set[str], share: float = 0.99) -> bool:

@@ -15,7 +15,7 @@ import numpy as np
 from huc_monitor._common.times import from_column
 from huc_monitor.audit.decomposition import UtilityRows
 from huc_monitor.audit.dependence import Dependence, ShortBlocks
-from huc_monitor.config._guess import Guess, TableSample, find_label, possible_ids
+from huc_monitor.config._guess import Guess, TableSample, find_label, possible_ids, repeated_ids
 from huc_monitor.errors import InvalidInputError
 from huc_monitor.sources import DuckTable, LabelTable, SQLTable, Table, TimeRange, WindowData
 from huc_monitor.sources._keys import likely_keys, repeated_columns
@@ -274,6 +274,13 @@ def _meeting(
             if share > (best[0] if best else 0.01):
                 best = (share, name, theirs_name)
     if best is None:
+        repeated = repeated_ids(log, set(mine))
+        if repeated is not None:
+            msg = (
+                f"`log` must have a column of ids, another one in each row of {log.name}; "
+                f"{repeated}. Write each prediction once, or give each an id of its own."
+            )
+            raise InvalidInputError(msg)
         msg = (
             f"`labels` must hold ids that the log has too; no column of {sample.name} meets one of "
             f"{log.name}. Columns of the labels: {sample.listed()}. Columns of the log: "

@@ -276,6 +276,42 @@ def test_a_missing_leafs_column_is_named(folder):
         init_config(folder / "log.parquet", folder / "tree.yaml", folder=folder)
 
 
+@pytest.mark.parametrize(
+    ("change", "message"),
+    [
+        (lambda p: 100 * p, r"all 5 columns `prob_{leaf}`, but they sum to 100 in .*by 100"),
+        (lambda p: 0.9 * p, r"they sum to 0\.9 in the first row\. Divide each by their sum"),
+        (lambda p: p.astype(str) + " %", r"but they hold \['0\..* %'.*not all numbers"),
+    ],
+)
+def test_probabilities_that_do_not_sum_to_1_are_said_to_be_there(change, message, folder):
+    log = make_log(200).drop(columns="day")
+    names = [f"prob_{leaf}" for leaf in LEAVES]
+    log.assign(**change(log[names])).to_parquet(folder / "log.parquet")
+    with pytest.raises(hm.InvalidInputError, match=message):
+        init_config(folder / "log.parquet", folder / "tree.yaml", folder=folder)
+
+
+@pytest.mark.parametrize("columns", [{}, {"time": "predicted_at"}])
+def test_a_time_that_cannot_be_read_is_shown(columns, folder):
+    log = make_log(200).drop(columns="day")
+    texts = log["predicted_at"].dt.strftime("%d.%m.%Y %H:%M")
+    log.assign(predicted_at=texts).to_parquet(folder / "log.parquet")
+    with pytest.raises(hm.InvalidInputError, match=r"'predicted_at' .* holds '01\.03\.2024 00:00'"):
+        init_config(folder / "log.parquet", folder / "tree.yaml", folder=folder, columns=columns)
+
+
+def test_ids_that_repeat_are_said_to_repeat(folder):
+    log = make_log(200).drop(columns="day")
+    log["request_id"] = [f"r{i // 10}" for i in range(200)]
+    log.drop(columns="outcome").to_parquet(folder / "log.parquet")
+    log[["request_id", "outcome"]].to_csv(folder / "labels.csv", index=False)
+    given = {"labels": folder / "labels.csv", "folder": folder}
+    message = r"'request_id' has 20 values in 200 rows; 'r0' comes 10 times"
+    with pytest.raises(hm.InvalidInputError, match=message):
+        init_config(folder / "log.parquet", folder / "tree.yaml", **given)
+
+
 def test_names_that_need_quotes_survive_the_file(folder):
     weird = 'age"; DROP TABLE x: #'
     log = make_log().drop(columns="day").rename(columns={"sex": weird, "outcome": "true label: é"})
@@ -295,7 +331,6 @@ def test_names_that_need_quotes_survive_the_file(folder):
             lambda log: log.drop(columns="prob_coma"),
             r"must have a column of numbers per leaf .*found",
         ),
-        (lambda log: log.assign(prob_coma=9), r"they must sum to 1; found neither"),
         (lambda log: log.drop(columns="predicted_at"), r"must have a column of times; found none"),
         (
             lambda log: log.rename(columns={"predicted_at": "x1"}).assign(x2=lambda f: f["x1"]),
