@@ -7,6 +7,7 @@ Every exception derives from :class:`HUCError` and from the builtin a caller wou
 from __future__ import annotations
 
 import difflib
+import re
 import unicodedata
 from collections.abc import Collection
 from itertools import islice
@@ -74,12 +75,14 @@ class MissingExtraError(HUCError, ImportError):
 
 
 def other_spelling(name: str, choices: Collection[str]) -> str | None:
-    """Ask for the choice that is the same but for case, spaces around it or its Unicode form.
+    """Ask for the choice that is the same but for case, spaces or its Unicode form.
+
+    A space, an underscore and a hyphen are the same here.
 
     Examples
     --------
-    >>> other_spelling(" COMA", ["none", "coma"])
-    "Did you mean 'coma'?"
+    >>> other_spelling(" DEEP COMA", ["none", "deep_coma"])
+    "Did you mean 'deep_coma'?"
     """
     alike = {_folded(choice): choice for choice in choices}.get(_folded(name))
     if alike is None:
@@ -90,7 +93,7 @@ def other_spelling(name: str, choices: Collection[str]) -> str | None:
 
 
 def _folded(name: str) -> str:
-    return unicodedata.normalize("NFC", name).casefold().strip()
+    return re.sub(r"[\s_-]+", " ", unicodedata.normalize("NFC", name)).casefold().strip()
 
 
 def did_you_mean(name: object, choices: Collection[str], *, limit: int = 8) -> str:

@@ -12,7 +12,8 @@ import pandas as pd
 
 from huc_monitor.audit.forms.spec import LEAF, PredictionColumns
 from huc_monitor.config._guess_forms import find_predictions
-from huc_monitor.errors import InvalidInputError, UnknownNameError, did_you_mean
+from huc_monitor.errors import InvalidInputError, UnknownNameError, did_you_mean, other_spelling
+from huc_monitor.sources._reading import SPELLED_OTHERWISE
 from huc_monitor.sources._rows import explain_missing, find_patterns
 from huc_monitor.sources._spec import ROW_CHECKS
 from huc_monitor.sources._table import TimeColumn
@@ -189,6 +190,18 @@ def find_label(sample: TableSample, tree: LabelTree, guess: Guess, top: Ints | N
     if found is None:
         guess.proposed = [name for name in sample.types if holds_labels(name)]
     return found
+
+
+def say_spelling(sample: TableSample, tree: LabelTree) -> str:
+    """Say which column holds leaves in another spelling; empty if none does."""
+    leaves = set(tree.leaves)
+    for name in sample.types:
+        values = sample.frame[name].dropna().head(100)
+        others = [value for value in values if isinstance(value, str) and value not in leaves]
+        alike = [other_spelling(value, leaves) for value in others]
+        if others and all(alike):
+            return f"{name!r} holds {others[0]!r}. {alike[0]} {SPELLED_OTHERWISE} "
+    return ""
 
 
 def holds_leaves(sample: TableSample, name: str, tree: LabelTree) -> bool:

@@ -17,7 +17,7 @@ from numpy.typing import NDArray
 
 from huc_monitor._common.times import from_column, to_column
 from huc_monitor.config._config import Config, parse_config
-from huc_monitor.config._guess import Guess, guess_log
+from huc_monitor.config._guess import Guess, guess_log, say_spelling
 from huc_monitor.config._inspect import (
     Volume,
     find_dependent,
@@ -113,7 +113,7 @@ def init_config(
         held = " or ".join(f"--label {name}" for name in guess.proposed)
         msg = (
             f"`log` must have a column of labels; found none by its name in {sample.name}. "
-            + (f"By its values it may be: {held}. " if held else "")
+            + (f"By its values it may be: {held}. " if held else say_spelling(sample, label_tree))
             + f"Its columns: {sample.listed()}. Say which with --label, or, if the labels are "
             "elsewhere, where with --labels."
         )

@@ -15,7 +15,14 @@ import numpy as np
 from huc_monitor._common.times import from_column
 from huc_monitor.audit.decomposition import UtilityRows
 from huc_monitor.audit.dependence import Dependence, ShortBlocks
-from huc_monitor.config._guess import Guess, TableSample, find_label, possible_ids, repeated_ids
+from huc_monitor.config._guess import (
+    Guess,
+    TableSample,
+    find_label,
+    possible_ids,
+    repeated_ids,
+    say_spelling,
+)
 from huc_monitor.errors import InvalidInputError
 from huc_monitor.sources import DuckTable, LabelTable, SQLTable, Table, TimeRange, WindowData
 from huc_monitor.sources._keys import likely_keys, repeated_columns
@@ -239,8 +246,8 @@ def guess_labels(
         held = " or ".join(f"--label {name}" for name in seen.proposed)
         msg = (
             f"`labels` must hold one column whose values are leaves of the tree; {sample.name} has "
-            f"{len(seen.proposed)}. Its columns: {sample.listed()}. Say which is meant: "
-            f"{held or '--label'}."
+            f"{len(seen.proposed)}. {say_spelling(sample, tree)}Its columns: {sample.listed()}. "
+            f"Say which is meant: {held or '--label'}."
         )
         raise InvalidInputError(msg)
     key = given.get("labels_id") or (guess.id if guess.id in sample.types else None)

@@ -49,6 +49,10 @@ if TYPE_CHECKING:
     from huc_monitor.sources._source import TableSource
 
 
+SPELLED_OTHERWISE = (
+    "Only the spelling differs: write labels as the tree does, or map them with "
+    "`source.label_mapping` (--label-mapping of commands that take a file)."
+)
 _MOST_SHOWN = 80
 # The code of a label that another one contradicts.
 _IN_CONFLICT = -2
@@ -349,7 +353,8 @@ class Reading:
         if self.unknown:
             told = ", ".join(f"{quoted(name)} ({n:,})" for name, n in self.unknown.most_common(3))
             ((name, _),), tree = self.unknown.most_common(1), self.source.tree
-            asked = other_spelling(name, (*tree.leaves, *tree.nodes)) or "New leaf?"
+            asked = other_spelling(name, (*tree.leaves, *tree.nodes))
+            asked = "New leaf?" if asked is None else f"{asked} {SPELLED_OTHERWISE}"
             return f" Labels that are no node of the tree: {told}. {asked}"
         template = self.source.probabilities.given.pattern
         if template is None:

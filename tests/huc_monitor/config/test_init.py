@@ -301,6 +301,18 @@ def test_a_time_that_cannot_be_read_is_shown(columns, folder):
         init_config(folder / "log.parquet", folder / "tree.yaml", folder=folder, columns=columns)
 
 
+def test_labels_in_another_spelling_are_told_as_such(folder):
+    log = make_log(200).drop(columns="day")
+    log["outcome"] = log["outcome"].str.upper()
+    log.to_parquet(folder / "log.parquet")
+    place = folder / "log.parquet", folder / "tree.yaml"
+    message = r"'outcome' holds '[A-Z]+'\. Did you mean '[a-z]+'\? .*label_mapping"
+    with pytest.raises(hm.InvalidInputError, match=message):
+        init_config(*place, folder=folder)
+    with pytest.raises(hm.InvalidInputError, match=message):
+        init_config(*place, folder=folder, labels=folder / "log.parquet")
+
+
 def test_ids_that_repeat_are_said_to_repeat(folder):
     log = make_log(200).drop(columns="day")
     log["request_id"] = [f"r{i // 10}" for i in range(200)]
