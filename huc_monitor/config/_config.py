@@ -282,7 +282,10 @@ class Config:
                 min_size=given.min_size,
             )
         except HUCError as error:
-            raise self.document.error(("subgroups",), f"cannot be used: {error}") from error
+            # The function's arguments, in the words of the file.
+            said = re.sub(r"`spec\['(.*?)'\]", r"`subgroups.by.\1", str(error))
+            said = re.sub(r"`frame\[('.*?')\]`", r"the column \1", said)
+            raise self.document.error(("subgroups",), f"cannot be used: {said}") from error
 
     def to_dict(self) -> dict[str, Any]:
         """Return the settings as JSON-safe data; secrets are masked."""

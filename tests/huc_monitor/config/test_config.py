@@ -375,8 +375,13 @@ def test_subgroups_that_cannot_be_made_name_the_line(folder):
 
     config = parse(GOOD + "subgroups: {by: {sex: each, age: [3, 1]}}\n", folder)
     frame = pd.DataFrame({"sex": ["f", "m"], "age": [1, 2]})
-    with pytest.raises(ConfigError, match=r"huc.yaml:8:1: `subgroups` cannot be used: `spec\['age"):
+    with pytest.raises(
+        ConfigError, match=r"huc.yaml:8:1: `subgroups` cannot be used: `subgroups\.by\.age`"
+    ):
         config.make_subgroups(frame)
+    missing = r"`subgroups\.by\.sex` must name a column with values .*; the column 'sex' has"
+    with pytest.raises(ConfigError, match=missing):
+        config.make_subgroups(frame.assign(sex=None))
     good = parse(GOOD + "subgroups: {by: {sex: each}}\n", folder)
     assert good.make_subgroups(frame).names == ("all", "sex=f", "sex=m")
     assert isinstance(good.tree, hm.LabelTree)
