@@ -109,6 +109,9 @@ def read_features(frame: pd.DataFrame, min_rows: int) -> tuple[list[Feature], li
     for label, column in frame.items():
         name = str(label)
         n_values = column.nunique()
+        if not n_values:
+            notes.append(f"column {name!r} has no values and was left out")
+            continue
         kind = _kind(column)
         if kind is None and n_values > _MOST_VALUES:
             notes.append(

@@ -351,6 +351,12 @@ def test_the_command_searches_the_rows_since_an_alert_began(tmp_path):
     assert (late.exit_code, "before the log ends" in late.stderr) == (2, True)
 
 
+def test_a_column_without_values_is_said_to_be_left_out():
+    p, y, frame, _ = make_rows(600)
+    found = hm.discover(p, y, tree=TREE, features=frame.assign(gone=None))
+    assert "column 'gone' has no values and was left out" in found.notes
+
+
 def test_the_command_wants_a_log_or_a_configuration(tmp_path):
     write_project(tmp_path, *make_log(1, 10))
     config = ["discover", "--config", str(tmp_path / "huc.yaml")]
