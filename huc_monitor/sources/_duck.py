@@ -448,5 +448,7 @@ def _explained(name: str) -> Iterator[None]:
         yield
     except duckdb.Error as error:
         reason = str(error).strip().splitlines()[0] if str(error).strip() else "no reason given"
+        if "No files found that match" in reason:
+            reason = "there is no such file. Check the path, and the folder it is seen from."
         msg = f"{name[0].upper()}{name[1:]} could not be read: {reason}"
         raise InvalidInputError(msg) from error
