@@ -6,6 +6,7 @@ import re
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import timedelta
+from difflib import get_close_matches
 from typing import TYPE_CHECKING, Any, Final
 
 import numpy as np
@@ -122,6 +123,12 @@ def explain_missing(
     text = (
         f"{tree.n_leaves - len(gone)} of {tree.n_leaves} columns match `{best}`; missing: {shown}."
     )
+    before, _, after = best.partition(LEAF)
+    known = {best.replace(LEAF, leaf) for leaf in tree.leaves}
+    strange = [n for n in types if n.startswith(before) and n.endswith(after) and n not in known]
+    close = [get_close_matches(best.replace(LEAF, leaf), strange, 1) for leaf in gone[:5]]
+    if any(close):
+        text += f" Did you mean {next(filter(None, close))[0]!r}?"
     lists = [name for name, kind in types.items() if kind.endswith("]")]
     if found:
         text += f" All leaves have a column by `{found[0]}`."

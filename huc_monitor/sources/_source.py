@@ -243,7 +243,10 @@ class TableSource:
         if template == LEAF and len(found) == 1:
             return given.model_copy(update={"pattern": found[0]})
         why = explain_missing(self.log.columns(), self.tree, template, found)
-        msg = f"{self.log.name} must have a column of probabilities for every leaf; {why}"
+        msg = (
+            f"{self.log.name} must have a column of probabilities for every leaf; {why} Rename the "
+            "columns, or correct the tree."
+        )
         raise UnknownNameError(msg)
 
     def _require_columns(self) -> None:

@@ -140,6 +140,9 @@ def test_a_missing_leafs_column_is_named(capsys, tmp_path, frame, tree_file):
     frame.rename(columns={**names, "coma": "probe_coma"}).to_parquet(path)
     outcome = audit(capsys, path, "--tree", tree_file, "--label", "y")
     assert_one_line_error(outcome, "4 of 5 columns match `prob_{leaf}`; missing: coma.")
+    frame.rename(columns={**names, "coma": "prob_comma"}).to_parquet(path)
+    outcome = audit(capsys, path, "--tree", tree_file, "--label", "y")
+    assert_one_line_error(outcome, "Did you mean 'prob_comma'? Rename the columns, or correct")
 
 
 def test_audit_and_check_read_the_same_files(capsys, tmp_path, frame, tree_file):
