@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import configparser
 import contextlib
+import dataclasses
 import logging
 import os
 import re
@@ -20,6 +21,7 @@ import typer
 import yaml
 from support.pages import PAGES, ROOT, blocks, commands, load_script, read_page
 
+import huc_monitor as hm
 from huc_monitor.cli import app, main
 from huc_monitor.config import config_schema, load_config, parse_config
 
@@ -258,6 +260,16 @@ def test_the_line_of_cron_is_whole():
     change, check = command.split(" && ")
     assert change.startswith("cd /")
     assert_valid(check)
+
+
+def test_the_actions_can_be_read_and_all_fields_are_told():
+    (text,) = blocks("utilities.md", "yaml")
+    (given,) = yaml.safe_load(text)["utilities"]
+    tree = hm.LabelTree.from_nested({"motor": ["engine", "pump"], "brakes": ["disc", "pad"]})
+    dispatch = hm.Utility.from_dict(given)
+    assert dispatch.values([[0.1, 0.5, 0.2, 0.2]], tree=tree).tolist() == [[-0.25, 0.75, 1, 1]]
+    told = set(re.findall(r"^\| `(\w+)` \|", read_page("utilities.md"), re.MULTILINE))
+    assert told == {field.name for field in dataclasses.fields(dispatch)} == set(given) - {"type"}
 
 
 def test_the_channels_can_be_read(folder):
