@@ -29,7 +29,7 @@ from huc_mlflow._metrics import (
 from huc_mlflow._pages import report_files
 from huc_mlflow._runs import Runs, checksum
 from huc_monitor._common.checks import check_whole
-from huc_monitor._common.safe_text import plain
+from huc_monitor._common.safe_text import metric_keys, plain
 from huc_monitor.errors import HUCError
 from huc_monitor.monitor.ports import MonitorInfo
 from huc_monitor.monitor.ports.stored import (
@@ -265,7 +265,10 @@ class MLflowTracker:
             **dict(_flat(settings)),
         }
         kept = [(key, value) for key, value in found.items() if value is not None]
-        return [Param(key, masked(plain(value)) or "''") for key, value in kept[:_MOST_PARAMETERS]]
+        keys = metric_keys(found)  # users name predicates and columns as they like
+        return [
+            Param(keys[key], masked(plain(value)) or "''") for key, value in kept[:_MOST_PARAMETERS]
+        ]
 
     def remark(self, record: WindowRecord) -> str | None:
         """Say that another version than the champion served for some windows in a row."""

@@ -510,6 +510,24 @@ def test_credentials_in_an_address_are_not_written_to_tags(store):
     assert "s3cret" not in str(tags)
 
 
+def test_a_user_may_name_predicates_and_columns_as_they_like(store):
+    names = ["tenure<12 and country=PL", "tenure>12 and country=PL", "a:b", "A/b", "../x"]
+    names += ["x" * 400, "\u2603\n", ":"]
+    rules = {name: {"and": [name], "not": {"column": "a=b"}} for name in names}
+    settings = {"subgroups": {"predicates": rules, "by": {"a b;c": "each", "a b:c": "each"}}}
+    mine = tracker(store)
+    mine._info = dataclasses.replace(INFO, settings=settings)
+    mine.record(a_record(1))
+    (window,) = mine.runs.search("window", "%")
+    params = window.data.params
+    assert any(
+        key.startswith("subgroups.predicates.tenure-12 and country-PL.and") for key in params
+    )
+    assert sum(key.startswith("subgroups.") for key in params) == 2 * len(rules) + 2
+    assert max(map(len, params)) <= 100
+    assert params["window.start"] == DAY.isoformat()
+
+
 def test_the_state_of_the_monitor_before_is_found_in_the_experiment(store):
     import dataclasses
 
