@@ -51,7 +51,7 @@ _MOST_PARAMETERS = 100
 _MOST_TAG_CHARACTERS = 5_000
 _STATE_SLOTS = ("state/a.json", "state/b.json")
 _VERSION = "huc.model_version"
-_NOT_CHAMPION = "huc.not_champion"
+_SERVED = "huc.not_champion"  # who served, who was champion, and since when
 _COMPLETE = "huc.complete"  # which records of a window its run holds; "1" in earlier versions
 _SECTIONS = ("windows", "tolerance", "audit", "alerts", "change", "detector", "subgroups")
 _IMPATIENT = 5.0
@@ -204,7 +204,8 @@ class MLflowTracker:
         tags = self._window_tags(shown)
         child = self.runs.find_or_make("window", window, tags["mlflow.runName"], tags)
         done = child.data.tags.get(_COMPLETE, "").split()
-        self._note_version(record.model_version)
+        if record.status != "pending":  # whose alerts are those of an earlier version
+            self._note_version(record.model_version)
         if stage in done:
             return
         child_id = str(child.info.run_id)
@@ -276,18 +277,17 @@ class MLflowTracker:
         if self._info.model is None or served is None or self._champion is None:
             return None
         tags = self._client.get_run(self.run_id).data.tags
-        noted = json.loads(tags.get(_NOT_CHAMPION) or "{}")
-        who = {"served": served, "champion": self._champion}
-        if served == self._champion:
-            if noted:
-                self._client.set_tag(self.run_id, _NOT_CHAMPION, "")
-            return None
-        since = (
-            min(noted["since"], record.ordinal) if who.items() <= noted.items() else record.ordinal
-        )
-        if {**who, "since": since} != noted:
-            self._client.set_tag(self.run_id, _NOT_CHAMPION, json.dumps({**who, "since": since}))
-        if record.ordinal - since + 1 < self._patience:
+        noted = json.loads(tags.get(_SERVED) or "{}")
+        now = {"served": served, "champion": self._champion, "since": record.ordinal}
+        first = int(noted.get("since", record.ordinal))
+        if {**now, "since": first} == noted:
+            now["since"] = min(first, record.ordinal)
+        elif noted.get("champion") == self._champion and record.ordinal < first:
+            return None  # its labels come late: windows after it had another version
+        if now != noted:
+            self._client.set_tag(self.run_id, _SERVED, json.dumps(now))
+        since = int(now["since"])
+        if served == self._champion or record.ordinal - since + 1 < self._patience:
             return None
         return (
             f"Since window #{since}, version {plain(served)} made the log's predictions, and the "

@@ -564,6 +564,18 @@ def test_a_log_of_another_version_than_the_champion_is_told_after_some_windows(s
     assert "Since window #6" in tracker(store, champion_windows=1).remark(a_record(6))
 
 
+def test_windows_from_before_the_champion_served_are_not_told(store):
+    mine = tracker(store, champion_windows=1)
+    mine._client.create_registered_model("triage")
+    for _ in range(2):
+        mine._client.create_model_version("triage", str(store / "model"))
+    mine._client.set_registered_model_alias("triage", "champion", "2")
+    newest = dataclasses.replace(a_record(5), status="pending", model_version="2")
+    assert mine.remark(newest) is None
+    assert mine.remark(a_record(4)) is None, "version 1's labels come after version 2's predictions"
+    assert "Since window #6, version 1" in mine.remark(a_record(6))
+
+
 @pytest.fixture
 def linked(story, store):
     """Two versions of a model in the registry, the second a copy of the first, and two windows."""

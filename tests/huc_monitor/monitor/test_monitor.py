@@ -295,6 +295,14 @@ def test_a_changed_model_version_resets_the_detector_and_says_so():
     assert records[2].model_versions == {"2": 600}
 
 
+def test_a_window_without_labels_has_the_version_that_made_its_predictions():
+    log, labels = make_log(4, 600)
+    log.loc[log["at"] >= pd.Timestamp(after(3)), "version"] = "2"
+    records = make(log, labels).check(after(4.25)).records
+    assert [record.status for record in records] == [*["audited"] * 3, "pending"]
+    assert [record.model_version for record in records] == ["1", "1", "1", "2"]
+
+
 @pytest.mark.seconds
 def test_versions_that_serve_side_by_side_keep_their_evidence():
     log, labels = make_log(20, 600, broken_from=0, seed=3)
