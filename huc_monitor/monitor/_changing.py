@@ -331,6 +331,8 @@ class Changing:
         """Say since when, branch by branch: the most certain candidate of a branch dates it."""
         plain = _measured(examined, changes)
         leads, starts = find_leads(plain), [window.start for window in windows]
+        frozen = examined.reference
+        forgotten = frozen is not None and bool(windows) and starts[0] > frozen.end
         onsets: dict[str, tuple[datetime, ...]] = {}
         dated = []
         for change, item in zip(changes, plain, strict=True):
@@ -348,11 +350,9 @@ class Changing:
                 places = (found.first, found.last, found.likeliest)
                 onsets[item.node] = tuple(starts[place] for place in places)
             first, last, onset = onsets.get(item.node, (None, None, None))
-            dated.append(
-                dataclasses.replace(
-                    item, onset_first=first, onset_last=last, onset=onset, track=track
-                )
-            )
+            earlier = forgotten and first == starts[0]
+            ends = {"onset_first": first, "onset_last": last, "or_earlier": earlier}
+            dated.append(dataclasses.replace(item, **ends, onset=onset, track=track))
         return tuple(dated)
 
     def _rates(self, samples: Sequence[Sample], change: Change) -> tuple[Floats, Floats]:

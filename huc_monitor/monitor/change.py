@@ -77,6 +77,8 @@ class CandidateChange(Form, Shown):
         Starts of the first and the last window with which the change may have begun (90 %).
     onset : datetime or None
         Start of the likeliest of them.
+    or_earlier : bool
+        `onset_first` is the oldest window that was kept, and not the first after the reference.
     before_radius : float or None
         How far the reference's moment may be from the truth, by the reference's own bounds.
     track : tuple of (datetime, float)
@@ -87,7 +89,7 @@ class CandidateChange(Form, Shown):
         no moment changed for sure, ``before`` to ``upper`` are their share of all rows.
     """
 
-    sparse: ClassVar[tuple[str, ...]] = ("unforeseen",)
+    sparse: ClassVar[tuple[str, ...]] = ("or_earlier", "unforeseen")
 
     utility: str
     subgroup: str
@@ -105,6 +107,7 @@ class CandidateChange(Form, Shown):
     onset_first: datetime | None = None
     onset_last: datetime | None = None
     onset: datetime | None = None
+    or_earlier: bool = False
     before_radius: float | None = None
     track: tuple[tuple[datetime, float], ...] = ()
     unforeseen: Unforeseen | None = None
@@ -113,6 +116,11 @@ class CandidateChange(Form, Shown):
     def candidate(self) -> tuple[str, str, str]:
         """(utility, subgroup, node)."""
         return self.utility, self.subgroup, self.node
+
+    def began(self, first: str, last: str) -> str:
+        """Say with which windows it may have begun, given the names of the first and the last."""
+        when = f"with the window of {first}" if first == last else f"between {first} and {last}"
+        return f"{when}, or earlier" if self.or_earlier else when
 
     @property
     def counted(self) -> bool:

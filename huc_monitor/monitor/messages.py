@@ -115,8 +115,7 @@ def describe_change(finding: Finding, step: AlertTransition) -> str:
     text += f" (newest {change.n_windows} windows together)." if change.n_windows > 1 else "."
     if change.onset_first is not None and change.onset_last is not None:
         first, last = _day(change.onset_first), _day(change.onset_last)
-        when = f"with the window of {first}" if first == last else f"between {first} and {last}"
-        text += f" It began {when} (90 % confidence)."
+        text += f" It began {change.began(first, last)} (90 % confidence)."
     if unforeseen and not change.counted:
         text += f" And {unforeseen}."
     if finding.kind == "both":

@@ -235,14 +235,14 @@ def onset(change: CandidateChange) -> str:
     if change.onset_first is None or change.onset_last is None:
         return ""
     ends = [f"{time:%Y-%m-%d %H:%M}" for time in (change.onset_first, change.onset_last)]
-    first, last = (text.removesuffix(" 00:00") for text in ends)
-    return f"with the window of {first}" if first == last else f"between {first} and {last}"
+    return change.began(*(text.removesuffix(" 00:00") for text in ends))
 
 
 def onset_span(change: CandidateChange) -> str:
     """Say how sure the day on which a change began is, where the day itself is told."""
     span = onset(change)
-    return "90 % confidence" if span.startswith("with") else span
+    exact = span.startswith("with") and not change.or_earlier
+    return "90 % confidence" if exact else span
 
 
 def part_of_it(found: Finding) -> str:

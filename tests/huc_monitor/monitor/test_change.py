@@ -103,6 +103,17 @@ def test_a_fault_is_found_in_its_branch_and_subgroup_and_dated():
     assert first.onset_first >= day(3)
 
 
+def test_a_change_that_may_be_older_than_the_kept_windows_began_then_or_earlier():
+    log = make_stream(days=8, fault_from=4)
+    monitor = watch(log, policy={"change": {"windows": [1, 2]}})
+    record = monitor.check(day(8)).records[-1]
+    assert record.change.changes[0].onset_first == day(6)
+    assert record.change.changes[0].or_earlier
+    earliest = watch(make_stream(fault_from=2)).check(day(6)).records[-1].change.changes[0]
+    assert earliest.onset_first == day(2)
+    assert not earliest.or_earlier, "the reference ends there"
+
+
 def test_a_change_for_the_better_is_marked():
     log = make_stream(fault_from=0)
     healed = make_stream()
