@@ -216,7 +216,9 @@ def find_recalibration(
         )
     else:
         comparison = task.compare(task.current[judge], recalibrated, judge)
-        reasons = (gate or Gate()).reasons(before, after, comparison=comparison)
+        reasons = (gate or Gate()).reasons(
+            before, after, comparison=comparison, n_labels=predictions.n
+        )
     return Recalibration(
         name,
         chosen,

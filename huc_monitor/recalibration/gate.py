@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from typing import TYPE_CHECKING, Annotated
 
 from pydantic import Field
@@ -53,11 +54,13 @@ class Gate(Section):
         *,
         comparison: Comparison | None = None,
         rows: str = "",
+        n_labels: int | None = None,
     ) -> tuple[str, ...]:
         """Say what stands against the recalibration; nothing when it may pass.
 
         ``comparison`` is that of both predictors on these rows; without it nothing says whether
-        the improvement is sure, and only the figures are judged.
+        the improvement is sure, and only the figures are judged. ``n_labels`` are all that were
+        divided into rows that fit, choose and judge.
         """
         found = []
         rows = rows or f"{after.n:,} held-out rows"
@@ -72,6 +75,7 @@ class Gate(Section):
                 f"HUC on {rows} is {after.huc:.4f} after {before.huc:.4f}, which may be chance: "
                 f"the difference lies between {huc.lower:+.4f} and {huc.upper:+.4f} "
                 f"({comparison.confidence_level:.0%} confidence). Wait for more labels"
+                + _rows_needed(comparison, after.n, n_labels)
             )
         if after.log_loss > before.log_loss + self.max_log_loss_increase:
             found.append(
@@ -84,6 +88,25 @@ class Gate(Section):
                 f"allowed is a fall of {self.max_accuracy_drop:g}"
             )
         return tuple(found)
+
+
+def _rows_needed(comparison: Comparison, n: int, n_labels: int | None) -> str:
+    """Say how many rows would show the difference: bounds narrow with the root of their number."""
+    huc = comparison.huc
+    if not (huc.difference < 0 and math.isfinite(huc.upper)):
+        return ""
+    needed = n * ((huc.upper - huc.difference) / huc.difference) ** 2
+    if n_labels is None:
+        return f": about {_two_digits(needed)} rows would show such a gain"
+    return (
+        f": about {_two_digits(needed)} held-out rows would show such a gain, "
+        f"{_two_digits(needed * n_labels / n)} labels in all at this division"
+    )
+
+
+def _two_digits(count: float) -> str:
+    step = 10 ** max(0, math.floor(math.log10(count)) - 1)
+    return f"{math.ceil(count / step) * step:,}"
 
 
 def shown_better(comparison: Comparison) -> bool:

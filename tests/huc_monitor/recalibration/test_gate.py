@@ -14,6 +14,7 @@ from huc_monitor.recalibration.choosing import Figures
 from huc_monitor.recalibration.gate import Gate, shown_better
 
 BEFORE = Figures(100, 0.5, None, None, 0.01, 1.0, 0.75)
+BEFORE_REST = (None, None, 0.01, 1.0, 0.75)
 GATE = Gate(min_improvement=0.5, max_log_loss_increase=0.25, max_accuracy_drop=0.25)
 
 
@@ -54,7 +55,7 @@ def test_the_gate_says_every_reason():
 
 
 def a_comparison(upper):
-    huc = SimpleNamespace(lower=-0.3, upper=upper)
+    huc = SimpleNamespace(lower=-0.3, upper=upper, difference=-0.1)
     return SimpleNamespace(huc=huc, confidence_level=0.95)
 
 
@@ -65,6 +66,18 @@ def test_an_improvement_is_sure_only_if_zero_lies_above_its_bounds():
     assert GATE.reasons(BEFORE, better, comparison=a_comparison(-0.01)) == ()
     (reason,) = GATE.reasons(BEFORE, better, comparison=a_comparison(0.01))
     assert "between -0.3000 and +0.0100 (95% confidence)" in reason
+
+
+def test_the_gate_says_how_many_rows_would_show_a_gain_that_may_be_chance():
+    before, after = Figures(1637, 0.5, *BEFORE_REST), Figures(1637, 0.1, *BEFORE_REST)
+    near = a_comparison(0.05)  # half a width of 0.15 around -0.1: 1.5 ** 2 times the rows
+    (reason,) = GATE.reasons(before, after, comparison=near, n_labels=5 * 1637)
+    assert reason.endswith(
+        "Wait for more labels: about 3,700 held-out rows would show such a gain, 19,000 labels in "
+        "all at this division"
+    )
+    (reason,) = GATE.reasons(before, after, comparison=near, rows="2 windows")
+    assert reason.endswith("Wait for more labels: about 3,700 rows would show such a gain")
 
 
 def test_defaults_are_those_of_the_docstring_and_of_the_recalibration_policy():
