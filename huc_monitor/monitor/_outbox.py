@@ -91,6 +91,7 @@ class Outbox:
                 drift=state.drift,
                 notes=state.notes,
                 standing=state.standing_untold,
+                limit=self.monitor.policy.smallest_limit,
                 alerts=state.open_alerts,
                 monitor=self.monitor.name,
                 identity=self.monitor.identity,

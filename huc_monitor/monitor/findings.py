@@ -235,8 +235,8 @@ def _excess(item: Judgement) -> float:
     return abs(item.moment) - item.tolerance
 
 
-def say_standing(nodes: Sequence[str]) -> str:
-    """Say which branches are beyond the tolerance as they were in the reference.
+def say_standing(nodes: Sequence[str], limit: str | None = None) -> str:
+    """Say which branches are beyond the tolerance, or a limit, as they were in the reference.
 
     Examples
     --------
@@ -249,7 +249,8 @@ def say_standing(nodes: Sequence[str]) -> str:
     many = len(named) > 1
     listed = f"{', '.join(named[:-1])} and {named[-1]}" if many else named[0]
     return (
-        f"Standing since the reference: {listed} {'are' if many else 'is'} beyond the tolerance, "
-        f"about as far as {'they were' if many else 'it was'} then. This is told once. To end it, "
-        "recalibrate (huc-monitor recalibrate) or raise the tolerance."
+        f"Standing since the reference: {listed} {'are' if many else 'is'} beyond "
+        f"{limit or 'the tolerance'}, about as far as {'they were' if many else 'it was'} then. "
+        f"This is told once. To end it, recalibrate (huc-monitor recalibrate) or raise "
+        f"{'that' if limit else 'the'} tolerance."
     )

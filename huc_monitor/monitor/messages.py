@@ -223,6 +223,7 @@ def compose(
     drift: Sequence[DriftFinding] = (),
     notes: Sequence[str] = (),
     standing: Sequence[str] = (),
+    limit: str | None = None,
     alerts: Sequence[AlertState] = (),
     monitor: str,
     identity: str,
@@ -240,8 +241,8 @@ def compose(
     Of several steps of one alert the last one is told, if any of them is to be announced. Changes
     since the reference are told branch by branch; `tree` says which branch lies above which. The
     largest findings come first, and after five of a kind the rest is counted. `standing` are
-    branches to be told as such, unless the same message tells that they changed. `place` is where
-    to go on, which ends the message of an alert.
+    branches beyond `limit`, to be told as such unless the same message tells that they changed.
+    `place` is where to go on, which ends the message of an alert.
     """
     announced = {step.candidate for step in transitions if step.announced}
     latest = {step.candidate: step for step in transitions if step.candidate in announced}
@@ -265,7 +266,7 @@ def compose(
     ]
     moved = {node for one in findings for node in (one.node, *one.above, *one.below)}
     stand = [node for node in standing if node not in moved]
-    notes = [*notes, *([say_standing(stand)] if stand else [])]
+    notes = [*notes, *([say_standing(stand, limit)] if stand else [])]
     if not latest and not drift and not notes:
         return None
     groups = {kind: _by_branch(steps, findings) for kind, steps in groups.items()}

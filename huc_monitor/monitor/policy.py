@@ -68,6 +68,17 @@ class Policy(Section):
     maintenance: tuple[Maintenance, ...] = ()
 
     @property
+    def smallest_limit(self) -> str | None:
+        """The smaller of two tolerances, and which setting it is; None where branches differ."""
+        given = self.tolerance
+        if given.relative or given.overrides or given.unit == "money":
+            return None
+        own = self.sequential.tolerance if self.sequential.enabled else None
+        if own is not None and own < given.value:
+            return f"{own:g} (sequential.tolerance)"
+        return f"{given.value:g} (tolerance)"
+
+    @property
     def by_change(self) -> bool:
         """Whether alerts follow what changed since the reference."""
         return self.change.enabled and (self.change.alerts == "change" or self.tolerance.relative)

@@ -244,8 +244,16 @@ def test_standing_error_is_told_exactly_once_and_is_never_critical():
     assert len(told) == 1
     assert told[0].level == "note"
     assert "Standing since the reference: root, billing and other are" in told[0].text
+    assert "other are beyond 0.02 (tolerance), about as far" in told[0].text
     assert "huc-monitor recalibrate" in told[0].text
     assert {result.status for result in results} == {"warning"}
+
+
+def test_what_stands_is_told_with_the_tolerance_that_it_exceeds():
+    policy = {"tolerance": 0.3, "sequential": {"tolerance": 0.01}}
+    told = watch(make_stream(), policy=policy).check(day(6)).message
+    assert "beyond 0.01 (sequential.tolerance), about as far" in told.text
+    assert "or raise that tolerance" in told.text
 
 
 def test_a_fault_is_one_finding_that_names_branch_and_subgroup():
