@@ -78,8 +78,8 @@ class Confusion:
         if self.reference_seen is not None:
             new = ", so it is new by more than chance" if self.is_new else ""
             then = f"; in the reference {self.reference_seen:.1%}{new}"
-        head = f"Of {self.n:,} rows in which *{chat(self.likeliest)}* was the likeliest under "
-        head += f"*{chat(self.node)}*, it was "
+        head = f"Of {self.n:,} rows of any predicted utility in which *{chat(self.likeliest)}* was "
+        head += f"the likeliest under *{chat(self.node)}*, it was "
         if self.instead == self.likeliest:
             return f"{head}seen in {self.seen:.1%} (predicted {self.predicted:.1%}{then})."
         return (

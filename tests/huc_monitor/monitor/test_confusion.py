@@ -123,9 +123,9 @@ def test_it_is_told_with_its_rows_and_the_figure_of_the_reference():
         is_new=True,
     )
     assert str(found) == (
-        "Of 1,180 rows in which *refund* was the likeliest under *billing*, it was predicted in "
-        "61.0% and seen in 38.0%; *charge* happened in 47.0% (predicted 9.0%; in the reference "
-        "8.0%, so it is new by more than chance)."
+        "Of 1,180 rows of any predicted utility in which *refund* was the likeliest under "
+        "*billing*, it was predicted in 61.0% and seen in 38.0%; *charge* happened in 47.0% "
+        "(predicted 9.0%; in the reference 8.0%, so it is new by more than chance)."
     )
 
 
@@ -145,8 +145,8 @@ def test_a_child_that_happens_too_often_where_it_is_the_likeliest_is_told_by_its
     p = np.tile([0.6, 0.4], (50, 1))
     found = find_confusion(tree, 0, count_pairs(tree, 0, p, np.zeros(50, int)))
     assert str(found) == (
-        "Of 50 rows in which *a* was the likeliest under *root*, it was seen in 100.0% "
-        "(predicted 60.0%)."
+        "Of 50 rows of any predicted utility in which *a* was the likeliest under *root*, it was "
+        "seen in 100.0% (predicted 60.0%)."
     )
 
 
