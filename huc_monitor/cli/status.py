@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
@@ -212,8 +213,11 @@ def _say_alerts(alerts: Sequence[AlertState]) -> list[str]:
             )
         if len(found) > _MOST_SHOWN:
             lines.append(f"  - and {len(found) - _MOST_SHOWN} more")
-        said = dict.fromkeys(text for alert in found for text in say_people(alert))
-        out.append("\n".join([*lines, *(f"  - {chat_line(text)}" for text in said)]))
+        said = Counter(text for alert in found for text in say_people(alert))
+        for text, n_alerts in said.items():
+            some = f"{n_alerts} of {len(found)} alerts: {text[0].lower()}{text[1:]}"
+            lines.append(f"  - {chat_line(text if n_alerts == len(found) else some)}")
+        out.append("\n".join(lines))
     return out
 
 

@@ -11,7 +11,7 @@ import signal
 import subprocess
 import sys
 import time
-from datetime import timedelta
+from datetime import UTC, datetime, timedelta
 from threading import Event
 
 import pandas as pd
@@ -20,7 +20,10 @@ from support.documents import assert_follows
 from support.production_log import make_log, write_project
 
 from huc_monitor.cli import main
+from huc_monitor.cli.status import _say_alerts
 from huc_monitor.monitor import CheckInProgressError, CheckResult, Watch, watch_lock
+from huc_monitor.monitor.people import Action
+from huc_monitor.monitor.records import AlertState
 
 MAIN = [sys.executable, "-c", "import sys; from huc_monitor.cli import main; sys.exit(main())"]
 NOW = "2024-03-06T12:00"
@@ -342,3 +345,17 @@ def test_a_changed_tree_is_told_and_open_alerts_are_carried_over(fresh, capsys, 
     again = json.loads(run(capsys, "status", "--config", config, "--json")[1])
     first_seen = {alert["node"]: alert["first_seen"] for alert in kept}
     assert {alert["node"]: alert["first_seen"] for alert in again["alerts"]} == first_seen
+
+
+def test_an_action_that_covers_some_alerts_of_a_branch_says_how_many():
+    at = datetime(2026, 11, 11, tzinfo=UTC)
+    times = {"first_seen": at, "last_seen": at, "first_ordinal": 1, "last_ordinal": 1}
+    acked = {"actions": (Action(kind="ack", at=at, by="ann"),)}
+    alerts = [
+        AlertState(
+            utility=name, subgroup="all", node="delay", level="warning", n_windows=1, **times, **did
+        )
+        for name, did in {"a": acked, "b": acked, "c": {}}.items()
+    ]
+    assert "  - 2 of 3 alerts: acknowledged by ann, " in _say_alerts(alerts)[0]
+    assert "  - Acknowledged by ann, " in _say_alerts(alerts[:2])[0]
