@@ -38,6 +38,7 @@ from huc_monitor.audit.dependence import (
 )
 from huc_monitor.audit.forecast import ScoreGaps, residuals, score_rows
 from huc_monitor.audit.inputs import CACHE_CELLS, Predictions
+from huc_monitor.monitor._amounts import number
 from huc_monitor.monitor._rows import Decomposed
 from huc_monitor.monitor.drift import children
 from huc_monitor.sources import PredictionData, TooManyBadRowsError
@@ -198,7 +199,7 @@ def say_dependence(name: str, found: Dependence) -> str:
         )
     shown = chat(name)
     return (
-        f"Rows of one *{shown}* depend on each other ({size}). {narrow}; set "
+        f"Rows of one {shown} depend on each other ({size}). {narrow}; set "
         f"columns.cluster: {shown}."
     )
 
@@ -236,7 +237,7 @@ class Selection:
         if lowest is None or self.coverage[lowest] >= least:
             return None
         return (
-            f"Not audited yet: of the rows that are predicted under *{chat(lowest)}*, "
+            f"Not audited yet: of the rows that are predicted under '{chat(lowest)}', "
             f"{self.coverage[lowest]:.0%} have a label (windows.min_branch_coverage {least:.0%})."
         )
 
@@ -343,14 +344,21 @@ def say_selection(found: Selection) -> str | None:
     if lowest is not None and found.coverage[lowest] < 0.9 * max(found.coverage.values()):
         highest = max(found.coverage, key=lambda name: found.coverage[name])
         text += (
-            f" Under *{chat(lowest)}* {found.coverage[lowest]:.0%} of the rows have a label, under "
-            f"*{chat(highest)}* {found.coverage[highest]:.0%}."
+            f" Under '{chat(lowest)}' {found.coverage[lowest]:.0%} of the rows have a label, under "
+            f"'{chat(highest)}' {found.coverage[highest]:.0%}."
         )
     return (
-        f"{text} With the scores of all rows the mean gap of *{chat(found.effect_on)}* would be "
-        f"{found.effect:+.3f} higher, as far as scores can tell; at most {found.bound:.2f} either "
+        f"{text} With the scores of all rows the mean gap of {chat(found.effect_on)} would be "
+        f"{_moved(found.effect)}, as far as scores can tell; at most {found.bound:.2f} either "
         "way. Wait for labels, or choose rows with: huc-monitor sample"
     )
+
+
+def _moved(effect: float) -> str:
+    """Say how far a mean would be off, with digits enough to be no zero."""
+    if abs(effect) < 1e-6:
+        return "the same"
+    return f"{number(abs(effect))} {'higher' if effect > 0 else 'lower'}"
 
 
 def _sure(terms: Terms, chance: Floats) -> list[str]:
@@ -360,7 +368,8 @@ def _sure(terms: Terms, chance: Floats) -> list[str]:
         z = _difference(mine, theirs, chance)
         if z is not None:
             more, higher = ("more", "higher") if z > 0 else ("fewer", "lower")
-            tested.append((abs(z), words.format(more=more, higher=higher)))
+            told = words.replace("{more}", more, 1).replace("{higher}", higher, 1)
+            tested.append((abs(z), told))
     least = NormalDist().inv_cdf(1.0 - 0.5 * _LEVEL / (2 * max(1, len(tested))))
     return [words for z, words in sorted(tested, reverse=True) if z > least]
 
@@ -379,21 +388,21 @@ def _difference(mine: Floats, theirs: Floats, chance: Floats) -> float | None:
 
 def _mean_terms(rows: Sequence[UtilityRows], scored: Sequence[UtilityRows]) -> Terms:
     for mine, theirs in zip(rows, scored, strict=True):
-        yield f"{{higher}} scores of *{chat(mine.utility.name)}*", mine.scores, theirs.scores
+        yield f"{{higher}} scores of {chat(mine.utility.name)}", mine.scores, theirs.scores
 
 
 def _range_terms(rows: Sequence[UtilityRows], scored: Sequence[UtilityRows]) -> Terms:
     for mine, theirs in zip(rows, scored, strict=True):
         name = chat(mine.utility.name)
         for cut in np.unique(np.quantile(theirs.scores, [0.25, 0.5, 0.75])):
-            words = f"{{more}} scores of *{name}* above {cut:.2f}"
+            words = f"{{more}} scores of {name} above {cut:.2f}"
             yield words, (mine.scores > cut).astype(float), (theirs.scores > cut).astype(float)
 
 
 def _child_terms(here: Ints, there: Ints, names: Sequence[str]) -> Terms:
     often = np.argsort(-np.bincount(there, minlength=len(names)), kind="stable")[:_MOST_CHILDREN]
     for c in often.tolist():
-        words = f"{{more}} predictions of *{chat(names[c])}*"
+        words = f"{{more}} predictions of '{chat(names[c])}'"
         yield words, (here == c).astype(float), (there == c).astype(float)
 
 

@@ -83,7 +83,7 @@ def _dependence(config: Config, span: Any) -> Iterator[Diagnosis]:
     if said is None:
         yield Diagnosis("rows", "ok", f"newest window: {fine}")
     else:
-        text, _, fix = said.replace("*", "").partition("; ")
+        text, _, fix = said.partition("; ")
         yield Diagnosis("rows", "note", f"newest window: {text}", fix)
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import re
 
 import numpy as np
@@ -210,11 +211,15 @@ def test_labels_for_errors_are_noticed_and_their_visible_effect_is_signed():
     hit = p.argmax(axis=1) == y
     labelled = np.flatnonzero(rng.random(2000) < np.where(hit, 0.3, 0.9))
     found = choose(p, y, labelled)
-    assert found.differs[0].startswith("lower scores of *top1*")
+    assert found.differs[0].startswith("lower scores of top1")
     assert 0 < found.bound < 1
     said = say_selection(found)
     assert said.startswith("Labels are no random choice")
     assert "huc-monitor sample" in said
+    assert "*" not in said, "a note is plain text"
+    effects = {-0.00012: "be 0.00012 lower,", 0.0312: "be 0.031 higher,", 0.0: "be the same,"}
+    for effect, words in effects.items():
+        assert words in say_selection(dataclasses.replace(found, effect=effect))
 
 
 def test_labels_by_chance_are_no_finding_and_known_chances_are_weighed_back():
@@ -354,7 +359,7 @@ def test_a_window_with_slow_outcomes_waits_for_the_branch_that_is_late():
     records = monitor.check(after(2.5)).records
     assert [record.status for record in records] == ["audited", "thin"]
     assert records[1].reason == "low coverage"
-    assert "predicted under *normal*" in records[1].notes[0]
+    assert "predicted under 'normal'" in records[1].notes[0]
     assert records[1].branch_coverage["normal"] < 0.8 < records[1].branch_coverage["attack"]
     later = make(log, early, noticing={"enabled": True}).check(after(2.5)).records[1]
     assert later.status == "audited"
