@@ -145,7 +145,13 @@ def say_forecasts(
     records: Sequence[WindowRecord], scores: Mapping[str, ForecastScore]
 ) -> list[str]:
     """Say every forecast that waits for labels, what it assumes, and how past ones did."""
-    from huc_monitor.monitor.forecasting import ASSUMPTION, say_forecast, say_score, waiting
+    from huc_monitor.monitor.forecasting import (
+        ASSUMPTION,
+        say_forecast,
+        say_score,
+        say_versions,
+        waiting,
+    )
 
     found = []
     for record in waiting(records):
@@ -157,8 +163,9 @@ def say_forecasts(
         return []
     level = next(item.confidence_level for r in waiting(records) for item in r.forecasts)
     head = f"Forecast of windows without labels ({level:.4g} confidence each, {ASSUMPTION}):"
-    score = say_score(scores)
-    return [head, *found, *([f"{score}."] if score else [])]
+    score, versions = say_score(scores), say_versions(records)
+    more = [*([versions] if versions else []), *([f"{score}."] if score else [])]
+    return [head, *found, *more]
 
 
 def say_failed(windows: Sequence[Window]) -> str:

@@ -186,6 +186,18 @@ def say_forecast(item: Forecast) -> str:
     )
 
 
+def say_versions(records: Sequence[WindowRecord]) -> str | None:
+    """Say that another version makes predictions than the one whose labels are known."""
+    audited = [r.model_version for r in records if r.audit is not None and r.model_version]
+    coming = [r.model_version for r in waiting(records) if r.model_version]
+    if not audited or not set(coming) - {audited[-1]}:
+        return None
+    return (
+        f"Version {chat(audited[-1])} was audited, and version {chat(coming[-1])} predicts: its "
+        "outcomes may follow predictions in another way."
+    )
+
+
 def say_score(scores: Mapping[str, ForecastScore]) -> str | None:
     """Say how past forecasts did; None where none was judged."""
     n = sum(score.n for score in scores.values())

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import dataclasses
+
 import numpy as np
 import pytest
 from support.production_log import after, make_log
@@ -9,8 +11,15 @@ from support.watched import make
 
 import huc_monitor as hm
 from huc_monitor.audit.forecast import residuals
+from huc_monitor.cli.check import say_forecasts
 from huc_monitor.monitor._state import MonitorState
-from huc_monitor.monitor.forecasting import ForecastScore, say_score, score_forecasts, waiting
+from huc_monitor.monitor.forecasting import (
+    ForecastScore,
+    say_score,
+    say_versions,
+    score_forecasts,
+    waiting,
+)
 from huc_monitor.monitor.records import WindowRecord
 from huc_monitor.tree.labels import LeafCodes
 
@@ -30,6 +39,18 @@ def test_a_window_without_labels_gets_a_forecast_per_utility(watched):
     assert [item.utility for item in pending[0].forecasts] == ["status", "family"]
     assert waiting(early[2].records) == pending
     assert WindowRecord.from_json(pending[0].to_json()).forecasts == pending[0].forecasts
+
+
+def test_a_forecast_for_another_version_than_the_audited_one_says_so(watched):
+    _, early = watched
+    records = early[2].records
+    assert say_versions(records) is None
+    renamed = [
+        dataclasses.replace(r, model_version="2" if r.status == "pending" else "1") for r in records
+    ]
+    assert say_versions(renamed).startswith("Version 1 was audited, and version 2 predicts: ")
+    said = say_forecasts(renamed, {})
+    assert said[-1] == say_versions(renamed)
 
 
 def test_a_forecast_is_judged_by_the_labels_and_counted(watched):
