@@ -24,6 +24,7 @@ if TYPE_CHECKING:
     from huc_monitor.monitor.ports import Tracker
     from huc_monitor.monitor.records import AlertState, WindowRecord
     from huc_monitor.recalibration.shadow import ShadowTrial
+    from huc_monitor.utilities import Utility
 
 _MOST_SHOWN = 5
 _ORDER = ("error", "critical", "failed", "warning", "ok")
@@ -48,12 +49,12 @@ def run(
     configs = options.find_configs(config)
     if len(configs) > 1:
         raise typer.Exit(_show_fleet(configs, last, fail_on, as_json=as_json))
-    state, records, trial = _read(configs[0], last, as_json=as_json, alone=True)
+    state, records, trial, utilities = _read(configs[0], last, as_json=as_json, alone=True)
     if as_json:
         shadow = None if trial is None else trial.to_dict()
         print_json({**_document(state, records), "shadow": shadow})
     else:
-        _show(state, records)
+        _show(state, records, utilities)
         for text in say_forecasts(records, state.forecast_scores):
             tell(text)
         if trial is not None:
@@ -63,7 +64,7 @@ def run(
 
 def _read(
     config: Path, last: int, *, as_json: bool = False, alone: bool = False
-) -> tuple[MonitorState, list[WindowRecord], ShadowTrial | None]:
+) -> tuple[MonitorState, list[WindowRecord], ShadowTrial | None, Sequence[Utility]]:
     """Read where one monitor stands; alone, also how a trial does, and windows in any case."""
     from huc_monitor.monitor import open_state
     from huc_monitor.monitor.ports.stored import DamagedError
@@ -76,7 +77,8 @@ def _read(
             if alone:
                 _show_records(records, as_json=as_json)
             raise
-        return state, records, _trial(settings, tracker) if alone else None
+        trial = _trial(settings, tracker) if alone else None
+        return state, records, trial, settings.utilities
 
 
 def _show_records(records: Sequence[WindowRecord], *, as_json: bool) -> None:
@@ -140,7 +142,9 @@ def _row(record: WindowRecord) -> dict[str, Any]:
     }
 
 
-def _show(state: MonitorState, records: Sequence[WindowRecord]) -> None:
+def _show(
+    state: MonitorState, records: Sequence[WindowRecord], utilities: Sequence[Utility]
+) -> None:
     from rich.text import Text
 
     console, alerts = make_console(), state.open_alerts
@@ -156,7 +160,7 @@ def _show(state: MonitorState, records: Sequence[WindowRecord]) -> None:
         console.print(Text(", ".join(parts) + ".", style=STYLES[state.status]))
     if records:
         _print_windows(console, records)
-    for text in _say_alerts(alerts):
+    for text in _say_alerts(alerts, utilities):
         tell(text)
     for mute in state.mutes:
         if not any(alert.muted == mute.words for alert in alerts):
@@ -186,10 +190,12 @@ def _print_windows(console: Console, records: Sequence[WindowRecord]) -> None:
     print_table(console, names, numbers, rows)
 
 
-def _say_alerts(alerts: Sequence[AlertState]) -> list[str]:
+def _say_alerts(alerts: Sequence[AlertState], utilities: Sequence[Utility] = ()) -> list[str]:
     """Say branch by branch what is open, the worst first; what people did is said once."""
+    from huc_monitor.monitor.messages import say_open
     from huc_monitor.monitor.people import say_people
 
+    known = {utility.name: utility for utility in utilities}
     branches: dict[str, list[AlertState]] = {}
     for alert in sorted(alerts, key=lambda one: (one.level != "critical", -abs(one.moment))):
         branches.setdefault(alert.node, []).append(alert)
@@ -200,15 +206,16 @@ def _say_alerts(alerts: Sequence[AlertState]) -> list[str]:
         since = f"since window {first.first_ordinal} ({first.first_seen:%Y-%m-%d %H:%M} UTC)"
         lines = [level.upper(), f"Branch *{chat(node)}*, {since}:".replace(" 00:00 UTC", "")]
         for alert in found[:_MOST_SHOWN]:
-            then = "" if alert.opened_moment is None else f", {alert.opened_moment:+.4f} at first"
+            first_moment, moment, tolerance = say_open(alert, known.get(alert.utility))
+            then = f", {first_moment} at first" if first_moment else ""
             n = "1 window" if alert.n_windows == 1 else f"{alert.n_windows} windows"
-            why = f"tolerance {alert.tolerance:.4g}"
+            why = f"tolerance {tolerance}"
             if "changed" in alert.reasons and abs(alert.moment) <= alert.tolerance:
                 why = "changed since the reference"
             eased = "" if alert.level == level else f" ({alert.level})"
             lines.append(
                 f"  - {chat(alert.subgroup)}, utility {chat(alert.utility)}{eased}: "
-                f"{alert.moment:+.4f} in window {alert.last_ordinal}{then}; {why}, "
+                f"{moment} in window {alert.last_ordinal}{then}; {why}, "
                 f"{n}"
             )
         if len(found) > _MOST_SHOWN:
@@ -241,7 +248,7 @@ def _show_fleet(
     documents, codes = [], []
     for config in configs:
         try:
-            state, records, _ = _read(config, last if as_json else 1)
+            state, records, *_ = _read(config, last if as_json else 1)
         except HUCError as error:
             documents.append({"config": str(config), "status": "error", "error": str(error)})
             codes.append(ERROR)

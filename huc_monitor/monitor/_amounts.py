@@ -6,6 +6,7 @@ import math
 
 from huc_monitor._common.safe_text import chat
 from huc_monitor.monitor.records import AlertTransition
+from huc_monitor.utilities import Utility
 
 _SMALLEST = 0.0005  # what three decimals show as more than zero
 
@@ -26,19 +27,19 @@ def bounds(step: AlertTransition) -> str:
     return f" [{low}, {high}]"
 
 
-def amount(value: float, step: AlertTransition) -> str:
+def amount(value: float, step: AlertTransition | Utility) -> str:
     """Say an amount, rounded for people."""
     return f"{number(value * step.scale)}{units(step)}"
 
 
-def plain_amount(value: float, step: AlertTransition) -> str:
+def plain_amount(value: float, step: AlertTransition | Utility) -> str:
     """Say an amount in four digits."""
     return f"{value * step.scale:.4g}{units(step)}"
 
 
-def signed(value: float, step: AlertTransition) -> str:
+def signed(value: float, step: AlertTransition | Utility) -> str:
     """Say an amount with its sign."""
-    return f"{'+' if value > 0 else '-'}{amount(abs(value), step)}"
+    return f"{'+' if value > 0 else '-' * (value < 0)}{amount(abs(value), step)}"
 
 
 def rounded(value: float, step: AlertTransition) -> str:
@@ -46,7 +47,7 @@ def rounded(value: float, step: AlertTransition) -> str:
     return signed(value, step) if abs(value * step.scale) >= _SMALLEST else f"0.000{units(step)}"
 
 
-def units(step: AlertTransition) -> str:
+def units(step: AlertTransition | Utility) -> str:
     """Say the unit of the utility, where it has one."""
     return f" {chat(step.units)}" if step.units else ""
 

@@ -217,6 +217,16 @@ class NextSteps:
     recalibrates: bool = False
 
 
+def say_open(alert: AlertState, utility: Utility | None) -> tuple[str, str, str]:
+    """Say an alert's moment at first and now, and its tolerance; in money if it has units."""
+    first = alert.opened_moment
+    if utility is None or utility.units is None:
+        then = "" if first is None else f"{first:+.4f}"
+        return then, f"{alert.moment:+.4f}", f"{alert.tolerance:.4g}"
+    then = "" if first is None else signed(first, utility)
+    return then, signed(alert.moment, utility), plain_amount(alert.tolerance, utility)
+
+
 def compose(
     transitions: Sequence[AlertTransition],
     *,

@@ -19,6 +19,7 @@ import pytest
 from support.documents import assert_follows
 from support.production_log import make_log, write_project
 
+import huc_monitor as hm
 from huc_monitor.cli import main
 from huc_monitor.cli.status import _say_alerts
 from huc_monitor.monitor import CheckInProgressError, CheckResult, Watch, watch_lock
@@ -345,6 +346,20 @@ def test_a_changed_tree_is_told_and_open_alerts_are_carried_over(fresh, capsys, 
     again = json.loads(run(capsys, "status", "--config", config, "--json")[1])
     first_seen = {alert["node"]: alert["first_seen"] for alert in kept}
     assert {alert["node"]: alert["first_seen"] for alert in again["alerts"]} == first_seen
+
+
+def test_status_tells_moments_in_money_where_the_utility_has_units():
+    at = datetime(2026, 11, 11, tzinfo=UTC)
+    times = {"first_seen": at, "last_seen": at, "first_ordinal": 1, "last_ordinal": 1}
+    sizes = {"moment": -0.0459, "opened_moment": -0.0839, "tolerance": 0.093, "n_windows": 1}
+    alert = AlertState(
+        utility="cost", subgroup="all", node="delay", level="warning", **sizes, **times
+    )
+    utility = hm.Payoff("cost", {"a": 1}, units="EUR", scale=40)
+    (said,) = _say_alerts([alert], [utility])
+    assert "-1.84 EUR in window 1, -3.36 EUR at first; tolerance 3.72 EUR" in said
+    (said,) = _say_alerts([alert])
+    assert "-0.0459 in window 1, -0.0839 at first; tolerance 0.093" in said
 
 
 def test_an_action_that_covers_some_alerts_of_a_branch_says_how_many():
