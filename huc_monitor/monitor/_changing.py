@@ -331,8 +331,8 @@ class Changing:
         """Say since when, branch by branch: the most certain candidate of a branch dates it."""
         plain = _measured(examined, changes)
         leads, starts = find_leads(plain), [window.start for window in windows]
-        frozen = examined.reference
-        forgotten = frozen is not None and bool(windows) and starts[0] > frozen.end
+        end = None if examined.reference is None else examined.reference.end
+        forgotten = end is not None and starts[0] > end
         onsets: dict[str, tuple[datetime, ...]] = {}
         dated = []
         for change, item in zip(changes, plain, strict=True):
@@ -350,9 +350,16 @@ class Changing:
                 places = (found.first, found.last, found.likeliest)
                 onsets[item.node] = tuple(starts[place] for place in places)
             first, last, onset = onsets.get(item.node, (None, None, None))
-            earlier = forgotten and first == starts[0]
-            ends = {"onset_first": first, "onset_last": last, "or_earlier": earlier}
-            dated.append(dataclasses.replace(item, **ends, onset=onset, track=track))
+            dated.append(
+                dataclasses.replace(
+                    item,
+                    onset_first=first,
+                    onset_last=last,
+                    onset=onset,
+                    or_earlier=forgotten and first == starts[0],
+                    track=track,
+                )
+            )
         return tuple(dated)
 
     def _rates(self, samples: Sequence[Sample], change: Change) -> tuple[Floats, Floats]:
