@@ -17,7 +17,7 @@ from typing import Annotated
 import typer
 
 from huc_monitor import __version__
-from huc_monitor._common.safe_text import line
+from huc_monitor._common import safe_text
 from huc_monitor.cli import (
     acting,
     audit,
@@ -157,12 +157,16 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
 
 def _format_warning(
-    message: Warning | str, category: type[Warning], filename: str, lineno: int, code: str | None
+    message: Warning | str,
+    category: type[Warning],
+    filename: str,
+    lineno: int,
+    line: str | None = None,
 ) -> str:
     """Tell the library's own warnings as notes: where in its code they arose helps nobody."""
     if issubclass(category, HUCWarning):
-        return f"huc-monitor: note: {line(str(message))}\n"
-    return _USUAL_FORMAT(message, category, filename, lineno, code)
+        return f"huc-monitor: note: {safe_text.line(str(message))}\n"
+    return _USUAL_FORMAT(message, category, filename, lineno, line)
 
 
 def _one_line(error: Exception) -> str:
