@@ -142,7 +142,9 @@ def show(result: CheckResult, *, always: bool = False) -> None:
 
 
 def say_forecasts(
-    records: Sequence[WindowRecord], scores: Mapping[str, ForecastScore]
+    records: Sequence[WindowRecord],
+    scores: Mapping[str, ForecastScore],
+    audited: str | None = None,
 ) -> list[str]:
     """Say every forecast that waits for labels, what it assumes, and how past ones did."""
     from huc_monitor.monitor.forecasting import (
@@ -163,7 +165,7 @@ def say_forecasts(
         return []
     level = next(item.confidence_level for r in waiting(records) for item in r.forecasts)
     head = f"Forecast of windows without labels ({level:.4g} confidence each, {ASSUMPTION}):"
-    score, versions = say_score(scores), say_versions(records)
+    score, versions = say_score(scores), say_versions(records, audited)
     more = [*([versions] if versions else []), *([f"{score}."] if score else [])]
     return [head, *found, *more]
 

@@ -55,7 +55,7 @@ def run(
         print_json({**_document(state, records), "shadow": shadow})
     else:
         _show(state, records, utilities)
-        for text in say_forecasts(records, state.forecast_scores):
+        for text in say_forecasts(records, state.forecast_scores, state.model_version):
             tell(text)
         if trial is not None:
             say(f"On trial: {trial}.")

@@ -186,14 +186,15 @@ def say_forecast(item: Forecast) -> str:
     )
 
 
-def say_versions(records: Sequence[WindowRecord]) -> str | None:
-    """Say that another version makes predictions than the one whose labels are known."""
-    audited = [r.model_version for r in records if r.audit is not None and r.model_version]
+def say_versions(records: Sequence[WindowRecord], audited: str | None = None) -> str | None:
+    """Say that another version predicts than was audited: the newest in the records unless told."""
+    for record in records:
+        audited = audited if record.audit is None else record.model_version
     coming = [r.model_version for r in waiting(records) if r.model_version]
-    if not audited or not set(coming) - {audited[-1]}:
+    if not audited or not set(coming) - {audited}:
         return None
     return (
-        f"Version {chat(audited[-1])} was audited, and version {chat(coming[-1])} predicts: its "
+        f"Version {chat(audited)} was audited, and version {chat(coming[-1])} predicts: its "
         "outcomes may follow predictions in another way."
     )
 

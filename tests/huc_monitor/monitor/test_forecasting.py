@@ -49,6 +49,9 @@ def test_a_forecast_for_another_version_than_the_audited_one_says_so(watched):
         dataclasses.replace(r, model_version="2" if r.status == "pending" else "1") for r in records
     ]
     assert say_versions(renamed).startswith("Version 1 was audited, and version 2 predicts: ")
+    pending = [record for record in renamed if record.status == "pending"]
+    assert say_versions(pending) is None
+    assert say_versions(pending, "1") == say_versions(renamed)
     said = say_forecasts(renamed, {})
     assert said[-1] == say_versions(renamed)
 
