@@ -50,6 +50,9 @@ class Outbox:
         """Save a window with the state, then hand it to the tracker."""
         state = self.state
         said = self.monitor.tracker.remark(record)
+        if said is None and state.remark in state.notes:  # true of earlier windows of this check
+            state.notes.remove(state.remark)
+            state.remark = None
         if said is not None and said != state.remark:
             record = dataclasses.replace(record, notes=(*record.notes, said))
             state.notes.append(said)

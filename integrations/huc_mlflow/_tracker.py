@@ -278,7 +278,8 @@ class MLflowTracker:
             return None
         tags = self._client.get_run(self.run_id).data.tags
         noted = json.loads(tags.get(_SERVED) or "{}")
-        now = {"served": served, "champion": self._champion, "since": record.ordinal}
+        now: dict[str, Any] = {"served": served, "champion": self._champion}
+        now["since"] = record.ordinal
         first = int(noted.get("since", record.ordinal))
         if {**now, "since": first} == noted:
             now["since"] = min(first, record.ordinal)
@@ -286,7 +287,7 @@ class MLflowTracker:
             return None  # its labels come late: windows after it had another version
         if now != noted:
             self._client.set_tag(self.run_id, _SERVED, json.dumps(now))
-        since = int(now["since"])
+        since = now["since"]
         if served == self._champion or record.ordinal - since + 1 < self._patience:
             return None
         return (

@@ -290,3 +290,14 @@ def test_what_a_tracker_knows_of_a_window_is_told_once(broken):
     assert [Remarking.said in record.notes for record in tracker.records()] == [True, False]
     later = monitor.check(after(3.5))
     assert later.message is None or Remarking.said not in later.message.text
+
+
+def test_what_a_tracker_no_longer_says_at_the_end_of_a_check_is_not_told(broken, monkeypatch):
+    def of_the_first(_, record):
+        return Remarking.said if record.ordinal == 1 else None
+
+    monkeypatch.setattr(Remarking, "remark", of_the_first)
+    tracker = Remarking()
+    message = make(*broken, tracker=tracker).check(after(2.5)).message
+    assert message is None or Remarking.said not in message.text
+    assert Remarking.said in tracker.records()[0].notes
