@@ -269,8 +269,6 @@ class Check:
     def _base(self, visited: Visited, status: Any, **facts: Any) -> WindowRecord:
         window, state = visited.window, self.state
         step = facts.pop("step", None)
-        named = {name: n for name, n in facts.get("model_versions", {}).items() if name}
-        served = min(named, key=lambda name: (-named[name], name), default=state.model_version)
         return WindowRecord(
             monitor=self.monitor.name,
             identity=self.monitor.identity,
@@ -283,7 +281,7 @@ class Check:
             revision=visited.revision,
             status=status,
             detector=self._detecting.to_plain(step),
-            **{"model_version": served, "alerts": state.open_alerts, **facts},
+            **{"model_version": state.model_version, "alerts": state.open_alerts, **facts},
         )
 
     def _audited(

@@ -77,6 +77,7 @@ class Early:
             "n_predictions": data.n_predictions,
             "n_quarantined": data.n_quarantined,
             "quarantine": dict(data.bad_reasons),
+            "model_version": next(filter(None, data.versions), self.state.model_version),
             "model_versions": data.versions,
             "drift": drift,
             "forecasts": self.forecasting.look(window.id, rows, data),
