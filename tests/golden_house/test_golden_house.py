@@ -57,7 +57,9 @@ WHY = {
     # were in" became "did not move by more than chance since", and the likeliest child is told with
     # the one that happened instead. Later all sentences were worded anew for readers ("inputs look
     # as before, and outcomes differ"), and what is said of several branches is said once: compared
-    # without hashes, only texts of messages and hints differ from the version before.
+    # without hashes, only texts of messages and hints differ from the version before. Rows of
+    # children that are mistaken for each other are told as "rows of any predicted utility", because
+    # the sentence before counts those of a range.
     "hints": r"\.(transitions|hints)\b.*|\.message(s\[\d+\])?\.(text|data|sha256)\b.*",
     # An alert told for an older window of a check than its last one says which window it is of:
     # "That is the window to 2024-03-02, ...". In messages only.
