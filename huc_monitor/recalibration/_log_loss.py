@@ -265,7 +265,7 @@ def fit_map(
 
 @dataclass(frozen=True, slots=True, eq=False)
 class _Coordinates:
-    """Parameters as ``first`` plus one matrix per leaf times the coordinates of its parameters.
+    """Coordinates for fitting: a leaf's parameters are ``first`` plus its matrix times them.
 
     The same step in all leaves changes no probability. ``pulls`` are the shares by which it is
     taken out: of all parameters with the same loss, those of least penalty remain. Without

@@ -38,7 +38,7 @@ class Condition:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Ordered:
-    """A column of numbers or times: fine cut points, and how many lie at or below each value."""
+    """A column of numbers or times, its cut points, and the bin between them of each row."""
 
     name: str
     cuts: Floats
@@ -54,7 +54,7 @@ class Ordered:
         return math.log(2 * n_cuts if n_ends == 1 else n_cuts**2)
 
     def between(self, low: int, high: int) -> Condition:
-        """Hold for the bins low..high, which are not all of them."""
+        """Make the condition that a value lies in the bins low to high (not in all bins)."""
         parts: list[Predicate] = []
         shown = ["", ""]
         if low > 0:

@@ -87,7 +87,7 @@ class Search:
             self._take_out(found)
 
     def _best(self) -> Found | None:
-        """Return what beats chance by most; None where nothing comes near.
+        """Return the finding with the largest gain; None where no gain is worth certifying.
 
         The clearest are compared after their ends were moved: a coarse cut point that misses the
         best one hides more of a pair than of a single condition.
@@ -108,7 +108,7 @@ class Search:
         return self._entry + math.log(max(1, choices)) + sum(c.price for c in conditions)
 
     def _look(self, column: int) -> list[Found]:
-        """Return a column's clearest conjunctions of none, one, two and more conditions."""
+        """Return the conjunctions of largest gain in a column, for each number of conditions."""
         values = self.columns[column][1]
         beam = [Found((), column, self._gain(values, ()))]
         seen = [*beam]
