@@ -9,6 +9,9 @@ from collections.abc import Callable, Iterable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from typing import TypeVar
 
+import numpy as np
+from numpy.typing import NDArray
+
 Result = TypeVar("Result")
 
 # Kept between calls: starting a thread costs as much as scanning a few thousand rows.
@@ -16,6 +19,24 @@ _pools: dict[int, ThreadPoolExecutor] = {}
 _pools_lock = threading.Lock()
 if hasattr(os, "register_at_fork"):
     os.register_at_fork(after_in_child=_pools.clear)  # threads do not survive a fork
+
+
+_kept = threading.local()
+_MOST_KEPT = 1 << 20
+
+
+def scratch(n: int) -> NDArray[np.uint64]:
+    """Return room for n numbers of 64 bits; the next call in the same thread uses it anew.
+
+    A thread keeps up to 8 MB: the system hands out new memory page by page, which takes as long
+    as sorting in it.
+    """
+    if n > _MOST_KEPT:
+        return np.empty(n, dtype=np.uint64)
+    room: NDArray[np.uint64] = getattr(_kept, "room", np.empty(0, dtype=np.uint64))
+    if room.size < n:
+        room = _kept.room = np.empty(n, dtype=np.uint64)
+    return room[:n]
 
 
 def n_threads() -> int:

@@ -69,44 +69,46 @@ def _scan_rows(
                 _mark(above, state, marks[i // step])
                 to_mark += step
             count = counts[i] if counts.shape[0] > 0 else 1.0
-            left = bits[i]
-            while left != 0:
-                seen[lowest_bit(left)] += count
-                left &= left - _ONE
             first = np.uintp(paths.ptr[labels[i]])
             depth = np.uintp(paths.ptr[labels[i] + 1]) - first
             residual = 0
             for d in range(depth):
                 residual += values[i, d]
-                j = np.uintp(paths.slot[first + d])
-                _add(above, range_, state, reached, seen, bits[i], j, values[i, d], end, alone)
+            # Rows are counted while the first slot is written, which each has.
+            j = np.uintp(n_slots if n_slots > 1 else 0)
+            _add(above, range_, state, reached, seen, bits[i], j, residual, count, end, alone)
             if n_slots > 1:
-                j = np.uintp(n_slots)
-                _add(above, range_, state, reached, seen, bits[i], j, residual, end, alone)
+                for d in range(depth):
+                    j = np.uintp(paths.slot[first + d])
+                    value = values[i, d]
+                    _add(above, range_, state, reached, seen, bits[i], j, value, None, end, alone)
         if not alone:
             for i in range(start, end):
                 first = np.uintp(paths.ptr[labels[i]])
                 for d in range(np.uintp(paths.ptr[labels[i] + 1]) - first):
                     j = np.uintp(paths.slot[first + d])
-                    _add(above, range_, state, reached, seen, bits[i], j, 0, end, not alone)
+                    _add(above, range_, state, reached, seen, bits[i], j, 0, None, end, not alone)
                 if n_slots > 1:
                     j = np.uintp(n_slots)
-                    _add(above, range_, state, reached, seen, bits[i], j, 0, end, not alone)
+                    _add(above, range_, state, reached, seen, bits[i], j, 0, None, end, not alone)
         start = end
     if n == to_mark:
         _mark(above, state, marks[n // step])
 
 
 @njit(nogil=True, cache=True, inline="always")
-def _add(above, range_, state, reached, seen, bits, j, value, end, closes):
-    """Add a contribution to a slot of a row's subgroups.
+def _add(above, range_, state, reached, seen, bits, j, value, count, end, closes):
+    """Add a contribution to a slot of a row's subgroups, and the row to their sizes.
 
-    Where it `closes`, no tie goes on behind it: compare the prefix sum with those before.
+    `count` is how many rows it is, None where it was counted. Where it `closes`, no tie goes on
+    behind it: compare the prefix sum with those before.
     """
     left = bits
     while left != 0:
         g = lowest_bit(left)
         left &= left - _ONE
+        if count is not None:
+            seen[g] += count
         total = above[j, g] + np.uint64(value)
         above[j, g] = total
         if total > range_[j, g] and closes:

@@ -207,12 +207,7 @@ def _audit(
         scans,
         radii,
         total=groups.total,
-        shares=np.array(
-            [
-                _mean_weight(*pair, groups)
-                for pair in zip(groups.weights, scans[0].size, strict=True)
-            ]
-        ),
+        shares=_mean_weights(groups, scans[0].size),
         interiorized=interiorized,
         coverage=coverage,
         notes=notes,
@@ -220,9 +215,9 @@ def _audit(
     )
 
 
-def _mean_weight(weights: np.ndarray[Any, Any], size: float, groups: Groups) -> float:
-    """Mean absolute weight; ``size`` counts the rows of weights other than zero."""
-    if weights.dtype == np.uint8 and not groups.repeats.size:
-        return size / groups.mass
+def _mean_weights(groups: Groups, sizes: Floats) -> Floats:
+    """Mean absolute weight of every subgroup; ``sizes`` count its rows of weights other than 0."""
+    if not groups.repeats.size and not groups.weights.real.any():
+        return sizes / groups.mass
     times = groups.repeats if groups.repeats.size else np.ones(1)
-    return float(np.sum(np.abs(weights) * times) / groups.mass)
+    return np.array([np.sum(np.abs(w) * times) for w in groups.weights]) / groups.mass

@@ -42,14 +42,11 @@ def look_at_order(predictions: Predictions, labels: Ints) -> tuple[str, ...]:
     n = chosen.size
     if not n:
         return ()
-    tops, claims = [], []
-    for lo, hi in block_spans(n, n_leaves):
-        some = predictions.take(chosen[lo:hi]).dense()
-        tops.append(some.argmax(axis=1))
-        claims.append(some[np.arange(hi - lo), tops[-1]])
-    top = np.concatenate(tops)
-    accuracy = float(np.mean(top == labels[::step][known]))
-    claimed = float(np.mean(np.concatenate(claims), dtype=np.float64))
+    # Where some rows agree well with their labels, the others are not read.
+    accuracy, claimed = _agreement(predictions, labels, chosen[:: -(-n // _FEWEST_ROWS)])
+    if accuracy >= claimed / 2:
+        return ()
+    accuracy, claimed = _agreement(predictions, labels, chosen)
     share = _SHARE_OF_CLAIM * claimed
     if accuracy >= share or n * _divergence(accuracy, share) < _SURE_BELOW:
         return ()
@@ -61,6 +58,17 @@ def look_at_order(predictions: Predictions, labels: Ints) -> tuple[str, ...]:
     )
     warnings.warn(note, HUCWarning, stacklevel=3)
     return (note,)
+
+
+def _agreement(predictions: Predictions, labels: Ints, rows: Ints) -> tuple[float, float]:
+    """How often the likeliest leaf of some rows is the label, and how often it should be."""
+    n_right, claimed = 0, 0.0
+    for lo, hi in block_spans(rows.size, predictions.matrix.shape[1]):
+        some = predictions.take(rows[lo:hi]).dense()
+        top = some.argmax(axis=1)
+        n_right += int(np.count_nonzero(top == labels[rows[lo:hi]]))
+        claimed += float(some[np.arange(hi - lo), top].sum(dtype=np.float64))
+    return n_right / rows.size, claimed / rows.size
 
 
 def _divergence(found: float, expected: float) -> float:

@@ -27,7 +27,9 @@ from huc_monitor.utilities.program import Floats, Ints, PathTables, Program, Tre
 _PARALLEL_ROWS = 100_000
 # Rows are turned into vectors of 16; the scratch for them stays in a core's own cache.
 _LANES = 16
-_SCRATCH_CELLS = 1 << 17
+_SCRATCH_CELLS = 1 << 16
+# Contributions of every row that a pass over the probabilities may make, whatever their number.
+_LEAST_ROOM = 8
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -186,9 +188,9 @@ def iter_decomposed(
     """Decompose checked input, a few utilities per pass over the probabilities.
 
     A pass holds as many utilities as keep their contributions within half of the
-    probabilities' own size, so that memory stays bounded and few passes are made.
+    probabilities' own size, or eight columns, so that memory stays bounded and few passes are made.
     """
-    room = predictions.matrix.shape[1] // 2
+    room = max(_LEAST_ROOM, predictions.matrix.shape[1] // 2)
     batch: list[UtilityRows] = []
     for utility in utilities:
         rows = _empty_rows(utility, labels, tree)

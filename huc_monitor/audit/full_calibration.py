@@ -83,7 +83,7 @@ def calibration_p_value(
 def check_groups(subgroups: Subgroups | None, features: Any, weights: Any, n: int) -> Groups:
     """Subgroup weights and row weights of n rows."""
     repeats = check_weights(weights, n)
-    return Groups.of(check_subgroups(subgroups).weights(features, n), repeats)
+    return Groups.of(check_subgroups(subgroups).memberships(features, n), repeats)
 
 
 def p_value_of(

@@ -2,23 +2,20 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Final
 
 import numpy as np
-import numpy.typing as npt
 
 from huc_monitor._common.threads import n_threads, run_tasks
+from huc_monitor.subgroups import WORD, Words
 from huc_monitor.utilities.program import Floats, Ints
 
 if TYPE_CHECKING:
     from huc_monitor.audit.decomposition import SortedRows
     from huc_monitor.audit.scan import Groups
 
-Words = npt.NDArray[np.uint64]
-
-_WORD: Final = 64
 # Cells of state that a pass keeps: they stay in a core's own cache.
 _STATE_CELLS: Final = 1 << 12
 _PARALLEL_ROWS: Final = 50_000
@@ -44,23 +41,6 @@ class Pack:
         return found[: _kernels.select_rows(self.bits, k, found)]
 
 
-def pack_words(weights: Sequence[np.ndarray[Any, Any]]) -> Words:
-    """Bits of all indicators among subgroup weights, 64 to a number: shape (words, n)."""
-    indicators = [weight for weight in weights if weight.dtype == np.uint8]
-    n = weights[0].size if weights else 0
-    words = np.zeros((-(-len(indicators) // _WORD), n), dtype="<u8")
-    # Eight subgroups at a time, in bytes: that is an eighth of the memory to go through.
-    eighths = words.view(np.uint8).reshape(len(words), n, 8)
-    taken = np.empty(n, dtype=np.uint8)
-    for first in range(0, len(indicators), 8):
-        taken[:] = 0
-        for weight in indicators[first : first + 8][::-1]:
-            np.add(taken, taken, out=taken)
-            np.bitwise_or(taken, weight, out=taken)
-        eighths[first // _WORD, :, first % _WORD // 8] = taken
-    return words.astype(np.uint64, copy=False)
-
-
 def pack_tasks(rows: SortedRows, groups: Groups, amounts: Floats) -> list[Callable[[], Pack]]:
     """Return what makes every pack of a utility's rows.
 
@@ -74,18 +54,16 @@ def pack_tasks(rows: SortedRows, groups: Groups, amounts: Floats) -> list[Callab
         _kernels.weigh_values(rows.order, rows.values, weights, amounts, values)
         return values
 
-    kinds = np.array([weights.dtype == np.uint8 for weights in groups.weights], dtype=bool)
-    indicators, shared = np.flatnonzero(kinds), rows.values
+    indicators, shared = np.flatnonzero(~groups.weights.real), rows.values
     if amounts.size and indicators.size:
         shared = weigh(np.ones(amounts.size, dtype=np.uint8))
-    words = groups.words if groups.words.size else pack_words(groups.weights)
 
     def several(first: int, last: int) -> Pack:
         bits = np.empty(rows.order.size, dtype=np.uint64)
-        _kernels.gather(rows.order, words[first // _WORD], bits)
-        if first % _WORD:
-            bits >>= np.uint64(first % _WORD)
-        if last < indicators.size and last % _WORD:
+        _kernels.gather(rows.order, groups.weights.words[first // WORD], bits)
+        if first % WORD:
+            bits >>= np.uint64(first % WORD)
+        if last < indicators.size and last % WORD:
             bits &= np.uint64((1 << (last - first)) - 1)
         return Pack(indicators[first:last], bits, shared)
 
@@ -101,7 +79,7 @@ def pack_tasks(rows: SortedRows, groups: Groups, amounts: Floats) -> list[Callab
         lambda first=first, last=last: several(first, last)  # type: ignore[misc]
         for first, last in _cuts(indicators.size, most)
     ]
-    tasks += [lambda c=c: single(c) for c in np.flatnonzero(~kinds).tolist()]  # type: ignore[misc]
+    tasks += [lambda c=c: single(c) for c in np.flatnonzero(groups.weights.real).tolist()]  # type: ignore[misc]
     return tasks
 
 
@@ -119,7 +97,7 @@ def each_pack(
 
 def _cuts(n: int, most: int) -> Iterator[tuple[int, int]]:
     """Cut n subgroups into ranges of at most `most`, each within one 64-bit word."""
-    for start in range(0, n, _WORD):
-        stop = min(start + _WORD, n)
+    for start in range(0, n, WORD):
+        stop = min(start + WORD, n)
         for first in range(start, stop, most):
             yield first, min(first + most, stop)

@@ -213,7 +213,7 @@ def _draws(sides: list[_Side], bound: BootstrapBound) -> tuple[Floats, Floats, F
     from huc_monitor._kernels import summary as kernel
 
     groups: Groups = sides[0].groups
-    n_rows = groups.weights[0].size
+    n_rows = groups.weights.n_rows
     tops = [int(np.argmax(side.sizes)) for side in sides]
     huc = [side.sizes.max(initial=0.0) for side in sides]
 

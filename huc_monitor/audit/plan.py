@@ -78,7 +78,7 @@ class AuditPlan:
     def _spreads(self) -> list[Floats]:
         return [utility.spreads(self.tree) for utility in self.utilities]
 
-    @property
+    @cached_property
     def limits(self) -> list[Floats]:
         """Bound on the absolute contribution of every relevant branch, utility by utility."""
         return [spreads[spreads > 0] for spreads in self._spreads]
@@ -98,12 +98,12 @@ class AuditPlan:
         of_utility: list[str] = []
         of_subgroup: list[str] = []
         nodes: list[str] = []
+        subgroups = self.subgroups.names
         for utility, spreads in zip(self.utilities, self._spreads, strict=True):
             own = [self.tree.branches[v] for v in np.flatnonzero(spreads > 0).tolist()]
-            for subgroup in self.subgroups.names:
-                of_utility += [utility.name] * len(own)
-                of_subgroup += [subgroup] * len(own)
-                nodes += own
+            of_utility += [utility.name] * (len(own) * len(subgroups))
+            of_subgroup += [subgroup for subgroup in subgroups for _ in own]
+            nodes += own * len(subgroups)
         return of_utility, of_subgroup, nodes
 
     def weigh(
@@ -120,7 +120,7 @@ class AuditPlan:
         n = predictions.n
         repeats = check_weights(weights, n)
         groups = Groups.of(
-            self.subgroups.weights(features, n),
+            self.subgroups.memberships(features, n),
             repeats,
             check_label_probability(label_probability, n),
             check_clusters(clusters, n),

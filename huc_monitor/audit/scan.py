@@ -13,8 +13,9 @@ import numpy.typing as npt
 import pandas as pd
 
 from huc_monitor.audit.clusters import ClusterSizes, Sizes
-from huc_monitor.audit.packs import Pack, Words, each_pack, pack_words
+from huc_monitor.audit.packs import Pack, each_pack
 from huc_monitor.audit.row_weights import WeightUnit
+from huc_monitor.subgroups import Memberships
 from huc_monitor.utilities.program import Floats, Ints
 
 if TYPE_CHECKING:
@@ -30,7 +31,7 @@ AFTER, BEFORE = 0, 1
 class Groups:
     """Subgroup weights on the rows of a window, how often each row counts, and what is dependent.
 
-    ``weights[c]`` is uint8 for an indicator and float64 otherwise; ``repeats`` is empty when every
+    ``weights[c]`` is uint8 for an indicator and float64 otherwise. ``repeats`` is empty when every
     row counts once, and otherwise how often each counts, in numbers of ``unit``: its row weight
     over the probability with which its label was chosen. Their sum is ``mass``.
 
@@ -42,11 +43,10 @@ class Groups:
     row of the first counts m / a times, one of the second -m / b times (`factors`), so that a
     sum over m is the difference of the samples' moments. ``sample`` says which sample a row is of
     and ``masses`` are a and b; both are empty where there is one sample. ``known`` are the sizes of
-    all rows where these are a part of them, or were counted before; ``words`` are `pack_words` of
-    the weights where they were packed before.
+    all rows where these are a part of them, or were counted before.
     """
 
-    weights: list[np.ndarray[Any, Any]]
+    weights: Memberships
     repeats: Floats
     mass: float
     unit: float = 1.0
@@ -55,12 +55,11 @@ class Groups:
     times: Floats = field(default_factory=lambda: np.empty(0))
     clusters: Ints = field(default_factory=lambda: np.empty(0, dtype=np.int64))
     known: Sizes | None = None
-    words: Words = field(default_factory=lambda: np.empty((0, 0), dtype=np.uint64))
 
     @classmethod
     def of(
         cls,
-        weights: list[np.ndarray[Any, Any]],
+        weights: Sequence[np.ndarray[Any, Any]],
         repeats: Floats | None,
         label_probability: Floats | None = None,
         clusters: Ints | None = None,
@@ -69,10 +68,10 @@ class Groups:
 
         Equal probabilities change nothing and are left out.
         """
-        n = weights[0].size
+        weights = Memberships.of(weights)
         times = None
         if label_probability is not None and np.ptp(label_probability) > 0:
-            times = np.ones(n) if repeats is None else repeats
+            times = np.ones(weights.n_rows) if repeats is None else repeats
             repeats = times / label_probability
         more: dict[str, Any] = {
             name: value
@@ -87,16 +86,17 @@ class Groups:
 
     @classmethod
     def counted(
-        cls, weights: list[np.ndarray[Any, Any]], repeats: Floats, unit: float = 1.0
+        cls, weights: Sequence[np.ndarray[Any, Any]], repeats: Floats, unit: float = 1.0
     ) -> Groups:
         """Bundle subgroup weights with row weights that are in numbers of a unit already."""
-        mass = math.fsum(repeats.tolist()) if repeats.size else float(weights[0].size)
-        return cls(weights, repeats, mass, unit)
+        found = Memberships.of(weights)
+        mass = math.fsum(repeats.tolist()) if repeats.size else float(found.n_rows)
+        return cls(found, repeats, mass, unit)
 
     @classmethod
     def joined(cls, parts: Sequence[Groups]) -> Groups:
         """Bundle the rows of several windows into one."""
-        counts = [groups.weights[0].size for groups in parts]
+        counts = [groups.weights.n_rows for groups in parts]
         pairs = list(zip(parts, counts, strict=True))
         repeats = probability = clusters = None
         if any(groups.repeats.size for groups in parts):
@@ -105,15 +105,14 @@ class Groups:
             probability = np.concatenate([g.label_probability(count) for g, count in pairs])
         if any(groups.clusters.size for groups in parts):
             clusters = np.concatenate([g.cluster_keys(k, n) for k, (g, n) in enumerate(pairs)])
-        columns = zip(*(groups.weights for groups in parts), strict=True)
-        weights = [np.concatenate(column) for column in columns]
+        weights = Memberships.joined([groups.weights for groups in parts])
         return cls.of(weights, repeats, probability, clusters)
 
     @classmethod
     def difference(cls, after: Groups, before: Groups) -> Groups:
         """Bundle two samples, the rows of ``before`` first, to measure after minus before."""
         both = cls.joined([before, after])
-        counts = [before.weights[0].size, after.weights[0].size]
+        counts = [before.weights.n_rows, after.weights.n_rows]
         sample = np.repeat(np.array([BEFORE, AFTER], dtype=np.uint8), counts)
         sizes = (after.mass * after.unit, before.mass * before.unit)
         groups = cls.apart(both.weights, both.repeats, both.unit, sample, sizes)
@@ -122,7 +121,7 @@ class Groups:
     @classmethod
     def apart(
         cls,
-        weights: list[np.ndarray[Any, Any]],
+        weights: Sequence[np.ndarray[Any, Any]],
         repeats: Floats,
         unit: float,
         sample: npt.NDArray[np.uint8],
@@ -131,12 +130,12 @@ class Groups:
         """Bundle rows of two samples of known sizes, of which these may be a part."""
         masses = tuple(size / unit for size in sizes)
         mass = 1.0 / sum(1.0 / one for one in masses)
-        return cls(weights, repeats, mass, unit, sample, masses)
+        return cls(Memberships.of(weights), repeats, mass, unit, sample, masses)
 
     def take(self, rows: Ints) -> Groups:
         """Return the same subgroups on a subset of the rows of one sample."""
         repeats = self.repeats[rows] if self.repeats.size else self.repeats
-        groups = Groups.counted([weights[rows] for weights in self.weights], repeats, self.unit)
+        groups = Groups.counted(self.weights.take(rows), repeats, self.unit)
         return dataclasses.replace(
             groups,
             times=self.times[rows] if self.times.size else self.times,
@@ -262,7 +261,7 @@ class Groups:
             n = self.mass * self.unit
             return Sizes(n, self.n_rare, self.mass, n)
         masses = self.masses or (self.mass,)
-        parts = [np.arange(self.weights[0].size)]
+        parts = [np.arange(self.weights.n_rows)]
         if self.masses:
             parts = [np.flatnonzero(self.sample == s) for s in range(len(masses))]
         own = [
@@ -273,8 +272,8 @@ class Groups:
         return Sizes.of(self.mass, masses, [one.squared() for one in own], tables)
 
     def sized(self) -> Groups:
-        """Return the same with sizes counted, and indicators packed, once."""
-        return dataclasses.replace(self, known=self.sizes(), words=pack_words(self.weights))
+        """Return the same with sizes counted once."""
+        return dataclasses.replace(self, known=self.sizes())
 
     def squared(self) -> float:
         """Sum over the rows of one sample of how often they count, squared, over rows they are."""

@@ -14,7 +14,6 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 from itertools import pairwise
-from typing import Any
 
 import numpy as np
 import pandas as pd
@@ -25,7 +24,7 @@ from huc_monitor.audit.scan import Groups
 from huc_monitor.audit.sparse_rows import Rows, same_rows
 from huc_monitor.monitor.windows import Window
 from huc_monitor.sources import PredictionSource, WindowData, concatenate
-from huc_monitor.subgroups import Subgroups
+from huc_monitor.subgroups import Memberships, Subgroups
 from huc_monitor.tree import LabelTree
 from huc_monitor.utilities import Utility
 from huc_monitor.utilities.program import Ints
@@ -37,7 +36,7 @@ class Decomposed:
 
     data: WindowData
     rows: tuple[UtilityRows, ...]
-    weights: tuple[np.ndarray[Any, Any], ...]
+    weights: Memberships
 
     @property
     def interiorized(self) -> bool:
@@ -47,7 +46,7 @@ class Decomposed:
     def groups(self) -> Groups:
         """Subgroup weights as an audit takes them, and how rows count."""
         data = self.data
-        return Groups.of(list(self.weights), None, data.label_probability, data.clusters)
+        return Groups.of(self.weights, None, data.label_probability, data.clusters)
 
     def take(self, chosen: Ints) -> tuple[list[UtilityRows], Groups]:
         """Return some rows, in the given order, as the e-detector takes them."""
@@ -122,7 +121,7 @@ class RowCache:
         return self._source.counts(data.start, data.end, as_of=as_of) == data.counts
 
     def _decompose(self, data: WindowData, old: Decomposed | None) -> Decomposed:
-        weights = tuple(self._subgroups.weights(data.features, data.n))
+        weights = self._subgroups.memberships(data.features, data.n)
         at = _same_rows(old, data)
         fresh = np.flatnonzero(at < 0)
         self.n_decomposed += fresh.size
@@ -179,9 +178,7 @@ def _join(pieces: Sequence[Decomposed]) -> Decomposed:
         )
         for items in zip(*(piece.rows for piece in pieces), strict=True)
     )
-    weights = tuple(
-        np.concatenate(parts) for parts in zip(*(p.weights for p in pieces), strict=True)
-    )
+    weights = Memberships.joined([piece.weights for piece in pieces])
     return _once(Decomposed(concatenate([piece.data for piece in pieces]), rows, weights))
 
 
@@ -198,5 +195,5 @@ def _once(found: Decomposed) -> Decomposed:
     return Decomposed(
         dataclasses.replace(data.take(chosen), n_duplicate_ids=n_repeated),
         tuple(rows.take(chosen) for rows in found.rows),
-        tuple(weights[chosen] for weights in found.weights),
+        found.weights.take(chosen),
     )

@@ -134,7 +134,7 @@ class Boost(Parametrised, Plotted):
         start = self._replayer([])
 
         def window(rows: Predictions, y: Any, x: Any, times: Any, *, squares: bool) -> BoostWindow:
-            groups = Groups.of(self._groups.weights(x, rows.n), times)
+            groups = Groups.of(self._groups.memberships(x, rows.n), times)
             matrix, mix = start.start(rows)
             return BoostWindow(
                 matrix, mix, y, groups, tree=compiled, utilities=chosen, squares=squares

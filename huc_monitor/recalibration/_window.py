@@ -109,18 +109,16 @@ class BoostWindow:
 
     def _make_factors(self) -> Floats:
         """Multipliers of contributions, empty when all are one."""
-        plain = all(w.dtype == np.uint8 for w in self.groups.weights)
+        plain = not self.groups.weights.real.any()
         if plain and not self.groups.repeats.size and len(self.groups.weights) <= _MAX_BITS:
             return np.empty((0, 0))
         return self.weights * self.groups.repeats if self.groups.repeats.size else self.weights
 
     def _make_members(self) -> Ints:
         """Subgroups of every row as bits, where contributions need no multiplier."""
-        members = np.zeros(self.labels.size, dtype=np.int64)
-        if not self._factors.size:
-            for c, weights in enumerate(self.groups.weights):
-                members |= weights.astype(np.int64) << c
-        return members
+        if self._factors.size:
+            return np.zeros(self.labels.size, dtype=np.int64)
+        return np.asarray(self.groups.weights.words[0], dtype=np.int64)
 
     @property
     def n(self) -> int:

@@ -3,20 +3,28 @@
 from __future__ import annotations
 
 import operator
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any, TypeAlias
 
 import numpy as np
 import pandas as pd
+import pyarrow as pa
+import pyarrow.compute as pc
 
 from huc_monitor.errors import InvalidInputError, UnknownNameError, did_you_mean
 from huc_monitor.recalibration.runtime.columns import Column, to_column
 
 Features: TypeAlias = "pd.DataFrame | Mapping[str, Any]"
+_OTHER = None  # equals no text
 
 
 def read_columns(
-    features: Features, needed: Mapping[str, str], n: int, *, argument: str
+    features: Features,
+    needed: Mapping[str, str],
+    n: int,
+    *,
+    argument: str,
+    named: Mapping[str, Sequence[Any]] | None = None,
 ) -> dict[str, Column]:
     """Read the needed columns, each once.
 
@@ -30,8 +38,16 @@ def read_columns(
         The number of rows each column must have.
     argument : str
         What the caller's parameter is called, for messages.
+    named : mapping of str to list, optional
+        All values, each once, that a column is compared with: others need not be told apart.
     """
-    return {name: _read(features, name, user, n, argument) for name, user in needed.items()}
+    named = named or {}
+    found = {}
+    for name, user in needed.items():
+        series = _read(features, name, user, n, argument)
+        column = _named_text(name, series, named[name]) if named.get(name) else None
+        found[name] = to_column(name, series) if column is None else column
+    return found
 
 
 def n_rows(features: Features | None, *, argument: str) -> int:
@@ -47,7 +63,23 @@ def n_rows(features: Features | None, *, argument: str) -> int:
     raise InvalidInputError(msg)
 
 
-def _read(features: Features, name: str, user: str, n: int, argument: str) -> Column:
+def _named_text(name: str, series: pd.Series[Any], values: Sequence[Any]) -> Column | None:
+    """Read text that Arrow keeps, telling nothing apart but the given values; None if it is not."""
+    dtype = series.dtype
+    if not isinstance(dtype, pd.StringDtype) or dtype.storage != "pyarrow":
+        return None
+    missing = series.isna().to_numpy(dtype=bool)
+    if missing.all() or not all(isinstance(value, str) for value in values):
+        return None
+    kept = series.array.__arrow_array__()
+    codes = pc.index_in(kept, value_set=pa.array(values, type=kept.type))
+    rows = np.array(codes.fill_null(len(values)), dtype=np.intp)
+    rows[missing] = -1
+    data = np.array([*values, _OTHER], dtype=object)
+    return Column(name, "text", data, rows, missing, series)
+
+
+def _read(features: Features, name: str, user: str, n: int, argument: str) -> pd.Series[Any]:
     if name not in features:
         known = [str(column) for column in features]
         msg = (
@@ -69,7 +101,7 @@ def _read(features: Features, name: str, user: str, n: int, argument: str) -> Co
             f"({user}). Pass one feature row per prediction, in the same order."
         )
         raise InvalidInputError(msg)
-    return to_column(name, series)
+    return series
 
 
 def count_values(column: Column) -> list[tuple[Any, int]]:

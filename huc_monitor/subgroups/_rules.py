@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Mapping
 from typing import Any, TypeAlias
 
 import numpy as np
@@ -14,7 +14,6 @@ from huc_monitor.recalibration.runtime.rules import (
     columns_of,
     compared,
     comparisons,
-    holds,
     weights_of,
 )
 from huc_monitor.subgroups._predicates import Predicate, parse, words
@@ -23,21 +22,10 @@ from huc_monitor.subgroups._predicates import Predicate, parse, words
 Rule: TypeAlias = Predicate
 
 
-def evaluate(
-    rules: Iterable[tuple[str, Rule]], columns: Mapping[str, Column], argument: str
-) -> Iterator[NDArray[np.uint8] | NDArray[np.float64]]:
-    """Yield every subgroup's weights; those that hold the same rows may be one array."""
-    known: dict[Any, NDArray[np.bool_]] = {}
-    for name, rule in rules:
-        if "weight" in rule:
-            yield _weights(name, rule, columns, argument)
-        else:
-            yield holds(rule, columns, known=known).view(np.uint8)
-
-
-def _weights(
+def read_weights(
     name: str, rule: Rule, columns: Mapping[str, Column], argument: str
 ) -> NDArray[np.float64]:
+    """Read the column of a real-valued weight."""
     column = columns[rule["weight"]]
     if column.problem or column.kind not in {"number", None}:
         remedy = column.conversion("number", argument=argument)

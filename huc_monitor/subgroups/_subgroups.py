@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import json
 import logging
-from collections.abc import Iterable, Mapping
+from collections.abc import Hashable, Iterable, Mapping
 from copy import deepcopy
 from dataclasses import dataclass
 from functools import cached_property
@@ -25,7 +25,9 @@ from huc_monitor._common.safe_text import quoted
 from huc_monitor.errors import InvalidInputError
 from huc_monitor.recalibration.runtime.columns import IN_WORDS, KINDS, Column
 from huc_monitor.recalibration.runtime.rules import EVERYONE as WHOLE
+from huc_monitor.subgroups._cells import Cells, Levels, named_values
 from huc_monitor.subgroups._columns import Features, n_rows, read_columns
+from huc_monitor.subgroups._memberships import Memberships, Words, pack_bits, stack_values
 from huc_monitor.subgroups._predicates import check_kind, parse
 from huc_monitor.subgroups._rules import (
     Rule,
@@ -33,10 +35,10 @@ from huc_monitor.subgroups._rules import (
     check_name,
     compared_columns,
     distinct_comparisons,
-    evaluate,
     needed_columns,
     parse_entry,
     parse_weight,
+    read_weights,
     rule_in_words,
 )
 from huc_monitor.subgroups._spec import expand
@@ -176,7 +178,7 @@ class Subgroups:
         family = cls((*chain.from_iterable(by_column.values()), *named))
         family._check_kinds(columns, argument="frame")
         kinds = tuple((name, kind) for name in family._compared if (kind := columns[name].kind))
-        sizes = family._sizes(columns, argument="frame")
+        sizes = family._sizes(columns, n, argument="frame")
         frozen = cls(family._rules, kinds)
         frozen = frozen._without_small([sizes], min_size)
         if len(frozen.names) > _MANY:
@@ -216,10 +218,12 @@ class Subgroups:
         list of ndarray, each of shape (n,)
             One per name: ``uint8`` 0/1 for indicators, ``float64`` for real-valued weights.
         """
+        return list(self.memberships(features, n))
+
+    def memberships(self, features: Features | None, n: int) -> Memberships:
+        """Compute what `weights` does, as bits; arrays are made of them when asked for."""
         check_whole("n", n, least=0)
-        columns = self._read(features, n, argument="features")
-        whole = np.ones(n, dtype=np.uint8)
-        return [whole, *evaluate(self._rules, columns, "features")]
+        return self._evaluate(self._read(features, n, argument="features"), n, "features")
 
     def describe(self, frame: Features | None, n: int | None = None) -> pd.DataFrame:
         """Tabulate the size of every subgroup in a frame.
@@ -249,7 +253,7 @@ class Subgroups:
         frame = to_frame(frame, "frame")
         rows = n_rows(frame, argument="frame") if n is None else n
         columns = self._read(frame, rows, argument="frame")
-        sizes = [rows, *self._sizes(columns, argument="frame")]
+        sizes = [rows, *self._sizes(columns, rows, argument="frame")]
         rules = ["every row", *(rule_in_words(rule) for _, rule in self._rules)]
         shares = [size / max(rows, 1) for size in sizes]
         return pd.DataFrame({"name": self.names, "rule": rules, "n": sizes, "share": shares})
@@ -280,8 +284,9 @@ class Subgroups:
         for i, given in enumerate(frames):
             argument = f"frames[{i}]"
             frame = to_frame(given, argument)
-            columns = self._read(frame, n_rows(frame, argument=argument), argument=argument)
-            sizes.append(self._sizes(columns, argument=argument))
+            n = n_rows(frame, argument=argument)
+            columns = self._read(frame, n, argument=argument)
+            sizes.append(self._sizes(columns, n, argument=argument))
         return self._without_small(sizes, min_size)
 
     def joined(self, other: Subgroups) -> Subgroups:
@@ -381,6 +386,15 @@ class Subgroups:
     def _comparisons(self) -> list[tuple[Mapping[str, Any], str]]:
         return distinct_comparisons(self._rules)
 
+    @cached_property
+    def _named(self) -> dict[str, list[Any]]:
+        return named_values([rule for _, rule in self._rules])
+
+    @cached_property
+    def _tables(self) -> dict[Hashable, Words]:
+        """Bits of all cells by their key: it depends on nothing but the kinds of columns."""
+        return {}
+
     def _read(self, features: Features | None, n: int, *, argument: str) -> dict[str, Column]:
         needed = self._needed
         if features is None:
@@ -402,7 +416,7 @@ class Subgroups:
         if not needed:
             return {}
         n_rows(features, argument=argument)
-        columns = read_columns(features, needed, n, argument=argument)
+        columns = read_columns(features, needed, n, argument=argument, named=self._named)
         self._check_kinds(columns, argument=argument)
         return columns
 
@@ -422,10 +436,28 @@ class Subgroups:
         for comparison, user in self._comparisons:
             check_kind(comparison, columns[comparison["column"]], user, argument=argument)
 
-    def _sizes(self, columns: Mapping[str, Column], *, argument: str) -> list[int]:
-        return [
-            int(np.count_nonzero(weights)) for weights in evaluate(self._rules, columns, argument)
+    def _evaluate(self, columns: Mapping[str, Column], n: int, argument: str) -> Memberships:
+        real = np.array([False, *("weight" in rule for _, rule in self._rules)])
+        values = [
+            read_weights(name, rule, columns, argument)
+            for name, rule in self._rules
+            if "weight" in rule
         ]
+        levels = {name: Levels.of(columns[name], named) for name, named in self._named.items()}
+        cells = Cells.of(levels, n)
+        table = self._tables.get(cells.key)
+        if table is None:
+            everyone = np.ones(cells.size, dtype=np.uint8)
+            rules = (rule for _, rule in self._rules if "weight" not in rule)
+            table = pack_bits([everyone, *cells.marks(rules)], cells.size)
+        if cells.key is not None:
+            self._tables[cells.key] = table
+        words = table.take(cells.codes, axis=1)
+        return Memberships(words, real, stack_values(values, n))
+
+    def _sizes(self, columns: Mapping[str, Column], n: int, *, argument: str) -> list[int]:
+        found = self._evaluate(columns, n, argument)
+        return [int(np.count_nonzero(weights)) for weights in found[1:]]
 
     def _without_small(self, sizes: Iterable[list[int]], min_size: int) -> Subgroups:
         smallest = [min(counts) for counts in zip(*sizes, strict=True)]

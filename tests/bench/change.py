@@ -32,6 +32,7 @@ from huc_monitor.audit.two_samples import Sample, compare_samples
 from huc_monitor.detection import ChangeTest, find_onset
 from huc_monitor.recalibration.choosing import find_recalibration
 from huc_monitor.recalibration.gate import Gate, shown_better
+from huc_monitor.subgroups import Memberships
 
 ATOMS = 300
 TREE = hm.LabelTree.from_nested(
@@ -121,7 +122,7 @@ class Population:
         shares = [np.bincount(pairs, minlength=truths[0].size) for pairs in (before, after)]
         factor = shares[1] / after.size - shares[0] / before.size
         factor = factor - (truths[1] - truths[0]).ravel() / len(truths[0])
-        groups = Groups([w * factor for w in self.weights], np.empty(0), 4.0)
+        groups = Groups(Memberships.of([w * factor for w in self.weights]), np.empty(0), 4.0)
         found = audit_rows(self.rows, groups, subgroups=SUBGROUPS, bounds=None)
         return 4.0 * np.abs(found.candidates.moment)
 

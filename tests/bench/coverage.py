@@ -23,6 +23,7 @@ import huc_monitor as hm
 from huc_monitor.audit import audit_rows
 from huc_monitor.audit.bounds.closed_forms import theorem_radius
 from huc_monitor.audit.scan import Groups
+from huc_monitor.subgroups import Memberships
 
 if __name__ == "coverage":
     # numba asks for the package of that name, and a script of this folder would hand it this file.
@@ -115,7 +116,7 @@ class Population:
         minus = -n * self.truth.ravel() / len(self.truth)
         weights = [np.concatenate([w[pairs], w * minus]) for w in self.weights]
         # The sum of absolute weights is 2n; the integers of the scan are sized for it.
-        groups = Groups(weights, np.empty(0), 2.0 * n)
+        groups = Groups(Memberships.of(weights), np.empty(0), 2.0 * n)
         rows = [rows.take(np.concatenate([pairs, everyone])) for rows in self.rows]
         result = audit_rows(rows, groups, subgroups=self.subgroups, bounds=None)
         return 2.0 * np.abs(result.candidates.moment)

@@ -217,7 +217,7 @@ class BootstrapBound(Bound):
         lanes, groups = _lanes(), self._groups
         if groups is None or not self._gathered:
             return
-        n_rows = groups.weights[0].size
+        n_rows = groups.weights.n_rows
         # Kept from block to block: fresh memory costs the system more than the draws cost us.
         spare: list[Singles] = []
 

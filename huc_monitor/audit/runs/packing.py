@@ -9,6 +9,7 @@ import numpy as np
 
 from huc_monitor.audit.decomposition import relevant_paths
 from huc_monitor.audit.runs.pieces import PiecePlan, ScoredRows
+from huc_monitor.subgroups import Memberships
 
 Records = np.ndarray[Any, Any]
 
@@ -45,7 +46,7 @@ class Packing:
         _, paths = relevant_paths(audit.tree, audit.utilities[utility])
         width = int(np.diff(paths.ptr).max(initial=0))
         n_real = sum(real)
-        n_bytes = -(-(len(real) - 1 - n_real) // 8)
+        n_bytes = -(-(len(real) - n_real) // 8)
         n_codes = paths.ptr.size - 1
         label = "<u1" if n_codes <= 1 << 8 else "<u2" if n_codes <= 1 << 16 else "<u4"
         number = "<f4" if sampled else "<i8"
@@ -69,12 +70,8 @@ class Packing:
             rows.labels,
             rows.values,
         )
-        plain = [w for w, real in zip(rows.weights, self.real, strict=True) if not real][1:]
-        if plain:
-            records["bits"] = np.packbits(np.stack(plain, axis=1), axis=1)
-        weights = [w for w, real in zip(rows.weights, self.real, strict=True) if real]
-        if weights:
-            records["real"] = np.stack(weights, axis=1)
+        records["bits"] = rows.weights.to_bytes()
+        records["real"] = rows.weights.values.T
         more = (("repeats", rows.repeats), ("id", rows.ids), ("sample", rows.samples))
         for name, values in (*more, ("times", rows.times)):
             if name in (self.dtype.names or ()):
@@ -83,10 +80,6 @@ class Packing:
 
     def unpack(self, records: Records) -> ScoredRows:
         """Read records back."""
-        n_plain = len(self.real) - sum(self.real)
-        bits = np.unpackbits(records["bits"], axis=1, count=n_plain - 1)
-        plain = iter([np.ones(len(records), dtype=np.uint8), *np.ascontiguousarray(bits.T)])
-        real = iter(np.ascontiguousarray(records["real"].T))
         names = self.dtype.names or ()
         more: Any = (("repeats", np.float64), ("id", np.int64), ("sample", np.int64))
         more = (*more, ("times", np.float64))
@@ -94,7 +87,7 @@ class Packing:
             np.ascontiguousarray(records["score"]),
             records["label"].astype(np.int64),
             np.ascontiguousarray(records["values"]),
-            [next(real) if is_real else next(plain) for is_real in self.real],
+            Memberships.from_bytes(records["bits"], self.real, records["real"].T),
             *(
                 records[name].astype(kind) if name in names else np.empty(0, dtype=kind)
                 for name, kind in more

@@ -39,6 +39,7 @@ from huc_monitor.audit.runs.draws import DrawSummary, add_multipliers
 from huc_monitor.audit.runs.summaries import ScanSummary, merge_summaries, sums_within
 from huc_monitor.audit.scan import Groups
 from huc_monitor.audit.truncation import Truncation
+from huc_monitor.subgroups import Memberships
 from huc_monitor.utilities.program import Floats, Ints
 
 _Item = TypeVar("_Item", "Piece", "ScoredRows")
@@ -55,7 +56,7 @@ class Piece:
 
     predictions: Predictions
     labels: Ints
-    weights: list[np.ndarray[Any, Any]]
+    weights: Memberships
     repeats: Floats
     ids: Ints
     samples: Ints = field(default_factory=lambda: np.empty(0, dtype=np.int64))
@@ -72,8 +73,8 @@ class Piece:
     @property
     def roots(self) -> npt.NDArray[np.float32]:
         """Those of `Groups`, in the units that weights were given in."""
-        groups = Groups([], self.repeats, 1.0, times=self.times, clusters=self.clusters)
-        return groups.roots
+        none = Memberships.of([])
+        return Groups(none, self.repeats, 1.0, times=self.times, clusters=self.clusters).roots
 
     def take(self, rows: Ints) -> Piece:
         """Return some of the rows."""
@@ -136,7 +137,7 @@ class Facts:
     @property
     def scale(self) -> float:
         """Units per 1.0 of the integer sums, as for a window in memory."""
-        return Groups([], np.empty(0), self.mass).scale
+        return Groups(Memberships.of([]), np.empty(0), self.mass).scale
 
     @property
     def mass(self) -> float:
@@ -155,7 +156,7 @@ class ScoredRows:
     scores: Floats
     labels: Ints
     values: np.ndarray[Any, Any]
-    weights: list[np.ndarray[Any, Any]]
+    weights: Memberships
     repeats: Floats
     ids: Ints
     samples: Ints = field(default_factory=lambda: np.empty(0, dtype=np.int64))
@@ -225,7 +226,7 @@ class PiecePlan(AuditPlan):
         keys, none = check_clusters(clusters, n), np.empty(0, dtype=np.int64)
         called = np.asarray(ids if keys is None else keys, dtype=np.int64) if self.n_draws else none
         among = np.asarray(samples, dtype=np.int64)
-        groups = list(self.subgroups.weights(features, n))
+        groups = self.subgroups.memberships(features, n)
         more = (repeats, called, among, times, none if keys is None else keys)
         piece = Piece(predictions, codes, groups, *more)
         if repeats.size and not repeats.all():
@@ -366,10 +367,8 @@ def _taken(item: _Item, rows: Ints) -> _Item:
     some: dict[str, Any] = {}
     for name in (one.name for one in fields(item)):
         found = getattr(item, name)
-        if isinstance(found, Predictions):
+        if isinstance(found, Predictions | Memberships):
             some[name] = found.take(rows)
-        elif isinstance(found, list):
-            some[name] = [weights[rows] for weights in found]
         else:
             some[name] = np.ascontiguousarray(found[rows]) if len(found) else found
     return replace(item, **some)

@@ -11,7 +11,7 @@ from __future__ import annotations
 import math
 from collections.abc import Iterator, Mapping
 from functools import reduce
-from typing import Any, Final
+from typing import Any, Final, Protocol
 
 import numpy as np
 import pandas as pd
@@ -34,6 +34,13 @@ COMPLEMENT: Final = {
 EVERYONE: Final = "all"
 
 
+class Comparable(Protocol):
+    """What rules compare with values: a column, or what tells its values apart as rules do."""
+
+    def compare(self, op: str, value: Any) -> NDArray[np.bool_]:
+        """Mark where a comparison is known to hold."""
+
+
 def comparisons(rule: Mapping[str, Any]) -> Iterator[Mapping[str, Any]]:
     """Iterate over the comparisons that a rule is made of; a weight has none."""
     if "column" in rule:
@@ -49,7 +56,7 @@ def columns_of(rule: Mapping[str, Any]) -> list[str]:
 
 def holds(
     rule: Mapping[str, Any],
-    columns: Mapping[str, Column],
+    columns: Mapping[str, Comparable],
     *,
     truth: bool = True,
     known: dict[Any, NDArray[np.bool_]] | None = None,

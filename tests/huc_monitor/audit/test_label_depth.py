@@ -12,6 +12,7 @@ import huc_monitor as hm
 from huc_monitor.audit.label_depth import count_labels, coverage_of
 from huc_monitor.audit.runs.pieces import PieceAudit, merge_runs
 from huc_monitor.errors import InvalidInputError
+from huc_monitor.subgroups import Memberships
 from huc_monitor.tree.labels import LeafCodes
 
 TREE = hm.LabelTree.from_nested(
@@ -154,7 +155,7 @@ def test_rows_in_pieces_give_the_same_result():
                 np.concatenate([getattr(r, name) for r in rows])
                 for name in ("scores", "labels", "values")
             ),
-            [np.concatenate([r.weights[0] for r in rows])],
+            Memberships.joined([r.weights for r in rows]),
             rows[0].repeats,
             np.concatenate([r.ids for r in rows]),
         )

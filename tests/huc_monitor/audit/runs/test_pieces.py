@@ -18,6 +18,7 @@ from huc_monitor.audit.runs.pieces import PieceAudit, RunSummary, ScoredRows, me
 from huc_monitor.audit.runs.summaries import ScanSummary, merge_summaries
 from huc_monitor.audit.scan import Groups
 from huc_monitor.errors import InvalidInputError
+from huc_monitor.subgroups import Memberships
 
 # Labels are drawn at random, and some windows have hardly any right.
 pytestmark = pytest.mark.filterwarnings("ignore:accuracy is:huc_monitor.errors.HUCWarning")
@@ -167,8 +168,8 @@ def test_of_equal_intervals_the_one_that_ends_first_is_kept_across_runs():
 
     def rows(chosen):
         labels = np.zeros(len(chosen), dtype=np.int64)
-        ones = np.ones(len(chosen), dtype=np.uint8)
-        return ScoredRows(scores[chosen], labels, values[chosen], [ones], np.empty(0), labels[:0])
+        ones = Memberships.of([np.ones(len(chosen), dtype=np.uint8)])
+        return ScoredRows(scores[chosen], labels, values[chosen], ones, np.empty(0), labels[:0])
 
     facts = audit.facts(audit.check(p, [0] * 5))
     for cut in range(1, 5):
@@ -183,13 +184,13 @@ def test_records_have_the_size_that_is_written_down():
     common = {"confidence_level": 0.95, "n_draws": 10, "rng": 0}
     utilities = [hm.LevelCorrectness(level=2)]
     plain = PieceAudit.of(tree=tree, utilities=utilities, subgroups=None, bounds="sharp", **common)
-    # A score, a label of one byte, two contributions.
-    assert Packing.of(plain, 0, weighted=False).bytes_per_row == 8 + 1 + 2 * 8
+    # A score, a label of one byte, two contributions, one byte for up to eight indicators.
+    assert Packing.of(plain, 0, weighted=False).bytes_per_row == 8 + 1 + 2 * 8 + 1
     full = PieceAudit.of(
         tree=tree, utilities=utilities, subgroups=what["subgroups"], bounds="bootstrap", **common
     )
-    # Besides: two indicators in one byte, one real weight, the row's weight, its id.
-    assert Packing.of(full, 0, weighted=True).bytes_per_row == 25 + 1 + 8 + 8 + 8
+    # Besides: one real weight, the row's weight, its id.
+    assert Packing.of(full, 0, weighted=True).bytes_per_row == 26 + 8 + 8 + 8
 
 
 def test_a_tree_without_branches_is_refused():

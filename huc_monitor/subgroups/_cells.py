@@ -1,0 +1,121 @@
+"""Rules evaluated once per combination of values that they tell apart, not once per row."""
+
+from __future__ import annotations
+
+from collections.abc import Hashable, Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from itertools import chain
+from typing import Any, Final
+
+import numpy as np
+import pandas as pd
+from numpy.typing import NDArray
+
+from huc_monitor.recalibration.runtime.columns import ORDER, Column
+from huc_monitor.recalibration.runtime.rules import comparisons, holds
+
+# With more combinations than this, only those that rows have are looked at.
+_MOST_CELLS: Final = 1 << 12
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Levels:
+    """A column as far as rules tell its values apart: a whole number for each row, or cell.
+
+    ``places`` has the numbers of the values that rules name: 2, 4, 6 and so on, in ascending order
+    where values have one. Odd numbers are other values, 2k + 1 those below the number 2k + 2 and
+    above the one before it; 0 is a missing value.
+    """
+
+    places: Mapping[Any, int]
+    codes: NDArray[Any]
+
+    @classmethod
+    def of(cls, column: Column, items: Sequence[Any]) -> Levels:
+        """Give every row of a column the number of its value, among those that rules name."""
+        if column.kind is None or column.codes is not None:
+            places = {item: 2 * k + 2 for k, item in enumerate(items)}
+            if column.codes is None:
+                return cls(places, (~column.missing).view(np.uint8))
+            kind = np.min_scalar_type(2 * len(items) + 2)
+            table = np.array([*(places.get(value, 1) for value in column.data), 0], dtype=kind)
+            return cls(places, table[column.codes])
+        timed = isinstance(column.data, pd.DatetimeIndex)
+        values = {item: pd.Timestamp(item) if timed else item for item in items}
+        ordered = sorted(set(values.values()))
+        codes = np.ones(len(column.missing), dtype=np.min_scalar_type(2 * len(ordered) + 2))
+        for value in ordered:
+            codes += np.asarray(column.data >= value)
+            codes += np.asarray(column.data > value)
+        codes[column.missing] = 0
+        numbers = {value: 2 * k + 2 for k, value in enumerate(ordered)}
+        return cls({item: numbers[value] for item, value in values.items()}, codes)
+
+    @property
+    def size(self) -> int:
+        """How many numbers there may be."""
+        return max(self.places.values(), default=0) + 2
+
+    def compare(self, op: str, value: Any) -> NDArray[np.bool_]:
+        """Mark where a comparison is known to hold, as `Column.compare` does."""
+        if op == "is missing":
+            return np.asarray(self.codes == 0)
+        present = np.asarray(self.codes > 0)
+        if op == "is present":
+            return present
+        wanted = [self.places[item] for item in _items(value)]
+        if op in ORDER:
+            return np.asarray(present & ORDER[op](self.codes, wanted[0]), dtype=bool)
+        inside = np.isin(self.codes, wanted)
+        return inside if op in {"==", "in"} else present & ~inside
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Cells:
+    """Combinations of the levels of columns; ``codes`` says which one every row has.
+
+    ``key`` tells one list of all combinations from another; it is None where there are too many,
+    and these are the ones that rows have.
+    """
+
+    levels: Mapping[str, Levels]
+    codes: NDArray[np.intp]
+    size: int
+    key: Hashable
+
+    @classmethod
+    def of(cls, levels: Mapping[str, Levels], n: int) -> Cells:
+        """Combine the levels of columns."""
+        codes, size = np.zeros(n, dtype=np.intp), 1
+        key: Hashable = tuple(tuple(level.places.items()) for level in levels.values())
+        found: dict[str, Levels] = {}
+        for name, level in levels.items():
+            codes *= level.size
+            codes += level.codes
+            numbers = {other: np.repeat(known.codes, level.size) for other, known in found.items()}
+            numbers[name] = np.tile(np.arange(level.size), size)
+            size *= level.size
+            if size > _MOST_CELLS:
+                codes, kept = pd.factorize(codes)
+                numbers = {other: known[kept] for other, known in numbers.items()}
+                size, key = len(kept), None
+            found = {other: Levels(levels[other].places, numbers[other]) for other in numbers}
+        return cls(found, codes, size, key)
+
+    def marks(self, rules: Iterable[Mapping[str, Any]]) -> list[NDArray[np.uint8]]:
+        """Mark, for every rule, the combinations that it holds for."""
+        known: dict[Any, NDArray[np.bool_]] = {}
+        return [holds(rule, self.levels, known=known).view(np.uint8) for rule in rules]
+
+
+def named_values(rules: Sequence[Mapping[str, Any]]) -> dict[str, list[Any]]:
+    """List the values that rules compare each column with, each once."""
+    found: dict[str, dict[Any, None]] = {}
+    for one in chain.from_iterable(map(comparisons, rules)):
+        values = found.setdefault(one["column"], {})
+        values.update(dict.fromkeys(_items(one["value"]) if "value" in one else ()))
+    return {name: list(values) for name, values in found.items()}
+
+
+def _items(value: Any) -> list[Any]:
+    return value if isinstance(value, list) else [value]
