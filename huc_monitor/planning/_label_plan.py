@@ -380,11 +380,13 @@ def _mixed(sizes: Floats, budget: float, uniform_share: float) -> Floats:
     floor = uniform_share * budget / n
     room, rest = 1.0 - floor, budget - floor * n
     # What no size asks for goes to all alike once the others have reached 1.
-    wanted = sizes + 1e-9 * max(float(sizes.max()), 1e-300)
+    wanted = sizes + 1e-9 * (float(sizes.max()) or 1.0)
     ordered = np.sort(wanted)[::-1]
     behind = np.cumsum(ordered[::-1])[::-1]
     factor = (rest - room * np.arange(n)) / behind
-    at = int(np.argmin(factor * ordered > room))
+    full = factor * ordered > room
+    full[-1] = False  # by rounding, it may seem full where all rows are to be labelled
+    at = int(np.argmin(full))
     return np.asarray(floor + np.minimum(room, max(factor[at], 0.0) * wanted), dtype=np.float64)
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pandas as pd
 import pytest
-from hypothesis import given, settings
+from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 import huc_monitor as hm
@@ -69,6 +69,7 @@ def test_an_opinion_that_repeats_the_prediction_has_no_odds_and_an_own_one_has()
 
 @settings(deadline=None, max_examples=30)
 @given(st.integers(0, 10_000), st.floats(0.05, 1.0))
+@example(4358, 0.6182695501477172)  # all rows are labelled, and a sum is rounded up
 def test_probabilities_add_up_to_the_budget_and_stay_within_their_limits(seed, uniform):
     rng = np.random.default_rng(seed)
     n = int(rng.integers(5, 400))
@@ -78,6 +79,10 @@ def test_probabilities_add_up_to_the_budget_and_stay_within_their_limits(seed, u
     assert pi.max() <= 1 + 1e-12
     assert pi.min() >= uniform * budget / n - 1e-12
     assert pi.sum() == pytest.approx(budget)
+
+
+def test_rows_that_differ_in_nothing_have_the_same_probability():
+    assert _label_plan._mixed(np.zeros(4), 3.0, 0.3) == pytest.approx(0.75)
 
 
 def test_every_row_is_drawn_as_often_as_its_probability_says():
