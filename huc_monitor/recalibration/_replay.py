@@ -86,7 +86,7 @@ class Replayer:
         n = matrix.shape[0]
         weights = np.ones((len(self._groups), n))
         if self._needs_features:
-            found = self.subgroups.weights(features, n)
+            found = self.subgroups.memberships(features, n)
             for g, c in enumerate(self._groups):
                 weights[g] = found[c]
         return self.update(matrix, weights, share)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Hashable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import chain
@@ -74,38 +75,53 @@ class Levels:
 class Cells:
     """Combinations of the levels of columns; ``codes`` says which one every row has.
 
-    ``key`` tells one list of all combinations from another; it is None where there are too many,
-    and these are the ones that rows have.
+    ``kept`` has, for every column, its level in each combination that rows have; None where there
+    are so few that all are listed, in the order of `numpy.unravel_index`.
     """
 
     levels: Mapping[str, Levels]
     codes: NDArray[np.intp]
-    size: int
-    key: Hashable
+    kept: Mapping[str, NDArray[Any]] | None
 
     @classmethod
     def of(cls, levels: Mapping[str, Levels], n: int) -> Cells:
         """Combine the levels of columns."""
         codes, size = np.zeros(n, dtype=np.intp), 1
-        key: Hashable = tuple(tuple(level.places.items()) for level in levels.values())
-        found: dict[str, Levels] = {}
-        for name, level in levels.items():
+        kept: dict[str, NDArray[Any]] | None = None
+        for place, (name, level) in enumerate(levels.items()):
             codes *= level.size
             codes += level.codes
-            numbers = {other: np.repeat(known.codes, level.size) for other, known in found.items()}
-            numbers[name] = np.tile(np.arange(level.size), size)
-            size *= level.size
-            if size > _MOST_CELLS:
-                codes, kept = pd.factorize(codes)
-                numbers = {other: known[kept] for other, known in numbers.items()}
-                size, key = len(kept), None
-            found = {other: Levels(levels[other].places, numbers[other]) for other in numbers}
-        return cls(found, codes, size, key)
+            if kept is None and size * level.size <= _MOST_CELLS:
+                size *= level.size
+                continue
+            before = _combine(list(levels.items())[:place]) if kept is None else kept
+            codes, found = pd.factorize(codes)
+            first, last = np.divmod(found, level.size)
+            kept = {other: numbers[first] for other, numbers in before.items()} | {name: last}
+        return cls(levels, codes, kept)
+
+    @property
+    def key(self) -> Hashable:
+        """What tells one list of all combinations from another; None if these are some of them."""
+        if self.kept is not None:
+            return None
+        return tuple(tuple(level.places.items()) for level in self.levels.values())
 
     def marks(self, rules: Iterable[Mapping[str, Any]]) -> list[NDArray[np.uint8]]:
-        """Mark, for every rule, the combinations that it holds for."""
+        """Mark, for every rule, the combinations that it holds for; first, all of them."""
+        columns = _combine(list(self.levels.items())) if self.kept is None else self.kept
+        each = {name: Levels(self.levels[name].places, codes) for name, codes in columns.items()}
+        size = next((codes.size for codes in columns.values()), 1)
         known: dict[Any, NDArray[np.bool_]] = {}
-        return [holds(rule, self.levels, known=known).view(np.uint8) for rule in rules]
+        marked = [holds(rule, each, known=known).view(np.uint8) for rule in rules]
+        return [np.ones(size, dtype=np.uint8), *marked]
+
+
+def _combine(levels: Sequence[tuple[str, Levels]]) -> dict[str, NDArray[Any]]:
+    """List all combinations of levels: for every column, its level in each."""
+    sizes = [level.size for _, level in levels]
+    numbers = np.indices(sizes).reshape(len(sizes), math.prod(sizes))
+    return {name: codes for (name, _), codes in zip(levels, numbers, strict=True)}
 
 
 def named_values(rules: Sequence[Mapping[str, Any]]) -> dict[str, list[Any]]:

@@ -72,7 +72,11 @@ def _named_text(name: str, series: pd.Series[Any], values: Sequence[Any]) -> Col
     if missing.all() or not all(isinstance(value, str) for value in values):
         return None
     kept = series.array.__arrow_array__()
-    codes = pc.index_in(kept, value_set=pa.array(values, type=kept.type))
+    try:
+        wanted = pa.array(values, type=kept.type)
+    except UnicodeEncodeError:  # half of a pair of surrogates
+        return None
+    codes = pc.index_in(kept, value_set=wanted)
     rows = np.array(codes.fill_null(len(values)), dtype=np.intp)
     rows[missing] = -1
     data = np.array([*values, _OTHER], dtype=object)

@@ -45,7 +45,8 @@ class Memberships(Sequence[Weights]):
         indicators = [weight for weight in weights if weight.dtype == np.uint8]
         n = weights[0].size if len(weights) else 0
         values = [weight for weight in weights if weight.dtype != np.uint8]
-        return cls(pack_bits(indicators, n), real, stack_values(values, n))
+        words = pack_bits(indicators) if indicators else np.empty((0, n), dtype=np.uint64)
+        return cls(words, real, stack_values(values, n))
 
     @classmethod
     def from_bytes(
@@ -78,7 +79,8 @@ class Memberships(Sequence[Weights]):
 
     def take(self, rows: Any) -> Memberships:
         """Return the same subgroups on some of the rows."""
-        return Memberships(self.words[:, rows], self.real, self.values[:, rows])
+        words, values = (np.ascontiguousarray(one[:, rows]) for one in (self.words, self.values))
+        return Memberships(words, self.real, values)
 
     def __len__(self) -> int:
         return int(self.real.size)
@@ -105,8 +107,9 @@ def stack_values(values: Sequence[np.ndarray[Any, Any]], n: int) -> npt.NDArray[
     return np.array(values, dtype=np.float64).reshape(len(values), n)
 
 
-def pack_bits(indicators: Sequence[npt.NDArray[np.uint8]], n: int) -> Words:
-    """Bits of indicators of n rows, 64 to a number: shape (words, n)."""
+def pack_bits(indicators: Sequence[npt.NDArray[np.uint8]]) -> Words:
+    """Bits of one or more indicators of n rows, 64 to a number: shape (words, n)."""
+    n = indicators[0].size
     words = np.zeros((-(-len(indicators) // WORD), n), dtype="<u8")
     # Eight subgroups at a time, in bytes: that is an eighth of the memory to go through.
     eighths = words.view(np.uint8).reshape(len(words), n, 8)

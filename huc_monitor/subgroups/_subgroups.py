@@ -445,13 +445,12 @@ class Subgroups:
         ]
         levels = {name: Levels.of(columns[name], named) for name, named in self._named.items()}
         cells = Cells.of(levels, n)
-        table = self._tables.get(cells.key)
+        key = cells.key
+        table = self._tables.get(key)
         if table is None:
-            everyone = np.ones(cells.size, dtype=np.uint8)
-            rules = (rule for _, rule in self._rules if "weight" not in rule)
-            table = pack_bits([everyone, *cells.marks(rules)], cells.size)
-        if cells.key is not None:
-            self._tables[cells.key] = table
+            table = pack_bits(cells.marks(rule for _, rule in self._rules if "weight" not in rule))
+        if key is not None:
+            self._tables[key] = table
         words = table.take(cells.codes, axis=1)
         return Memberships(words, real, stack_values(values, n))
 

@@ -132,7 +132,7 @@ def shuffle_bytes_per_row(
     >>> import huc_monitor as hm
     >>> tree = hm.LabelTree.from_nested({"cat": ["lion", "lynx"], "dog": None})
     >>> shuffle_bytes_per_row(tree, [hm.LevelCorrectness(level=2)], bounds="sharp")
-    25
+    26
     """
     check = PieceAudit.of(tree=tree, utilities=utilities, subgroups=subgroups, bounds=bounds)
     packings = [Packing.of(check, u, weighted=weighted) for u in range(len(check.utilities))]
