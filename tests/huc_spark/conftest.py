@@ -2,13 +2,18 @@ from __future__ import annotations
 
 import gc
 import os
+from pathlib import Path
 
 import pytest
 from support import spark_sessions as sessions
 
 
+@pytest.hookimpl(tryfirst=True)  # before pytest selects by marker
 def pytest_collection_modifyitems(items):
     for item in items:
+        if not item.path.is_relative_to(Path(__file__).parent):
+            continue
+        item.add_marker(pytest.mark.spark)
         # pandas 3 is what this environment has; what of PySpark is used here, works with it.
         text = "ignore:PySpark does not yet fully support pandas:FutureWarning"
         item.add_marker(pytest.mark.filterwarnings(text))
