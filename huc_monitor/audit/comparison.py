@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
 from typing import Any, ClassVar, Literal, Self
 
 import numpy as np
@@ -118,6 +119,17 @@ class Comparison(Form, Plotted):
             msg = "`worst` needs a candidate; no utility has a relevant branch in this tree."
             raise InvalidInputError(msg)
         return self[int(np.argmax(np.abs(self.difference)))]
+
+    def worst_of(self, names: Sequence[tuple[str, str, str]]) -> Difference | None:
+        """Return the candidate of these with the largest absolute moment before; None without one.
+
+        Its ``after`` is the largest among all of these.
+        """
+        rows = [row for row, name in enumerate(self.names) if name in names]
+        if not rows:
+            return None
+        worst = self[max(rows, key=lambda row: abs(self.before[row]))]
+        return replace(worst, after=float(np.abs(self.after[rows]).max()))
 
     def __getitem__(self, row: int) -> Difference:
         """Return one candidate by its number."""

@@ -121,6 +121,7 @@ def find_recalibration(
     label_probability: Any = None,
     current: Any = None,
     candidates: Sequence[str] = CANDIDATES,
+    targets: Sequence[tuple[str, str, str]] = (),
     gate: Gate | None = None,
     confidence_level: float = DEFAULTS.confidence_level,
     rng: int = DEFAULTS.rng,
@@ -144,6 +145,10 @@ def find_recalibration(
     candidates : list of str
         Of "nothing" (keep the model that serves now), "huc_boost", a scaling, or a scaling and
         "+huc_boost".
+    targets : list of (utility, subgroup, node), optional
+        What must get better, such as candidates with an open alert: of the recalibrators the one
+        is chosen under which the largest absolute moment among them is smallest, and the gate asks
+        for it. Candidates that an audit here does not have are left out; HUC when none is left.
 
     Returns
     -------
@@ -198,10 +203,11 @@ def find_recalibration(
         begin_stage(f"fitting {name} ({place} of {len(candidates)})")
         fitted[name] = task.fit(name, fit, choose)
     begin_stage("comparing what was fitted on later rows")
-    choices = {
-        name: task.figures(task.predict(model, choose), choose)[0] for name, model in fitted.items()
-    }
-    name = _choose(choices)
+    choices, sizes = {}, {}
+    for name, model in fitted.items():
+        choices[name], result = task.figures(task.predict(model, choose), choose)
+        sizes[name] = _largest(result, targets)
+    name = _choose(choices, sizes)
     before, _ = task.figures(task.current[judge], judge, bounds="bootstrap")
     of_base = before
     if current is not None:
@@ -217,7 +223,7 @@ def find_recalibration(
     else:
         comparison = task.compare(task.current[judge], recalibrated, judge)
         reasons = (gate or Gate()).reasons(
-            before, after, comparison=comparison, n_labels=predictions.n
+            before, after, comparison=comparison, n_labels=predictions.n, targets=targets
         )
     return Recalibration(
         name,
@@ -233,15 +239,23 @@ def find_recalibration(
     )
 
 
-def _choose(choices: dict[str, Figures]) -> str:
-    """Lowest HUC of those whose log loss is not above the serving model's; that one on a tie."""
+def _largest(result: AuditResult, targets: Sequence[tuple[str, str, str]]) -> float:
+    """Largest absolute moment of some candidates; HUC where none of them was audited."""
+    table = result.candidates
+    names = zip(table.utility, table.subgroup, table.node, strict=True)
+    chosen = [name in targets for name in names]
+    return float(np.abs(table.moment[chosen]).max()) if any(chosen) else result.huc
+
+
+def _choose(choices: dict[str, Figures], sizes: dict[str, float]) -> str:
+    """Smallest of those whose log loss is not above the serving model's; that one on a tie."""
     now = choices.get(NOTHING)
     able = {
         name: figures
         for name, figures in choices.items()
         if now is None or figures.log_loss <= now.log_loss
     }
-    return min(able, key=lambda name: (able[name].huc, name != NOTHING))
+    return min(able, key=lambda name: (sizes[name], able[name].huc, name != NOTHING))
 
 
 @dataclass(frozen=True, slots=True, eq=False)

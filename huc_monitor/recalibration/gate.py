@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import math
-from typing import TYPE_CHECKING, Annotated
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Annotated, NamedTuple
 
 from pydantic import Field
 
 from huc_monitor._common.settings import Number, Section, Share
-from huc_monitor.audit.comparison import Comparison
+from huc_monitor.audit.comparison import Comparison, Difference
 
 if TYPE_CHECKING:
     from huc_monitor.recalibration.choosing import Figures
@@ -22,9 +23,10 @@ class Gate(Section):
     Parameters
     ----------
     min_improvement : float, default 0.1
-        Share of the serving model's HUC that must be gone; 0.1 is a tenth.
+        Share of the serving model's HUC, or of the largest moment with an open alert, that must be
+        gone; 0.1 is a tenth.
 
-        That is asked of the point estimates; besides, HUC must fall by more than chance: zero must
+        That is asked of the point estimates; besides, it must fall by more than chance: zero must
         lie outside the bounds of `compare` for both predictors on the same rows.
     max_log_loss_increase : float, default 0
         In nats per row.
@@ -40,7 +42,7 @@ class Gate(Section):
     >>> Gate(min_improvement=0.7).reasons(
     ...     before, Figures(400, 0.04, None, None, 0.02, 1.0, 0.62)
     ... )
-    ('HUC on 400 held-out rows is 0.0400 after 0.1000; it must fall by at least 70%',)
+    ('HUC on 400 held-out rows is 0.1000 before, 0.0400 after; it must fall by at least 70%',)
     """
 
     min_improvement: Share = 0.1
@@ -55,28 +57,29 @@ class Gate(Section):
         comparison: Comparison | None = None,
         rows: str = "",
         n_labels: int | None = None,
+        targets: Sequence[tuple[str, str, str]] = (),
     ) -> tuple[str, ...]:
         """Say what stands against the recalibration; nothing when it may pass.
 
         ``comparison`` is that of both predictors on these rows; without it nothing says whether
         the improvement is sure, and only the figures are judged. ``n_labels`` are all that were
-        divided into rows that fit, choose and judge.
+        divided into rows that fit, choose and judge. ``targets`` are candidates with an open alert:
+        it is enough that the largest moment among them falls, unless HUC surely rises. HUC may be
+        another branch's, of which nobody asked.
         """
-        found = []
         rows = rows or f"{after.n:,} held-out rows"
-        if not after.huc <= (1.0 - self.min_improvement) * before.huc:
-            found.append(
-                f"HUC on {rows} is {after.huc:.4f} after {before.huc:.4f}; "
-                f"it must fall by at least {self.min_improvement:.0%}"
-            )
-        elif comparison is not None and not shown_better(comparison):
-            huc = comparison.huc
-            found.append(
-                f"HUC on {rows} is {after.huc:.4f} after {before.huc:.4f}, which may be chance: "
-                f"the difference lies between {huc.lower:+.4f} and {huc.upper:+.4f} "
-                f"({comparison.confidence_level:.0%} confidence). Wait for more labels"
-                + _rows_needed(comparison, after.n, n_labels)
-            )
+        judged = _Judged(comparison, rows, after.n, n_labels)
+        huc = Difference("", "", "", before.huc, after.huc, *_bounds(comparison))
+        against = [self._against("HUC", huc, judged)]
+        worst = comparison.worst_of(targets) if comparison is not None and targets else None
+        if worst is not None:
+            at = f"{worst.node} (subgroup {worst.subgroup}, utility {worst.utility})"
+            against.append(self._against(f"the moment of {at}, which has an alert,", worst, judged))
+        found = []
+        if all(against):
+            found.append(against[-1])
+        elif against[0] and huc.lower > 0.0:
+            found.append(f"HUC on {rows} rises from {before.huc:.4f} to {after.huc:.4f}")
         if after.log_loss > before.log_loss + self.max_log_loss_increase:
             found.append(
                 f"log loss rises from {before.log_loss:.4f} to {after.log_loss:.4f}; "
@@ -89,19 +92,46 @@ class Gate(Section):
             )
         return tuple(found)
 
+    def _against(self, what: str, one: Difference, judged: _Judged) -> str:
+        """Say why a number did not fall enough; nothing where it did."""
+        told = f"{what} on {judged.rows} is {one.before:.4f} before, {one.after:.4f} after"
+        if not one.after <= (1.0 - self.min_improvement) * one.before:
+            return f"{told}; it must fall by at least {self.min_improvement:.0%}"
+        if judged.comparison is None or shown_better(one):
+            return ""
+        return (
+            f"{told}, which may be chance: the difference lies between {one.lower:+.4f} and "
+            f"{one.upper:+.4f} ({judged.comparison.confidence_level:.0%} confidence). "
+            f"Wait for more labels{judged.rows_needed(one)}"
+        )
 
-def _rows_needed(comparison: Comparison, n: int, n_labels: int | None) -> str:
-    """Say how many rows would show the difference: bounds narrow with the root of their number."""
-    huc = comparison.huc
-    if not (huc.difference < 0 and math.isfinite(huc.upper)):
-        return ""
-    needed = n * ((huc.upper - huc.difference) / huc.difference) ** 2
-    if n_labels is None:
-        return f": about {_two_digits(needed)} rows would show such a gain"
-    return (
-        f": about {_two_digits(needed)} held-out rows would show such a gain, "
-        f"{_two_digits(needed * n_labels / n)} labels in all at this division"
-    )
+
+class _Judged(NamedTuple):
+    """On what a recalibration is judged: both predictors compared, on so many of the labels."""
+
+    comparison: Comparison | None
+    rows: str
+    n: int
+    n_labels: int | None
+
+    def rows_needed(self, one: Difference) -> str:
+        """Say how many rows would show it: bounds narrow with the root of their number."""
+        if not (one.difference < 0 and math.isfinite(one.upper)):
+            return ""
+        needed = self.n * ((one.upper - one.difference) / one.difference) ** 2
+        if self.n_labels is None:
+            return f": about {_two_digits(needed)} rows would show such a gain"
+        return (
+            f": about {_two_digits(needed)} held-out rows would show such a gain, "
+            f"{_two_digits(needed * self.n_labels / self.n)} labels in all at this division"
+        )
+
+
+def _bounds(comparison: Comparison | None) -> tuple[float, float, float]:
+    """Return by how much HUC falls, and its bounds."""
+    if comparison is None:
+        return math.nan, math.nan, math.nan
+    return comparison.huc.difference, comparison.huc.lower, comparison.huc.upper
 
 
 def _two_digits(count: float) -> str:
@@ -109,10 +139,10 @@ def _two_digits(count: float) -> str:
     return f"{math.ceil(count / step) * step:,}"
 
 
-def shown_better(comparison: Comparison) -> bool:
-    """Whether HUC is lower after by more than chance: zero lies above the bounds of the difference.
+def shown_better(one: Difference) -> bool:
+    """Whether a number is lower after by more than chance: zero lies above its bounds.
 
     At 95 % confidence a calibrated model's HUC, which nothing can lower, passes in at most 2.5 % of
     trials.
     """
-    return comparison.huc.upper < 0.0
+    return one.upper < 0.0

@@ -9,7 +9,7 @@ from __future__ import annotations
 import dataclasses
 import json
 from dataclasses import dataclass
-from typing import Literal, TypeAlias
+from typing import ClassVar, Literal, TypeAlias
 
 from huc_monitor._common.forms import Form
 from huc_monitor.audit.comparison import Comparison
@@ -73,6 +73,8 @@ class ShadowTrial(Form):
         Why it was refused or ended.
     difference : (float, float) or None
         Bounds on the challenger's HUC minus the champion's over all windows, once decided.
+    targets : tuple of (utility, subgroup, node)
+        What the challenger is to make better; see `find_recalibration`.
 
     Examples
     --------
@@ -94,6 +96,9 @@ class ShadowTrial(Form):
     result: TrialResult = "running"
     reasons: tuple[str, ...] = ()
     difference: tuple[float, float] | None = None
+    targets: tuple[tuple[str, str, str], ...] = ()
+
+    sparse: ClassVar[tuple[str, ...]] = ("targets",)
 
     @property
     def is_complete(self) -> bool:
@@ -125,7 +130,9 @@ class ShadowTrial(Form):
         before = dataclasses.replace(self.mean(0), huc=huc.before)
         after = dataclasses.replace(self.mean(1), huc=huc.after)
         rows = f"{len(self.windows)} windows"
-        reasons = gate.reasons(before, after, comparison=comparison, rows=rows)
+        reasons = gate.reasons(
+            before, after, comparison=comparison, rows=rows, targets=self.targets
+        )
         return dataclasses.replace(
             self,
             result="refused" if reasons else "passed",

@@ -79,8 +79,8 @@ class Memberships(Sequence[Weights]):
 
     def take(self, rows: Any) -> Memberships:
         """Return the same subgroups on some of the rows."""
-        words, values = (np.ascontiguousarray(one[:, rows]) for one in (self.words, self.values))
-        return Memberships(words, self.real, values)
+        words = np.ascontiguousarray(self.words[:, rows])
+        return Memberships(words, self.real, np.ascontiguousarray(self.values[:, rows]))
 
     def __len__(self) -> int:
         return int(self.real.size)

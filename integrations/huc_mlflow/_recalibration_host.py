@@ -192,7 +192,7 @@ class MLflowRecalibrationHost:
         self.tracker.runs.log_inputs(run_id, data, "training", *linked)
         window = (f"{rows.start:%Y-%m-%d %H:%M}", f"{rows.end:%Y-%m-%d %H:%M} UTC")
         used = f"{len(rows.labels):,} labelled rows, {window[0]} to {window[1]}: {why}"
-        recalibration = self._find(rows, champion, state)
+        recalibration = self._find(rows, champion, state, trigger.candidates)
         self._log(run_id, recalibration)
         if not recalibration.passed:
             self._remember(trigger)
@@ -381,12 +381,19 @@ class MLflowRecalibrationHost:
         radius = float(found.radii.max(initial=0.0))
         return FittedSample(rows.sampled_from, int(found.n), radius, found.confidence_level)
 
-    def _find(self, rows: WindowData, champion: ModelVersion, state: MonitorState) -> Recalibration:
+    def _find(
+        self,
+        rows: WindowData,
+        champion: ModelVersion,
+        state: MonitorState,
+        targets: Sequence[tuple[str, str, str]],
+    ) -> Recalibration:
         wrapped = BASE_TAG in champion.tags
         return find_recalibration(
             rows.probabilities,
             rows.codes,
             current=self.reader.replay(champion, rows) if wrapped else None,
+            targets=targets,
             gate=self.gate,
             rng=self.config.settings.audit.rng,
             **self._about(rows, state),

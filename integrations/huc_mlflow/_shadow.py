@@ -37,6 +37,7 @@ if TYPE_CHECKING:
 
 SHADOW = "huc.shadow"
 _REASONS = "huc.shadow_reasons"
+_MOST_TARGETS = 20  # a tag holds 8,000 characters
 
 
 class Shadow:
@@ -74,6 +75,7 @@ class Shadow:
             champion=str(registry.current().version),
             upto=trigger.ordinal,
             n_windows=self._config.settings.recalibration.shadow_windows,
+            targets=trigger.candidates[:_MOST_TARGETS],
         )
         if SHADOW not in registry.client.get_run(run_id).data.tags:
             registry.client.set_tag(run_id, SHADOW, trial.to_json())

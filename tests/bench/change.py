@@ -277,7 +277,7 @@ def gate(settings: argparse.Namespace) -> None:
     for k in range(settings.gate_trials):
         pairs = draw(truth, 2_000, rng)
         samples = [side.sample(pairs) for side in sides]
-        passed.append(shown_better(compare_predictors(*samples, plan(rng=k))))
+        passed.append(shown_better(compare_predictors(*samples, plan(rng=k)).huc))
     huc = [round(float(side.sizes(truth).max()), 4) for side in sides]
     show("gate", model="improved", huc=huc, n=2_000, passed=share(passed))
 

@@ -130,9 +130,38 @@ def a_choice(huc, log_loss):
     ],
 )
 def test_what_serves_is_kept_unless_huc_falls_and_log_loss_does_not_rise(huc, log_loss, chosen):
-    other = a_choice(huc, log_loss)
-    assert _choose({"temperature": other, "nothing": a_choice(0.05, 1.0)}) == chosen
-    assert _choose({"temperature": other}) == "temperature"
+    choices = {"temperature": a_choice(huc, log_loss), "nothing": a_choice(0.05, 1.0)}
+    assert _choose(choices, {name: one.huc for name, one in choices.items()}) == chosen
+    del choices["nothing"]
+    assert _choose(choices, {"temperature": huc}) == "temperature"
+
+
+def test_what_has_an_alert_decides_before_huc():
+    choices = {"vector": a_choice(0.06, 1.0), "nothing": a_choice(0.05, 1.0)}
+    assert _choose(choices, {"vector": 0.01, "nothing": 0.03}) == "vector"
+    assert _choose(choices, {"vector": 0.03, "nothing": 0.03}) == "nothing", "by HUC"
+
+
+def test_a_small_fault_is_mended_for_what_has_an_alert_where_huc_is_chance_elsewhere():
+    rng = np.random.default_rng(8)
+    n, leaves = 16_000, {"carrier": ["missort", "late"], "customer": ["away", "refused"]}
+    p = rng.dirichlet(np.full(4, 0.7), n).clip(1e-4)
+    p /= p.sum(axis=1, keepdims=True)
+    frame = pd.DataFrame({"region": rng.choice(["east", "west", "north", "south"], n)})
+    truth = p.copy()
+    moved = np.where(frame["region"] == "east", truth[:, 0], 0.0)
+    truth[:, :2] += np.stack([-moved, moved], axis=1)
+    y = (truth.cumsum(axis=1) < rng.random((n, 1))).sum(axis=1).clip(max=3)
+    asked = {
+        "tree": hm.LabelTree.from_nested(leaves),
+        "utilities": [hm.LevelCorrectness(level=1), hm.LevelCorrectness(level=2)],
+        "subgroups": hm.Subgroups.from_reference(frame, {"region": "each"}),
+        "features": frame,
+        "candidates": ["nothing", "huc_boost"],
+    }
+    plain = find_recalibration(p, y, **asked)
+    told = find_recalibration(p, y, **asked, targets=[("level2", "region=east", "carrier")])
+    assert (plain.passed, told.passed, told.name) == (False, True, "huc_boost")
 
 
 def test_figures_are_those_of_the_definition():

@@ -5,10 +5,12 @@ from __future__ import annotations
 import dataclasses
 from types import SimpleNamespace
 
+import numpy as np
 import pytest
 from support.documented import defaults, documented_defaults
 
 import huc_monitor as hm
+from huc_monitor.audit.comparison import Comparison, Difference
 from huc_monitor.monitor.recalibrating import RecalibrationPolicy
 from huc_monitor.recalibration.choosing import Figures
 from huc_monitor.recalibration.gate import Gate, shown_better
@@ -60,8 +62,8 @@ def a_comparison(upper):
 
 
 def test_an_improvement_is_sure_only_if_zero_lies_above_its_bounds():
-    assert shown_better(a_comparison(-0.01))
-    assert not shown_better(a_comparison(0.0))
+    assert shown_better(a_comparison(-0.01).huc)
+    assert not shown_better(a_comparison(0.0).huc)
     better = dataclasses.replace(BEFORE, huc=0.1)
     assert GATE.reasons(BEFORE, better, comparison=a_comparison(-0.01)) == ()
     (reason,) = GATE.reasons(BEFORE, better, comparison=a_comparison(0.01))
@@ -78,6 +80,63 @@ def test_the_gate_says_how_many_rows_would_show_a_gain_that_may_be_chance():
     )
     (reason,) = GATE.reasons(before, after, comparison=near, rows="2 windows")
     assert reason.endswith("Wait for more labels: about 3,700 rows would show such a gain")
+
+
+NAMES = (("pay", "all", "root"), ("pay", "region=east", "carrier"), ("pay", "all", "carrier"))
+
+
+def two_sizes(after, up, huc=(-0.02, 0.02)):
+    """Three candidates, of which the first, which has no alert, is HUC."""
+    before = np.array([0.5, 0.3, 0.2])
+    after = np.array(after)
+    bounds = {"down": np.full(3, 0.05), "up": np.full(3, up)}
+    sizes = (before.max(), after.max(), after.max() - before.max())
+    return Comparison.of_sizes(
+        before,
+        after,
+        **bounds,
+        kind="predictors",
+        n_before=100.0,
+        n_after=100.0,
+        confidence_level=0.95,
+        method="bootstrap",
+        n_draws=100,
+        names=NAMES,
+        huc=Difference("", "", "", *sizes, sizes[2] + huc[0], sizes[2] + huc[1]),
+    )
+
+
+def reasons_of(comparison, targets):
+    after = dataclasses.replace(BEFORE, huc=comparison.huc.after)
+    return GATE.reasons(BEFORE, after, comparison=comparison, targets=targets)
+
+
+def test_it_is_enough_that_what_has_an_alert_gets_better():
+    better = two_sizes([0.5, 0.1, 0.1], up=0.15)
+    assert reasons_of(better, NAMES[1:]) == ()
+    (reason,) = reasons_of(better, ())
+    assert reason.startswith("HUC on 100 held-out rows is 0.5000 before, 0.5000 after; it must")
+    assert reasons_of(better, [("pay", "all", "gone")]) == (reason,), "not compared here"
+
+
+@pytest.mark.parametrize(
+    ("after", "up", "words"),
+    [
+        ([0.5, 0.1, 0.1], 0.25, "0.3000 before, 0.1000 after, which may be chance: the difference"),
+        ([0.5, 0.2, 0.1], 0.05, "0.3000 before, 0.2000 after; it must fall by at least 50%"),
+        ([0.5, 0.1, 0.2], 0.05, "0.3000 before, 0.2000 after; it must fall by at least 50%"),
+    ],
+)
+def test_a_refusal_names_what_has_an_alert(after, up, words):
+    (reason,) = reasons_of(two_sizes(after, up), NAMES[1:])
+    start = "the moment of carrier (subgroup region=east, utility pay), which has an alert, on 100 "
+    assert reason.startswith(start)
+    assert words in reason
+
+
+def test_a_branch_that_gets_better_does_not_pay_for_another():
+    (reason,) = reasons_of(two_sizes([0.6, 0.1, 0.1], up=0.05), NAMES[1:])
+    assert reason == "HUC on 100 held-out rows rises from 0.5000 to 0.6000"
 
 
 def test_defaults_are_those_of_the_docstring_and_of_the_recalibration_policy():

@@ -50,7 +50,7 @@ def test_better_in_every_window_is_not_enough_if_it_may_be_chance():
 def test_being_a_little_better_is_not_enough():
     decided = trial(BETTER, BETTER).decide(Gate(min_improvement=0.1), compared(1000, after=0.52))
     assert decided.reasons == (
-        "HUC on 2 windows is 0.2800 after 0.3000; it must fall by at least 10%",
+        "HUC on 2 windows is 0.3000 before, 0.2800 after; it must fall by at least 10%",
     )
 
 
