@@ -119,8 +119,8 @@ def init_config(
         )
         raise InvalidInputError(msg)
     volume = measure(place.table, time, guess.label, late, guess.id)
-    if volume.future:
-        warnings.warn(volume.future, HUCWarning, stacklevel=2)
+    for said in filter(None, (volume.future, volume.past)):
+        warnings.warn(said, HUCWarning, stacklevel=2)
     partition = None
     if isinstance(place.table, DuckTable):
         partition = find_partition(place.table, guess.time)

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 import numpy as np
 
-from huc_monitor._common.times import from_column
+from huc_monitor._common.times import from_column, to_column
 from huc_monitor.audit.decomposition import UtilityRows
 from huc_monitor.audit.dependence import Dependence, ShortBlocks
 from huc_monitor.config._guess import (
@@ -42,6 +42,8 @@ _TRIED_IDS: Final = 2_000
 _SHARE_OF_IDS: Final = 0.2  # a table of labels may hold several of one id
 _PARTS: Final = {r"\d{4}-\d\d-\d\d": "%Y-%m-%d", r"\d{8}": "%Y%m%d"}
 _NAMED: Final = {"year": "%Y", "month": "%m", "day": "%d", "hour": "%H"}
+_STRAY_SHARE: Final = 0.01
+_STRAY_GAP: Final = np.timedelta64(30, "D")
 _DATABASES: Final = (".duckdb", ".ddb", ".db")
 _VARIABLE: Final = re.compile(r"\$\{[A-Za-z_][A-Za-z0-9_]*\}")
 
@@ -69,6 +71,8 @@ class Volume:
         Share with a label, over the older half, where labels have had time to arrive.
     future : str
         Which rows lie in the future and are in none of these numbers; empty if none does.
+    past : str
+        The same of rows long before the rest.
     """
 
     extent: TimeRange
@@ -76,6 +80,7 @@ class Volume:
     per_day: float
     coverage: float
     future: str = ""
+    past: str = ""
 
 
 def open_place(given: str, table: str | None, folder: Path, *, argument: str) -> TablePlace:
@@ -183,6 +188,9 @@ def measure(
         msg = f"`log` must have rows with a time; {table.name} has none in {time.name!r}."
         raise InvalidInputError(msg)
     extent, future = _until_now(table, time, extent)
+    begin, past = find_start(table, time, extent)
+    past += past and " and are left out by windows.begin: repair their time, or check columns.time"
+    extent = TimeRange(begin, extent.last, extent.n_untimed)
     after = extent.last + timedelta(microseconds=1)
     n_rows, n_labelled = table.count(time, extent.first, after, label)
     span = max((after - extent.first) / timedelta(days=1), 1e-9)
@@ -192,7 +200,7 @@ def measure(
         middle = extent.first + (after - extent.first) / 2
         older, known = table.count(time, extent.first, middle, label)
         coverage = known / older if older else n_labelled / max(n_rows, 1)
-    return Volume(extent, n_rows, n_rows / span, coverage, future)
+    return Volume(extent, n_rows, n_rows / span, coverage, future, past)
 
 
 def _until_now(table: Table, time: TimeColumn, extent: TimeRange) -> tuple[TimeRange, str]:
@@ -211,6 +219,29 @@ def _until_now(table: Table, time: TimeColumn, extent: TimeRange) -> tuple[TimeR
         f"{n_future:,} of {n_past + n_future:,} rows lie in the future (the last: "
         f"{extent.last:%Y-%m-%d %H:%M} UTC) and are left out here: repair their time, or "
         "check columns.time and time_unit"
+    )
+
+
+def find_start(table: Table, time: TimeColumn, extent: TimeRange) -> tuple[datetime, str]:
+    """Find where a log begins; if a few rows lie before a gap longer than all the rest, say so."""
+    first, last = extent.first, extent.last
+    middle = first + (last - first) / 2
+    n_rows, _ = table.count(time, first, last + timedelta(microseconds=1))
+    n_early, _ = table.count(time, first, middle)
+    later = table.advance(time, first, n_early) if 0 < n_early <= _STRAY_SHARE * n_rows else None
+    if later is None:
+        return first, ""
+    chunks = table.scan({time.name: "any"}, time, first, later + timedelta(microseconds=1))
+    times = np.sort(np.concatenate([time.read(chunk.frame[time.name]) for chunk in chunks]))
+    gaps, rest = np.diff(times), to_column(last) - times[1:]
+    long = np.flatnonzero(gaps > np.maximum(rest, _STRAY_GAP))
+    if not len(long):
+        return first, ""
+    begin, n_before = from_column(times[long[-1] + 1]), long[-1] + 1
+    return begin, (
+        f"{n_before:,} of {n_rows:,} rows lie {gaps[long[-1]] / np.timedelta64(1, 'D'):,.0f} days "
+        f"and more before the rest, which begins {begin:%Y-%m-%d %H:%M} UTC (the first: "
+        f"{first:%Y-%m-%d %H:%M} UTC)"
     )
 
 

@@ -42,7 +42,7 @@ if TYPE_CHECKING:
     from huc_monitor.monitor._monitor import Monitor
 
 _NO_ROWS = RowCounts(0, 0)
-_MANY_WINDOWS = 1_000
+_SOME_WINDOWS, _MANY_WINDOWS = 100, 1_000
 # Failed windows that are read again at every check; older ones only when their counts change.
 _MOST_RETRIED = 16
 
@@ -131,19 +131,24 @@ class Check:
     # Before the windows: what must be known first.
 
     def _refuse_stray_times(self, due: list[Window]) -> None:
-        """Refuse to begin with thousands of empty windows for a few rows with an odd time."""
+        """Tell of many empty windows before a log really begins; refuse to record thousands."""
         early = len(due) // 2
-        if self.state.last is not None or len(due) < _MANY_WINDOWS:
+        if self.state.last is not None or len(due) < _SOME_WINDOWS:
             return
         start, middle = due[0].start, due[early].start
         n = self.monitor.source.counts(start, middle).n_predictions
-        if 10 * n < early:
-            msg = (
-                f"`windows.begin` must be set for this log: it has {n:,} rows in the {early:,} "
-                f"windows from {start:%Y-%m-%d} to {middle:%Y-%m-%d}. Repair the times of these "
-                "rows, or name the day of the first window as `begin` or --since."
-            )
+        if 10 * n >= early:
+            return
+        begin = self.monitor.source.advance(start, max(1, n)) or due[-1].start
+        said = (
+            f"it has {n:,} rows in the {early:,} windows from {start:%Y-%m-%d} to "
+            f"{middle:%Y-%m-%d}, and the next on {begin:%Y-%m-%d}. Repair the times of these rows, "
+            "or name the day of the first window as `begin`"
+        )
+        if len(due) >= _MANY_WINDOWS:
+            msg = f"`windows.begin` must be set for this log: {said} or --since."
             raise InvalidInputError(msg)
+        self._telling.note(f"The log begins with empty windows: {said} in `windows`.")
 
     def _late_possible(self) -> bool:
         return any(self._may_change(item) for item in self.state.visited)

@@ -38,10 +38,21 @@ def look_at_log(config: Config) -> Iterator[Diagnosis]:
     if span.n_untimed:
         fix = "check columns.time, time_unit and time_zone, or repair these rows"
         yield Diagnosis("times", "note", say_untimed(span.n_untimed), fix)
+    yield from guarded("times", lambda: _strays(config, source, span), "see the reason")
     yield _freshness(config, source, span)
     yield from guarded("rows", lambda: _dependence(config, span), "see the reason")
     if config.settings.columns.id is not None:
         yield from guarded("ids", lambda: _repeats(config, source, span), "see the reason")
+
+
+def _strays(config: Config, source: Any, span: Any) -> Iterator[Diagnosis]:
+    """Whether a few rows lie long before the rest, and windows begin with them."""
+    from huc_monitor.config._inspect import find_start
+
+    start, said = find_start(source.log, source.time, span)
+    if said and (config.windows.begin is None or config.windows.begin <= span.first):
+        fix = f"repair their time, check columns.time, or set windows.begin: {start:%Y-%m-%d}"
+        yield Diagnosis("times", "note", said, fix)
 
 
 def _window(config: Config) -> timedelta:

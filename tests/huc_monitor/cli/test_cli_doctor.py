@@ -168,6 +168,21 @@ def test_rows_without_a_time_are_a_note_and_a_log_without_any_is_wrong(capsys, p
         assert "has no rows" not in text
 
 
+def test_a_row_long_before_the_rest_is_a_note_until_windows_begin_later(capsys, project, tmp_path):
+    path = project()
+    log = pd.read_parquet(tmp_path / "log.parquet")
+    begin = f"{log['time'].iloc[1]:%Y-%m-%d}"
+    log.loc[log.index[0], "time"] = pd.Timestamp(0, tz="UTC")
+    log.to_parquet(tmp_path / "log.parquet")
+    _, found = examine(capsys, "--config", path)
+    assert found["times"]["outcome"] == "note"
+    assert found["times"]["text"].startswith("1 of 400 rows lie ")
+    assert found["times"]["fix"].endswith(f"or set windows.begin: {begin}")
+    later = yaml.safe_dump({**SETTINGS, "windows": {"length": "1d", "begin": begin}})
+    path.write_text(later, "utf-8")
+    assert "times" not in examine(capsys, "--config", path)[1]
+
+
 def test_a_state_folder_that_cannot_be_made_is_wrong(capsys, project):
     code, found = examine(capsys, "--config", project(state="log.parquet/state"))
     assert code == 2

@@ -103,6 +103,32 @@ def test_rows_in_the_future_are_told_and_left_out(folder):
     assert text[text.index("version:") :] == without[without.index("version:") :]
 
 
+def test_rows_long_before_the_rest_are_told_and_left_out(folder):
+    log = make_log().drop(columns="day")
+    log.to_parquet(folder / "log.parquet")
+    place = folder / "log.parquet", folder / "tree.yaml"
+    without = init_config(*place, folder=folder)
+    wrong = log.iloc[:1].assign(predicted_at=pd.Timestamp(0, tz="UTC"), request_id="w")
+    pd.concat([log, wrong], ignore_index=True).to_parquet(folder / "log.parquet")
+    said = "1 of 4,001 rows lie 19,783 days and more before the rest, which begins 2024-03-01"
+    with pytest.warns(hm.HUCWarning, match=said):
+        text = init_config(*place, folder=folder)
+    assert "# 1 of 4,001 rows lie 19,783 days" in text
+    begin = "  begin: 2024-03-01  # no window starts earlier\n"
+    assert text[text.index("version:") :].replace(begin, "") == without[without.index("version:") :]
+    config, source, _ = read(text, folder)
+    assert next(config.windows.ranges(source, None))[0] == config.reference[0]
+
+
+def test_a_log_that_grows_begins_with_its_first_row(folder):
+    log = make_log().drop(columns="day")
+    first = log["predicted_at"][0]
+    log["predicted_at"] = first + pd.to_timedelta(200 * np.linspace(0, 1, len(log)) ** 0.1, "D")
+    log.to_parquet(folder / "log.parquet")
+    text = init_config(folder / "log.parquet", folder / "tree.yaml", folder=folder)
+    assert "  begin:" not in text
+
+
 def test_the_tolerance_is_what_chance_does_and_a_real_excess_is_told(folder):
     make_log(20_000).to_parquet(folder / "fine.parquet")
     make_log(20_000, wrong=2.0).to_parquet(folder / "wrong.parquet")

@@ -99,11 +99,25 @@ def test_one_row_from_1970_is_refused_before_thousands_of_empty_windows_are_reco
     log, labels = make_log(2, 300)
     log.loc[log.index[0], "at"] = pd.Timestamp(0, tz="UTC")
     monitor = make(log, labels)
-    with pytest.raises(InvalidInputError, match=r"1 rows in the 9,\d+ windows from 1970-01-01"):
+    with pytest.raises(
+        InvalidInputError, match=r"1 rows in the 9,\d+ windows from 1970-01-01 .*next on 2024-03-01"
+    ):
         monitor.check(after(2.5))
     assert monitor.records() == []
     assert len(monitor.check(after(2.5), since="2024-03-01T00:00Z").records) == 2
     assert len(monitor.check(after(3.5)).records) == 0
+
+
+@pytest.mark.seconds
+def test_hundreds_of_empty_windows_before_the_log_begins_are_told_once():
+    log, labels = make_log(2, 300)
+    log.loc[log.index[0], "at"] = pd.Timestamp("2023-09-01", tz="UTC")
+    monitor = make(log, labels)
+    first = monitor.check(after(2.5))
+    assert len(first.records) == 184
+    said = "1 rows in the 92 windows from 2023-09-01 to 2023-12-02, and the next on 2024-03-01"
+    assert first.message.text.count(said) == 1
+    assert monitor.check(after(2.6)).message is None
 
 
 def test_a_state_of_an_older_version_which_knew_no_failed_windows_is_read():
