@@ -256,13 +256,12 @@ class Monitor(Plotted):
         until: datetime | None,
         progress: Callable[[int, int, str], None] | None,
     ) -> CheckResult:
-        said = tuple(preview(self))
         deaf = dataclasses.replace(self, hosts=Hosts(), tracker=MemoryTracker())
         state = self._load()
         state.record = None
         check = Check(deaf, state, now, self._files(read_only=True), progress)
         check.run(since, until)
-        return dataclasses.replace(_result(check), preview=said)
+        return dataclasses.replace(_result(check), preview=tuple(preview(self, state)))
 
     def _files(self, *, read_only: bool = False) -> SampleFiles:
         """Return where the rows of past windows are kept between checks: beside the lock."""

@@ -13,15 +13,18 @@ if TYPE_CHECKING:
     from huc_monitor.monitor._monitor import Monitor
 
 
-def preview(monitor: Monitor) -> list[str]:
-    """Compare the configuration with what the last check left; change nothing."""
+def preview(monitor: Monitor, now: MonitorState) -> list[str]:
+    """Compare the configuration, and the state `now` of a dry run, with what the last check left.
+
+    Changes nothing.
+    """
     data = monitor.tracker.load_state()
     if data is None:
         previous = monitor.tracker.previous_state()
         if previous is None:
             return []
         new = MonitorState.after(previous, monitor.identity, monitor.tree, monitor.utilities)
-        return new.notes[-1:]
+        return [*new.notes[-1:], *_say_first(MonitorState.from_dict(previous), now)]
     state = read_state(data, monitor.tracker)
     if state.tree not in {None, monitor.tree.fingerprint}:
         version = None if monitor.changes is None else monitor.changes.find(state.tree)
@@ -30,6 +33,17 @@ def preview(monitor: Monitor) -> list[str]:
         state.move(version, monitor.utilities)
         return state.notes[-1:]
     return _say_tolerance(monitor, state)
+
+
+def _say_first(before: MonitorState, now: MonitorState) -> list[str]:
+    """Say which utilities and subgroups the monitor before did not have."""
+    old, new = ((state.reference or {}).get("drift", {}) for state in (before, now))
+    said = [
+        f"{kind} {', '.join(names)}"
+        for kind, key in (("utilities", "scores"), ("subgroups", "mix"))
+        if old and (names := [name for name in new.get(key, ()) if name not in old[key]])
+    ]
+    return [f"Audited for the first time: {'; '.join(said)}."] if said else []
 
 
 def _say_tolerance(monitor: Monitor, state: MonitorState) -> list[str]:

@@ -248,12 +248,16 @@ def test_a_dry_run_says_what_another_tolerance_and_another_tree_will_do(
     assert re.search(r"The tolerance changed for (\d+) of \1 candidates: in the newest", out)
     assert "0 are above the new one" in out
     assert "The e-detector starts afresh" in out
-    Path("huc.yaml").write_text(text.replace("level: 1", "level: 2, name: x"), "utf-8")
     changed = text.replace("{type: LevelCorrectness, level: 1, name: status}", "{type: TopK, k: 2}")
     Path("huc.yaml").write_text(changed, "utf-8")
     main(["check", "--dry-run", "--now", "2024-03-03T14:00"])
     out = capsys.readouterr().out
     assert "this is a new monitor, and all windows are audited again" in out
+    assert "Audited for the first time: utilities top2.\n" in out
+    more = text.replace("protocol: each", "protocol: each, version: each")
+    Path("huc.yaml").write_text(more, "utf-8")
+    main(["check", "--dry-run", "--now", "2024-03-03T14:00"])
+    assert "Audited for the first time: subgroups version=1.\n" in capsys.readouterr().out
     assert Path("huc-state").stat().st_mtime_ns == before, "nothing was written"
 
 
