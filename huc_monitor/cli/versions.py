@@ -60,16 +60,16 @@ def recalibrate(
         listening(None if tell is None else lambda stage: tell(0, 0, stage)),
     ):
         outcome = host.recalibrate(reason, read_time(settings, "since", since))
+    figures = f" {outcome.summary}." if outcome.summary else ""
     if as_json:
         print_json(outcome.to_dict())
     elif outcome.version is None:
-        say(f"Refused: {'; '.join(outcome.reasons).rstrip('.')}.")
+        say(f"Refused: {'; '.join(outcome.reasons).rstrip('.')}.{figures}")
         _say_rows(outcome)
     else:
         role = "champion" if outcome.promoted else "challenger"
         n = outcome.shadow_windows
         more = f" It is audited beside the champion for {n} windows first." if n else ""
-        figures = f" {outcome.summary}." if outcome.summary else ""
         say(f"Registered version {outcome.version} as {role}.{figures}{more}")
         _say_rows(outcome)
         if outcome.columns:

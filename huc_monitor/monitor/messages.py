@@ -10,6 +10,7 @@ from datetime import datetime
 from typing import Any
 
 from huc_monitor._common.safe_text import chat, chat_line
+from huc_monitor.audit.comparison import Comparison
 from huc_monitor.monitor._amounts import (
     amount,
     bounds,
@@ -225,6 +226,20 @@ def say_open(alert: AlertState, utility: Utility | None) -> tuple[str, str, str]
         return then, f"{alert.moment:+.4f}", f"{alert.tolerance:.4g}"
     then = "" if first is None else signed(first, utility)
     return then, signed(alert.moment, utility), plain_amount(alert.tolerance, utility)
+
+
+def say_gains(comparison: Comparison | None, utilities: Sequence[Utility]) -> str:
+    """Say HUC before and after in money, of each utility that has units; empty if none has."""
+    said: list[str] = []
+    if comparison is None:
+        return ""
+    for utility in utilities:
+        rows = [at for at, (name, *_) in enumerate(comparison.names) if name == utility.name]
+        if utility.units is not None and rows:
+            sizes = (float(x[rows].max()) for x in (comparison.before, comparison.after))
+            before, after = (amount(size, utility) for size in sizes)
+            said.append(f"HUC of utility {chat(utility.name)}: {before} before, {after} after")
+    return "; ".join(said)
 
 
 def compose(

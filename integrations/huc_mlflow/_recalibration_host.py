@@ -28,6 +28,7 @@ from huc_monitor.audit import audit
 from huc_monitor.config import Config
 from huc_monitor.errors import InvalidInputError
 from huc_monitor.monitor import MonitorState, read_state
+from huc_monitor.monitor.messages import say_gains
 from huc_monitor.monitor.ports import MonitorInfo, Move, RecalibrationOutcome, VersionInfo
 from huc_monitor.monitor.records import AlertState, RecalibrationTrigger
 from huc_monitor.monitor.windows import Window
@@ -194,10 +195,11 @@ class MLflowRecalibrationHost:
         used = f"{len(rows.labels):,} labelled rows, {window[0]} to {window[1]}: {why}"
         recalibration = self._find(rows, champion, state, trigger.candidates)
         self._log(run_id, recalibration)
+        gains = say_gains(recalibration.comparison, self.config.utilities)
         if not recalibration.passed:
             self._remember(trigger)
             return RecalibrationOutcome(
-                trigger.id, "refused", reasons=recalibration.reasons, rows=used
+                trigger.id, "refused", reasons=recalibration.reasons, summary=gains, rows=used
             )
         # Fitting takes a while. Whoever was too slow to see this lease has had time to show up.
         registry.lease.confirm(trigger.id)
@@ -234,10 +236,12 @@ class MLflowRecalibrationHost:
         )
         self._remember(trigger)
         before, after = recalibration.before.huc, recalibration.after.huc
-        judged = f"{recalibration.after.n:,} held-out rows"
+        figures = (
+            f"HUC {before:.4f} before, {after:.4f} after on {recalibration.after.n:,} held-out"
+        )
         return dataclasses.replace(
             self._promote(trigger, version, run_id),
-            summary=f"HUC {before:.4f} before, {after:.4f} after on {judged}",
+            summary=". ".join(filter(None, (f"{figures} rows", gains))),
             rows=used,
         )
 

@@ -98,6 +98,8 @@ def test_a_fault_that_came_last_is_not_diluted_by_rows_from_before_it(story, sto
 def test_recalibrate_promote_and_rollback_are_commands(story, store, capsys):
     log_forest(story, "triage")
     world = World(story, store, mlflow.get_tracking_uri(), promotion="manual", enabled=False)
+    world.settings["utilities"][0] |= {"units": "EUR", "scale": 40.0}
+    world.configure()
     for _ in range(3):
         world.serve(drift=1.0)
     world.check()
@@ -114,7 +116,9 @@ def test_recalibrate_promote_and_rollback_are_commands(story, store, capsys):
     assert outcome["columns"] == ["sex"], "some of its updates are for one sex"
     assert main(["recalibrate", *config]) == 0
     said = " ".join(capsys.readouterr().out.split())
-    assert "version 2 as challenger" in said
+    assert "version 2 as challenger. HUC 0." in said
+    money = r"held-out rows\. HUC of utility \w+: [\d.]+ EUR before, [\d.]+ EUR after\."
+    assert re.search(money, said), said
     assert len(huc_mlflow.Registry("triage").versions()) == 2
     assert main(["promote", *config]) == 0
     said = " ".join(capsys.readouterr().out.split())

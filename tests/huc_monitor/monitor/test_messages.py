@@ -6,10 +6,12 @@ import dataclasses
 from datetime import UTC, datetime
 from pathlib import Path
 
+import numpy as np
 import pytest
 
+import huc_monitor as hm
 from huc_monitor.monitor.change import CandidateChange
-from huc_monitor.monitor.messages import compose, describe
+from huc_monitor.monitor.messages import compose, describe, say_gains
 from huc_monitor.monitor.ports.notifier import Message
 from huc_monitor.monitor.records import AlertTransition, DriftFinding
 from huc_monitor.tree import LabelTree
@@ -288,3 +290,22 @@ def test_a_change_on_top_of_what_stood_before_is_both():
     message = grouped(step)
     assert message.data["findings"][0]["kind"] == "both"
     assert "The reference was beyond the tolerance there already." in message.text
+
+
+def test_gains_are_told_in_money_of_each_utility_that_has_units():
+    tree = hm.LabelTree.flat(["a", "b"])
+    labels = ["a", "b", "b", "b"] * 50
+    utilities = [
+        hm.Payoff("cost", {"a": 40}, units="EUR", scale=40),
+        hm.LevelCorrectness(level=1),
+        hm.Payoff("time", {"b": 10}, units="h", scale=10),
+    ]
+    before, after = (np.tile([share, 1 - share], (200, 1)) for share in (0.75, 0.3))
+    found = hm.compare(
+        (before, labels), (after, labels), tree=tree, utilities=utilities, paired=True, n_draws=30
+    )
+    assert say_gains(found, utilities) == (
+        "HUC of utility cost: 20.0 EUR before, 2.00 EUR after; "
+        "HUC of utility time: 5.00 h before, 0.500 h after"
+    )
+    assert say_gains(found, utilities[1:2]) == say_gains(None, utilities) == ""
