@@ -27,6 +27,7 @@ from huc_monitor.config._inspect import (
     measure,
     open_place,
     relative_path,
+    say_unmet,
     take_sample,
 )
 from huc_monitor.config._write import FileContents, write
@@ -108,6 +109,9 @@ def init_config(
         late = LabelTable(table=other.table, **names)  # type: ignore[arg-type]
         waited = label_lag(sample.frame, guess, late)
         lag = "0s" if waited is None else _span_at_least(waited)
+        unmet = say_unmet(sample.name, sample.frame[guess.id], late)
+        if unmet is not None:
+            guess.notes["unmet"] = unmet
         guess.label = None
     elif guess.label is None:
         held = " or ".join(f"--label {name}" for name in guess.proposed)
@@ -119,7 +123,7 @@ def init_config(
         )
         raise InvalidInputError(msg)
     volume = measure(place.table, time, guess.label, late, guess.id)
-    for said in filter(None, (volume.future, volume.past)):
+    for said in filter(None, (guess.notes.get("unmet"), volume.future, volume.past)):
         warnings.warn(said, HUCWarning, stacklevel=2)
     partition = None
     if isinstance(place.table, DuckTable):

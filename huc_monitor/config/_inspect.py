@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import os
 import re
 from collections.abc import Mapping
@@ -23,6 +24,7 @@ from huc_monitor.config._guess import (
     repeated_ids,
     say_spelling,
 )
+from huc_monitor.config._ids import HARDLY, find_difference
 from huc_monitor.errors import InvalidInputError
 from huc_monitor.sources import DuckTable, LabelTable, SQLTable, Table, TimeRange, WindowData
 from huc_monitor.sources._keys import likely_keys, repeated_columns
@@ -294,6 +296,26 @@ def guess_labels(
     return found
 
 
+def say_unmet(log: str, ids: pd.Series[Any], labels: LabelTable) -> str | None:
+    """Say that hardly an id of the log has a label, and how the ids of both tables differ."""
+    ids = ids.dropna().head(_TRIED_IDS)
+    theirs = head(labels.table, SAMPLE_ROWS)[labels.id].dropna()
+    n_found = int((latest_labels(labels, ids, None).find(ids) >= 0).sum())
+    if ids.empty or theirs.empty or n_found > HARDLY * len(ids):
+        return None
+    found = find_difference(ids, theirs)
+    mine, other, names = found or (str(ids.iloc[0]), str(theirs.iloc[0]), "")
+    why = (
+        f": they differ in {names}; write them alike in both, they are not joined as they are"
+        if found
+        else "; check which columns hold the ids: columns.id and source.labels.id"
+    )
+    return (
+        f"{n_found:,} of {len(ids):,} ids in {log} (such as {mine!r}) have a label in "
+        f"{labels.table.name} (such as {other!r}){why}"
+    )
+
+
 def _meeting(
     place: TablePlace,
     label: str,
@@ -309,7 +331,7 @@ def _meeting(
         for name in mine:
             ids = log.frame[name].head(_TRIED_IDS)
             share = float((latest_labels(table, ids, None).find(ids) >= 0).mean())
-            if share > (best[0] if best else 0.01):
+            if share > (best[0] if best else HARDLY):
                 best = (share, name, theirs_name)
     if best is None:
         repeated = repeated_ids(log, set(mine))
@@ -319,6 +341,15 @@ def _meeting(
                 f"{repeated}. Write each prediction once, or give each an id of its own."
             )
             raise InvalidInputError(msg)
+        for name, theirs_name in itertools.product(mine, theirs):
+            found = find_difference(log.frame[name], sample.frame[theirs_name])
+            if found is not None:
+                msg = (
+                    f"`labels` must hold ids as the log has them; got {found[1]!r} in the column "
+                    f"{theirs_name!r} of {sample.name} for {found[0]!r} in {name!r} of {log.name}: "
+                    f"they differ in {found[2]}. Write them alike in both."
+                )
+                raise InvalidInputError(msg)
         msg = (
             f"`labels` must hold ids that the log has too; no column of {sample.name} meets one of "
             f"{log.name}. Columns of the labels: {sample.listed()}. Columns of the log: "

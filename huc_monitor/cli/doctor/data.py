@@ -39,7 +39,10 @@ def look_at_log(config: Config) -> Iterator[Diagnosis]:
         fix = "check columns.time, time_unit and time_zone, or repair these rows"
         yield Diagnosis("times", "note", say_untimed(span.n_untimed), fix)
     yield from guarded("times", lambda: _strays(config, source, span), "see the reason")
-    yield _freshness(config, source, span)
+    fresh = _freshness(config, source, span)
+    yield fresh
+    if fresh.outcome != "ok" and source.labels is not None:
+        yield from guarded("join", lambda: _join(source), "see the reason")
     yield from guarded("rows", lambda: _dependence(config, span), "see the reason")
     if config.settings.columns.id is not None:
         yield from guarded("ids", lambda: _repeats(config, source, span), "see the reason")
@@ -59,6 +62,20 @@ def _window(config: Config) -> timedelta:
     """Length of a window; a day where windows count rows."""
     windows = config.windows
     return Span.parse(windows.length if isinstance(windows, TimeWindows) else "1d").nominal
+
+
+def _join(source: Any) -> Iterator[Diagnosis]:
+    """Whether the ids of the log are those of the labels."""
+    from huc_monitor.config._inspect import SAMPLE_ROWS, head, say_unmet
+    from huc_monitor.sources import DuckTable, SQLTable
+
+    if not isinstance(source.log, DuckTable | SQLTable):
+        return
+    ids = head(source.log, SAMPLE_ROWS)[source.columns.id]
+    said = say_unmet(source.log.name, ids, source.labels)
+    if said is not None:
+        text, _, fix = said.partition("; ")
+        yield Diagnosis("join", "note", text, fix)
 
 
 def _repeats(config: Config, source: Any, span: Any) -> Iterator[Diagnosis]:

@@ -134,6 +134,23 @@ def test_labels_that_stopped_coming_are_told_from_labels_that_never_came(capsys,
     assert "columns.label" in found["labels"]["fix"]
 
 
+def test_ids_that_two_tables_write_differently_are_a_note(capsys, project, tmp_path):
+    labels = {"path": "labels.parquet", "id": "case", "label": "label"}
+    source = {"log": {"path": "log.parquet"}, "labels": labels}
+    path = project(source=source, columns={"time": "time", "id": "case"})
+    log = pd.read_parquet(tmp_path / "log.parquet").assign(case=[f"A{i}" for i in range(400)])
+    log.drop(columns="label").to_parquet(tmp_path / "log.parquet")
+    found = log[["case", "label"]]
+    found.assign(case=found["case"].str.lower()).to_parquet(tmp_path / "labels.parquet")
+    _, said = examine(capsys, "--config", path)
+    assert (said["labels"]["outcome"], said["join"]["outcome"]) == ("wrong", "note")
+    assert said["join"]["text"].startswith("0 of 400 ids in ")
+    assert said["join"]["text"].endswith("(such as 'a0'): they differ in upper and lower case")
+    assert said["join"]["fix"].startswith("write them alike in both")
+    found.to_parquet(tmp_path / "labels.parquet")
+    assert "join" not in examine(capsys, "--config", path)[1]
+
+
 def test_too_few_labels_for_an_audit_are_a_note(capsys, project):
     windows = {"length": "1d", "label_lag": "1d", "min_labelled": 5_000}
     code, found = examine(capsys, "--config", project(windows=windows))

@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import json
+import re
 
 import duckdb
 import numpy as np
@@ -474,6 +475,55 @@ def test_labels_whose_ids_meet_nothing_are_refused_with_both_lists(folder):
     labels.to_parquet(folder / "labels.parquet")
     with pytest.raises(hm.InvalidInputError, match="Say which with --id and --labels-id"):
         init_config(folder / "log.parquet", folder / "tree.yaml", labels=folder / "labels.parquet")
+
+
+def written(log, **ways):
+    """Tables of a log and its labels, whose ids are numbers written in the ways given."""
+    numbers = pd.Series(range(len(log)))
+    mine, theirs = (numbers.map(ways[name]) for name in ("mine", "theirs"))
+    labels = pd.DataFrame({"request_id": theirs, "outcome": log["outcome"]})
+    return log.drop(columns="outcome").assign(request_id=mine), labels
+
+
+@pytest.mark.parametrize(
+    ("mine", "theirs", "shown", "difference"),
+    [
+        ("{:09d}".format, int, ("000000000", "0"), "leading zeros"),
+        ("R{}".format, "r{}".format, ("R0", "r0"), "upper and lower case"),
+        ("x{}".format, " x{} ".format, ("x0", " x0 "), "surrounding spaces"),
+        ("{}.0".format, "n{}.0".format, ("0.0", "n0.0"), None),
+        ("{}.0".format, str, ("0.0", "0"), "'.0' at the end"),
+        ("{}.0".format, "{:09d}".format, ("0.0", "000000000"), "'.0' at the end and leading zeros"),
+    ],
+)
+def test_ids_that_two_tables_write_differently_are_told(folder, mine, theirs, shown, difference):
+    log, labels = written(make_log().drop(columns="day"), mine=mine, theirs=theirs)
+    log.to_parquet(folder / "log.parquet")
+    labels.to_parquet(folder / "labels.parquet")
+    place = {"labels": folder / "labels.parquet", "folder": folder}
+    with pytest.warns(hm.HUCWarning, match="0 of 2,000 ids in") as told:
+        text = init_config(folder / "log.parquet", folder / "tree.yaml", **place)
+    said = str(told[0].message)
+    assert all(f"(such as {one!r})" in said for one in shown)
+    if difference is None:
+        assert said.endswith("check which columns hold the ids: columns.id and source.labels.id")
+    else:
+        assert f": they differ in {difference}; write them alike in both" in said
+    assert "    # 0 of 2,000 ids in " in text
+    assert read(text, folder)[0].settings.source.labels.id == "request_id"
+    labels.rename(columns={"request_id": "ticket"}).to_parquet(folder / "labels.parquet")
+    refused = f"they differ in {difference}. Write" if difference else "Say which with --id"
+    with pytest.raises(hm.InvalidInputError, match=re.escape(refused)):
+        init_config(folder / "log.parquet", folder / "tree.yaml", **place)
+
+
+def test_ids_that_are_text_in_one_table_and_numbers_in_the_other_are_joined_and_not_told(folder):
+    log, labels = written(make_log().drop(columns="day"), mine=str, theirs=int)
+    log.to_parquet(folder / "log.parquet")
+    labels.to_parquet(folder / "labels.parquet")
+    place = {"labels": folder / "labels.parquet", "folder": folder}
+    text = init_config(folder / "log.parquet", folder / "tree.yaml", **place)
+    assert "100% of them with a label" in text
 
 
 def test_columns_can_be_named_on_the_command_line(folder, capsys):
