@@ -13,6 +13,7 @@ import sys
 import time
 from datetime import UTC, datetime, timedelta
 from threading import Event
+from types import SimpleNamespace
 
 import pandas as pd
 import pytest
@@ -24,6 +25,7 @@ from huc_monitor.cli import main
 from huc_monitor.cli.status import _say_alerts
 from huc_monitor.monitor import CheckInProgressError, CheckResult, Watch, watch_lock
 from huc_monitor.monitor.people import Action
+from huc_monitor.monitor.ports import RecalibrationOutcome
 from huc_monitor.monitor.records import AlertState
 
 MAIN = [sys.executable, "-c", "import sys; from huc_monitor.cli import main; sys.exit(main())"]
@@ -360,6 +362,15 @@ def test_status_tells_moments_in_money_where_the_utility_has_units():
     assert "-1.84 EUR in window 1, -3.36 EUR at first; tolerance 3.72 EUR" in said
     (said,) = _say_alerts([alert])
     assert "-0.0459 in window 1, -0.0839 at first; tolerance 0.093" in said
+
+
+def test_a_refused_recalibration_is_told_in_money_too(monkeypatch, capsys, fresh):
+    gains = "HUC of utility cost: 20.0 EUR before, 19.0 EUR after"
+    outcome = RecalibrationOutcome("5f", "refused", reasons=("too little",), summary=gains)
+    host = SimpleNamespace(recalibrate=lambda *_: outcome)
+    monkeypatch.setattr("huc_monitor.config.opening.open_recalibration_host", lambda *_: host)
+    code, out, _ = run(capsys, "recalibrate", "--config", fresh("good"))
+    assert (code, out) == (1, f"Refused: too little. {gains}.\n")
 
 
 def test_an_action_that_covers_some_alerts_of_a_branch_says_how_many():
