@@ -89,7 +89,7 @@ class Check:
         asked: dict[str, Any] = {"now": self.now, "since": since, "until": until}
         known: dict[str, Any] = {"identity": monitor.identity, "last": state.last}
         due = due_windows(monitor.windows, monitor.source, **asked, **known)
-        self._refuse_stray_times(due)
+        self._check_start(due)
         pending = [] if until is not None else self._early.pending(self.now)
         total = len(due) + len(pending)
         if total or self._late_possible():
@@ -130,16 +130,19 @@ class Check:
 
     # Before the windows: what must be known first.
 
-    def _refuse_stray_times(self, due: list[Window]) -> None:
+    def _check_start(self, due: list[Window]) -> None:
         """Tell of many empty windows before a log really begins; refuse to record thousands."""
         early = len(due) // 2
         if self.state.last is not None or len(due) < _SOME_WINDOWS:
             return
-        start, middle = due[0].start, due[early].start
-        n = self.monitor.source.counts(start, middle).n_predictions
+        source, start, middle = self.monitor.source, due[0].start, due[early].start
+        enough = source.advance(start, early)
+        if enough is not None and enough <= middle:
+            return  # found without counting all rows
+        n = source.counts(start, middle).n_predictions
         if 10 * n >= early:
             return
-        begin = self.monitor.source.advance(start, max(1, n)) or due[-1].start
+        begin = source.advance(start, max(1, n)) or due[-1].start
         said = (
             f"it has {n:,} rows in the {early:,} windows from {start:%Y-%m-%d} to "
             f"{middle:%Y-%m-%d}, and the next on {begin:%Y-%m-%d}. Repair the times of these rows, "
