@@ -62,7 +62,7 @@ def run_tasks(
     the tasks under way have ended. Pass ``parallel=False`` for small work.
     """
     tasks = list(arguments)
-    workers = min(n_threads(), len(tasks)) if parallel else 1
+    workers = min(n_threads(), len(tasks)) if parallel and len(tasks) > 1 else 1
     if workers <= 1:
         for task in tasks:
             yield function(*task)

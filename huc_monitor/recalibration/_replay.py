@@ -84,11 +84,10 @@ class Replayer:
         """Recalibrated probabilities of checked predictions, a new array."""
         matrix, share = self.start(predictions)
         n = matrix.shape[0]
-        weights = np.ones((len(self._groups), n))
         if self._needs_features:
-            found = self.subgroups.memberships(features, n)
-            for g, c in enumerate(self._groups):
-                weights[g] = found[c]
+            weights = self.subgroups.weights_in(self._groups, features, n)
+        else:
+            weights = np.ones((len(self._groups), n))
         return self.update(matrix, weights, share)
 
     def update(self, matrix: Floats, weights: Floats, share: float = 0.0) -> Floats:

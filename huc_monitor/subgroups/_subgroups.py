@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import json
 import logging
-from collections.abc import Hashable, Iterable, Mapping
+from collections.abc import Hashable, Iterable, Mapping, Sequence
 from copy import deepcopy
 from dataclasses import dataclass
 from functools import cached_property
@@ -25,6 +25,7 @@ from huc_monitor._common.safe_text import quoted
 from huc_monitor.errors import InvalidInputError
 from huc_monitor.recalibration.runtime.columns import IN_WORDS, KINDS, Column
 from huc_monitor.recalibration.runtime.rules import EVERYONE as WHOLE
+from huc_monitor.recalibration.runtime.rules import holds
 from huc_monitor.subgroups._cells import Cells, Levels, named_values
 from huc_monitor.subgroups._columns import Features, n_rows, read_columns
 from huc_monitor.subgroups._memberships import Memberships, Words, pack_bits, stack_values
@@ -224,6 +225,23 @@ class Subgroups:
         """Compute what `weights` does, as bits; arrays are made of them when asked for."""
         check_whole("n", n, least=0)
         return self._evaluate(self._read(features, n, argument="features"), n, "features")
+
+    def weights_in(
+        self, places: Sequence[int], features: Features | None, n: int
+    ) -> NDArray[np.float64]:
+        """Compute `weights` of some subgroups as numbers, (len(places), n); fast for a few rows."""
+        columns = self._read(features, n, argument="features")
+        known: dict[Any, NDArray[np.bool_]] = {}
+        found = np.ones((len(places), n))
+        for at, place in enumerate(places):
+            if place == 0:
+                continue
+            name, rule = self._rules[place - 1]
+            if "weight" in rule:
+                found[at] = read_weights(name, rule, columns, "features")
+            else:
+                found[at] = holds(rule, columns, known=known)
+        return found
 
     def describe(self, frame: Features | None, n: int | None = None) -> pd.DataFrame:
         """Tabulate the size of every subgroup in a frame.

@@ -81,6 +81,19 @@ def test_rules_on_combinations_equal_rules_on_rows(n_values, n_columns):
         assert_same(weights, [rows[chosen].astype(np.uint8) for rows in expected])
 
 
+@pytest.mark.parametrize("n", [1, 40])
+def test_some_subgroups_alone_have_the_weights_they_have_among_all(n):
+    rng = np.random.default_rng(2)
+    frame = pd.DataFrame({"age": rng.normal(size=n), "to": rng.choice(list("ab"), n), "w": 0.25})
+    groups = hm.Subgroups.from_reference(
+        frame, {"age": [0.0], "to": "each"}, weights={"heavy": "w"}, min_size=0
+    )
+    places = [len(groups.names) - 1, 0, 2, 1]
+    found = groups.weights_in(places, frame, n)
+    assert found.dtype == np.float64
+    np.testing.assert_array_equal(found, [groups.weights(frame, n)[place] for place in places])
+
+
 def test_text_that_no_file_can_hold_equals_no_row():
     frame = pd.DataFrame({"channel": ["app", "web", "app"]})
     lone = {"column": "channel", "op": "in", "value": ["\ud800", "app"]}
