@@ -13,8 +13,7 @@ import pandas as pd
 from huc_monitor.audit.forms.spec import LEAF, PredictionColumns
 from huc_monitor.config._guess_forms import find_predictions
 from huc_monitor.errors import InvalidInputError, UnknownNameError, did_you_mean, other_spelling
-from huc_monitor.sources._reading import SPELLED_OTHERWISE
-from huc_monitor.sources._rows import explain_missing, find_patterns
+from huc_monitor.sources._rows import SPELLED_OTHERWISE, explain_missing, find_patterns
 from huc_monitor.sources._spec import ROW_CHECKS
 from huc_monitor.sources._table import TimeColumn
 from huc_monitor.tree import LabelTree

@@ -34,6 +34,7 @@ from huc_monitor.config._write import FileContents, write
 from huc_monitor.errors import HUCWarning, InvalidInputError
 from huc_monitor.monitor.windows import TimeWindows
 from huc_monitor.sources import DuckTable, LabelTable
+from huc_monitor.sources._rows import say_unknown
 from huc_monitor.sources._table import TimeColumn
 from huc_monitor.tree import LabelTree
 
@@ -312,11 +313,10 @@ class _Pilot:
 
 def _pilot(config: Config, found: FileContents) -> _Pilot:
     from huc_monitor.audit import audit
-    from huc_monitor.monitor.messages import say_unknown
 
     simple = 3 * 0.5 / math.sqrt(max(1, found.n_labels))
     window = config.open_source().labelled(*found.reference)
-    unknown = say_unknown(window) or ""
+    unknown = say_unknown(window.unknown_labels, config.tree) or ""
     if window.n < _FEWEST:
         few = f"only {window.n} labels, too few to audit"
         return _Pilot(simple, 0.0, 0.0, 0.0, few, unknown)

@@ -31,12 +31,12 @@ from huc_monitor.monitor._state import MonitorState, Visited
 from huc_monitor.monitor._telling import Telling
 from huc_monitor.monitor.discovering import Discovering
 from huc_monitor.monitor.forecasting import Forecasting
-from huc_monitor.monitor.messages import say_unknown
 from huc_monitor.monitor.muting import Quiet
 from huc_monitor.monitor.noticing import Noticing, Selection
 from huc_monitor.monitor.records import AlertTransition, WindowRecord
 from huc_monitor.monitor.windows import Window, due_windows, next_revision, readiness
 from huc_monitor.sources import RowCounts, TooManyBadRowsError
+from huc_monitor.sources._rows import say_unknown
 
 if TYPE_CHECKING:
     from huc_monitor.monitor._monitor import Monitor
@@ -333,7 +333,7 @@ class Check:
         else:
             notes.append("A newer window was judged already: this revision changes no alert.")
         notes += [*self._early.reconcile(window, judgements), *examined.result.notes]
-        unknown = say_unknown(found.data)
+        unknown = say_unknown(found.data.unknown_labels, monitor.tree)
         if unknown is not None:
             notes.append(unknown)
         if found.data.sampled_from is not None:

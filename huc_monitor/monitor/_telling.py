@@ -10,10 +10,11 @@ from typing import TYPE_CHECKING
 import pandas as pd
 
 from huc_monitor.monitor.findings import Finding
-from huc_monitor.monitor.messages import say_repeats, say_unknown, say_untimed, still_there
+from huc_monitor.monitor.messages import say_repeats, say_untimed, still_there
 from huc_monitor.monitor.muting import Quiet
 from huc_monitor.monitor.windows import Window
 from huc_monitor.sources import WindowData
+from huc_monitor.sources._rows import say_unknown
 
 if TYPE_CHECKING:
     from huc_monitor.monitor._monitor import Monitor
@@ -62,7 +63,8 @@ class Telling:
 
     def rows(self, window: Window, data: WindowData) -> None:
         """Say which rows count once or not at all."""
-        self.say(window, {_REPEATS: say_repeats(data), _UNKNOWN: say_unknown(data)})
+        unknown = say_unknown(data.unknown_labels, self.monitor.tree)
+        self.say(window, {_REPEATS: say_repeats(data), _UNKNOWN: unknown})
 
     def untimed(self) -> None:
         """Say that rows are in no window for want of a time, and again when there are more."""

@@ -343,19 +343,6 @@ def say_untimed(n: int) -> str:
     return f"{n:,} rows of the log have no time that can be read and are in no window"
 
 
-def say_unknown(data: WindowData) -> str | None:
-    """Say which labels are no node of the tree, the most frequent first; None if there are none."""
-    found = data.unknown_labels
-    if not found:
-        return None
-    told = ", ".join(f"{chat(name)} ({n:,} rows)" for name, n in list(found.items())[:3])
-    more = f" and {len(found) - 3} more" if len(found) > 3 else ""
-    return (
-        f"Labels that are no node of the tree: {told}{more}. New leaf? Put it into the tree, or "
-        "into `source.label_mapping`."
-    )
-
-
 def _by_branch(steps: list[AlertTransition], findings: list[Finding]) -> list[AlertTransition]:
     """Keep one step of every branch that changed, and all others."""
     leads = {finding.candidate for finding in findings}

@@ -17,7 +17,7 @@ from huc_monitor._common.times import EPOCH
 from huc_monitor.audit.forms.reader import BAD_PROBABILITIES, ReadRows
 from huc_monitor.audit.forms.spec import LEAF
 from huc_monitor.audit.sparse_rows import Rows, SparseRows, as_dense, join
-from huc_monitor.errors import InvalidInputError, other_spelling
+from huc_monitor.errors import InvalidInputError
 from huc_monitor.sources._data import (
     N_EXAMPLES,
     N_UNKNOWN,
@@ -41,6 +41,7 @@ from huc_monitor.sources._rows import (
     Quarantine,
     add_design,
     read_chunk,
+    say_unknown,
 )
 from huc_monitor.sources._table import Chunk
 
@@ -49,10 +50,6 @@ if TYPE_CHECKING:
     from huc_monitor.sources._source import TableSource
 
 
-SPELLED_OTHERWISE = (
-    "Only the spelling differs: write labels as the tree does, or map them with "
-    "`source.label_mapping` (--label-mapping of commands that take a file)."
-)
 _MOST_SHOWN = 80
 # The code of a label that another one contradicts.
 _IN_CONFLICT = -2
@@ -351,11 +348,7 @@ class Reading:
             name = self.source.columns.id
             return f" `columns.id` must name one prediction each: is {name!r} such an id?"
         if self.unknown:
-            told = ", ".join(f"{quoted(name)} ({n:,})" for name, n in self.unknown.most_common(3))
-            ((name, _),), tree = self.unknown.most_common(1), self.source.tree
-            asked = other_spelling(name, (*tree.leaves, *tree.nodes))
-            asked = "New leaf?" if asked is None else f"{asked} {SPELLED_OTHERWISE}"
-            return f" Labels that are no node of the tree: {told}. {asked}"
+            return f" {say_unknown(dict(self.unknown.most_common()), self.source.tree)}"
         template = self.source.probabilities.given.pattern
         if template is None:
             return ""

@@ -13,11 +13,13 @@ import numpy as np
 from numpy.typing import NDArray
 
 from huc_monitor._common.frames import as_numbers
+from huc_monitor._common.safe_text import quoted
 from huc_monitor._common.times import Span, from_column
 from huc_monitor.audit.clusters import check_clusters
 from huc_monitor.audit.forms.reader import PredictionReader, ReadRows
 from huc_monitor.audit.forms.spec import LEAF
 from huc_monitor.audit.inputs import rounding_slack
+from huc_monitor.errors import other_spelling
 from huc_monitor.sources._data import N_EXAMPLES, BadRow
 from huc_monitor.sources._keys import hash_keys
 from huc_monitor.sources._table import Chunk, ColumnKind
@@ -36,6 +38,11 @@ NO_CLUSTER: Final = "no cluster"
 BAD_LABEL_PROBABILITY: Final = "label probability not in (0, 1]"
 DESIGN_PROBLEMS: Final = (NO_CLUSTER, BAD_LABEL_PROBABILITY)
 UNKNOWN_LABEL: Final = "unknown label"
+_MAPPING: Final = "`source.label_mapping` (--label-mapping of commands that take a file)"
+SPELLED_OTHERWISE: Final = (
+    f"Only the spelling differs: write labels as the tree does, or map them with {_MAPPING}."
+)
+_MOST_NAMED: Final = 3
 
 
 def column_kinds(reader: PredictionReader) -> dict[str, ColumnKind]:
@@ -96,6 +103,26 @@ def rounding_of(kinds: Sequence[str], n_leaves: int) -> float:
     short = {next((f for word, f in _SHORT.items() if word in kind), None) for kind in numbers}
     found = [rounding_slack(np.dtype(kind), n_leaves) for kind in short if kind is not None]
     return max(found, default=0.0) if len(found) == len(short) else 0.0
+
+
+def say_unknown(found: Mapping[str, int], tree: LabelTree) -> str | None:
+    """Say which labels are no node of the tree, the most frequent first; None if there are none.
+
+    Examples
+    --------
+    >>> from huc_monitor.tree import LabelTree
+    >>> say_unknown({"fox": 2}, LabelTree.flat(["cat", "dog"]))[:58]
+    "Labels that are no node of the tree: 'fox' (2 rows). New l"
+    """
+    if not found:
+        return None
+    names = list(found)
+    told = ", ".join(f"{quoted(name)} ({found[name]:,} rows)" for name in names[:_MOST_NAMED])
+    more = f" and {len(names) - _MOST_NAMED} more" if len(names) > _MOST_NAMED else ""
+    alike = other_spelling(names[0], (*tree.leaves, *tree.nodes))
+    new = f"New leaf? Put it into the tree, or into {_MAPPING}."
+    remedy = new if alike is None else f"{alike} {SPELLED_OTHERWISE}"
+    return f"Labels that are no node of the tree: {told}{more}. {remedy}"
 
 
 def explain_missing(

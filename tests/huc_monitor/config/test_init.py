@@ -148,8 +148,8 @@ def test_labels_that_are_no_node_of_the_tree_are_told(folder):
     log.to_parquet(folder / "log.parquet")
     text = init_config(folder / "log.parquet", folder / "tree.yaml", folder=folder)
     said = " ".join(text.replace("#", "").split())
-    assert "Labels that are no node of the tree: transferred (" in said
-    assert "Put it into the tree, or into `source.label_mapping`." in said
+    assert "Labels that are no node of the tree: 'transferred' (" in said
+    assert "Put it into the tree, or into `source.label_mapping` (" in said
 
 
 def test_labels_in_a_late_table_are_found_with_the_time_they_take(folder):

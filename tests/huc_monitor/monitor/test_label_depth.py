@@ -38,17 +38,21 @@ def log(n_days=5, n=600):
     return pd.concat(frames, ignore_index=True)
 
 
-@pytest.fixture(scope="module")
-def watched():
+def check(frame):
     columns = Columns(time="at", id="id", label="y", probabilities="p_{leaf}")
     monitor = hm.Monitor(
-        source=TableSource(FrameTable(log()), tree=TREE, columns=columns),
+        source=TableSource(FrameTable(frame), tree=TREE, columns=columns),
         windows=hm.TimeWindows(length="1d"),
         tree=TREE,
         utilities=[hm.Payoff("pay", {"p": 1.0, "v": 0.5})],
         policy=hm.Policy(tolerance=hm.Tolerance(value=0.02)),
     )
     return monitor, monitor.check(now=START + timedelta(days=5))
+
+
+@pytest.fixture(scope="module")
+def watched():
+    return check(log())
 
 
 def test_alerts_name_the_branch_and_records_say_what_labels_see(watched):
@@ -63,9 +67,16 @@ def test_alerts_name_the_branch_and_records_say_what_labels_see(watched):
 
 def test_unknown_labels_are_told_by_name(watched):
     _, result = watched
-    said = "Labels that are no node of the tree: drone (2 rows). New leaf? Put it into the tree, "
+    said = "Labels that are no node of the tree: 'drone' (2 rows). New leaf? Put it into the "
     assert any(note.startswith(said) for note in result.records[-1].notes)
     assert result.message.text.count("New leaf?") == 1, "once, of however many windows"
+
+
+def test_a_label_in_another_spelling_is_told_with_the_node_it_means():
+    frame = log(n_days=1)
+    _, result = check(frame.assign(y=frame["y"].replace("drone", " U")))
+    said = "Labels that are no node of the tree: ' U' (2 rows). Did you mean 'u'? Only the spelling"
+    assert any(note.startswith(said) for note in result.records[-1].notes)
 
 
 def test_the_report_shows_coverage(watched):

@@ -750,7 +750,8 @@ def test_labels_at_any_depth_paths_and_spellings_are_read_and_strange_ones_count
     branch = TREE.n_leaves + TREE.branch_index("a")
     assert window.labels[:5].tolist() == [branch, 1, branch, 2, 2]
     assert dict(window.unknown_labels) == {"zeta": 2, "eta": 1}
-    with pytest.raises(TooManyBadRowsError, match=r"no node of the tree: 'zeta' \(2\).*New leaf\?"):
+    message = r"no node of the tree: 'zeta' \(2 rows\), 'eta' .*New leaf\? Put it into the tree, or"
+    with pytest.raises(TooManyBadRowsError, match=message):
         open_frame(frame, label_mapping={"Beta": "b"}, max_bad_share=0.0).labelled(START, END)
 
 
@@ -789,6 +790,6 @@ def test_rows_without_a_cluster_or_a_possible_probability_are_set_aside():
 
 @pytest.mark.parametrize("given", ["A1", " a1 ", "A1_"])
 def test_labels_in_other_letters_are_answered_with_the_leaf(given):
-    message = rf"'{given}' \(100\)\. Did you mean 'a1'\? Only the spelling differs: .*label_mapping"
+    message = rf"'{given}' \(100 rows\)\. Did you mean 'a1'\? Only the spelling .*label_mapping"
     with pytest.raises(TooManyBadRowsError, match=message):
         open_frame(rows(y=given)).labelled(START, END)
