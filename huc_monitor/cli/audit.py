@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import warnings
+from dataclasses import replace
 from pathlib import Path
 from typing import Annotated
 
 import typer
 
 from huc_monitor.cli import options
-from huc_monitor.cli.reading import read_log
+from huc_monitor.cli.reading import note_aside, read_log
 
 FINE, ALERT = 0, 1
 
@@ -81,6 +82,7 @@ def run(
             bounds=bounds,
             confidence_level=confidence,
         )
+    result = replace(result, notes=(*note_aside(data, label_tree), *result.notes))
     n_unlabelled = data.n_predictions - data.n_labelled
     alert = tolerance is not None and len(result.violations(tolerance)) > 0
     if as_json:

@@ -8,7 +8,7 @@ from typing import Annotated, Any
 import typer
 
 from huc_monitor.cli import options
-from huc_monitor.cli.reading import read_log
+from huc_monitor.cli.reading import note_aside, read_log
 
 FINE, ALERT = 0, 1
 
@@ -53,7 +53,7 @@ def run(
     import pandas as pd
 
     import huc_monitor as hm
-    from huc_monitor.cli.showing import print_json, show_comparison
+    from huc_monitor.cli.showing import print_json, say, show_comparison
     from huc_monitor.cli.specs import parse_subgroups, parse_utilities
     from huc_monitor.reporting import check_picture_path, save_picture, stack
 
@@ -62,8 +62,13 @@ def run(
     rules = parse_subgroups(subgroup or [])
     where: dict[str, Any] = {"label": label, "label_mapping": label_mapping, "form": form}
     where |= {"prefix": prefix, "lists": lists, "classes": classes}
-    logs = [
-        read_log(path, tree=label_tree, features=list(rules), **where) for path in (before, after)
+    # A row that is set aside of one model would leave the other's without its pair.
+    where |= {"features": list(rules), "strict": paired}
+    logs = [read_log(path, tree=label_tree, **where) for path in (before, after)]
+    notes = [
+        f"{path.name}: {note}"
+        for path, log in zip((before, after), logs, strict=True)
+        for note in note_aside(log, label_tree)
     ]
     features = [log.features for log in logs]
     sides = tuple(features) if not paired else features[1]
@@ -83,7 +88,10 @@ def run(
         save_picture(stack(list(hm.draw_pictures(result).values())), picture)
     alert = result.huc.lower > 0 if paired else bool(result.sure)
     if as_json:
-        print_json({"status": "alert" if alert else "ok", "comparison": result.to_dict()})
+        status = "alert" if alert else "ok"
+        print_json({"status": status, "comparison": result.to_dict(), "notes": notes})
     else:
         show_comparison(result, top=top)
+        for note in notes:
+            say(f"Note: {note}")
     raise typer.Exit(ALERT if alert else FINE)

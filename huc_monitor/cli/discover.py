@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from datetime import timedelta
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
@@ -11,9 +12,10 @@ import typer
 
 from huc_monitor.audit.discovery.options import SEARCH
 from huc_monitor.cli import options
-from huc_monitor.cli.reading import read_log
+from huc_monitor.cli.reading import note_aside, read_log
 
 if TYPE_CHECKING:
+    from huc_monitor.audit.discovery.discover import Discovery
     from huc_monitor.sources import WindowData
     from huc_monitor.tree import LabelTree
     from huc_monitor.utilities import Utility
@@ -66,15 +68,12 @@ def run(
 
     Example: huc-monitor discover log.parquet --tree tree.yaml --label y --feature age --feature app
     """
-    import yaml
-
     import huc_monitor as hm
-    from huc_monitor._common.safe_text import line
-    from huc_monitor.cli.showing import print_json, say, wrapped
+    from huc_monitor.cli.showing import print_json
     from huc_monitor.cli.specs import parse_utilities
 
     columns = list(dict.fromkeys(feature or []))
-    where = {"label": label, "prefix": prefix, "lists": lists, "classes": classes}
+    where: dict[str, Any] = {"label": label, "prefix": prefix, "lists": lists, "classes": classes}
     asked: Sequence[hm.Utility] | None
     if config is not None:
         given: dict[str, Any] = {f"--{name}": value for name, value in where.items()}
@@ -99,10 +98,21 @@ def run(
         max_conditions=conditions,
         confidence_level=confidence,
     )
+    found = replace(found, notes=(*note_aside(data, label_tree), *found.notes))
     if as_json:
         status = "found" if found.certified else "none"
         print_json({"status": status, "discovery": found.to_dict()})
-        raise typer.Exit(FOUND if found.certified else FINE)
+    else:
+        _show(found)
+    raise typer.Exit(FOUND if found.certified else FINE)
+
+
+def _show(found: Discovery) -> None:
+    import yaml
+
+    from huc_monitor._common.safe_text import line
+    from huc_monitor.cli.showing import say, wrapped
+
     typer.echo(
         f"{len(found.certified)} certified of {len(found.segments)} found "
         f"({found.n_searched:,} rows searched, {found.n_certifying:,} certifying, "
@@ -116,7 +126,6 @@ def run(
         section = {"subgroups": {"predicates": found.predicates}}
         typer.echo("\nTo watch them, add to huc.yaml:\n")
         typer.echo(yaml.safe_dump(section, sort_keys=False, default_flow_style=None).rstrip())
-    raise typer.Exit(FOUND if found.certified else FINE)
 
 
 def _configured(

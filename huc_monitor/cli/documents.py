@@ -113,10 +113,13 @@ class CompareDocument(TypedDict):
         "alert": some candidate got worse by more than --tolerance allows.
     comparison : Comparison
         After minus before, candidate by candidate.
+    notes : list of str
+        Rows that were set aside, by file; empty where none was.
     """
 
     status: Literal["ok", "alert"]
     comparison: Comparison
+    notes: list[str]
 
 
 class DiscoverDocument(TypedDict):
@@ -184,12 +187,15 @@ class PlanDocument(TypedDict):
         Per number of labels `n`, the smallest moment that each method of bounds shows.
     labels_needed : list of dict
         Per `size` of a moment, the labels that each method needs to show it.
+    notes : list of str
+        Rows of the pilot that were set aside; empty where none was.
     """
 
     candidate: list[str] | None
     settings: dict[str, Any]
     detectable: list[dict[str, float | None]]
     labels_needed: list[dict[str, float | None]]
+    notes: list[str]
 
 
 class SampleDocument(TypedDict):

@@ -11,7 +11,7 @@ from typing import Annotated, Any
 import typer
 
 from huc_monitor.cli import options
-from huc_monitor.cli.reading import read_log
+from huc_monitor.cli.reading import note_aside, read_log
 from huc_monitor.cli.showing import make_console, print_json, print_table, say
 from huc_monitor.errors import InvalidInputError
 
@@ -26,6 +26,7 @@ class _Case:
     settings: dict[str, Any]
     candidate: tuple[str, str, str] | None = None
     pilot: dict[str, Any] | None = None
+    notes: tuple[str, ...] = ()
 
 
 def run(
@@ -74,8 +75,8 @@ def run(
             raise InvalidInputError(msg)
         case = _Case({"n_candidates": candidates})
     else:
-        where = {"label": label, "prefix": prefix, "lists": lists, "classes": classes}
-        where["form"] = form
+        where: dict[str, Any] = {"label": label, "prefix": prefix, "lists": lists}
+        where |= {"classes": classes, "form": form}
         case = _read_pilot(pilot, tree, where, utility, subgroup, confidence)
     case.settings.update(tolerance=tolerance, confidence_level=confidence)
     table = _detectable(case)
@@ -89,6 +90,7 @@ def run(
             "settings": case.settings,
             "detectable": table,
             "labels_needed": needed,
+            "notes": case.notes,
         }
         print_json(document)
     else:
@@ -98,7 +100,7 @@ def run(
 def _read_pilot(
     path: Path,
     tree: Path | None,
-    where: dict[str, str | None],
+    where: dict[str, Any],
     utility: Sequence[str] | None,
     subgroup: Sequence[str] | None,
     confidence: float,
@@ -131,7 +133,8 @@ def _read_pilot(
         **{name: float(typical[name]) for name in ("mean_square", "spread", "quantile")},
     }
     candidate = (str(typical["utility"]), str(typical["subgroup"]), str(typical["node"]))
-    return _Case(settings, candidate, {"probabilities": data.probabilities, **shared})
+    rows = {"probabilities": data.probabilities, **shared}
+    return _Case(settings, candidate, rows, note_aside(data, label_tree))
 
 
 def _detectable(case: _Case) -> list[dict[str, Any]]:
@@ -179,6 +182,8 @@ def _show(case: _Case, table: list[dict[str, Any]], needed: list[dict[str, Any]]
     say(f"Smallest moment that n labels show ({about})")
     sizes = [[f"{row['n']:,}", *(_size(row[name]) for name in METHODS)] for row in table]
     print_table(console, (), ("n", *METHODS), [(cells, "") for cells in sizes])
+    for note in case.notes:
+        say(f"Note: {note}")
     columns = [name for name in (*METHODS, "e_detector") if needed and name in needed[0]]
     if not columns:
         return

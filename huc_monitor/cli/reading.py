@@ -43,9 +43,11 @@ def read_log(
     cluster: str | None = None,
     label_probability: str | None = None,
     label_mapping: str | Path | None = None,
+    strict: bool = False,
 ) -> WindowData:
-    """Read the labelled rows of files; a row that cannot be used is an error."""
+    """Read the labelled rows of files; few that cannot be used are set aside, unless `strict`."""
     from huc_monitor.sources import Columns, DuckTable, TableSource
+    from huc_monitor.sources._spec import ROW_CHECKS
 
     if not path.exists():
         msg = f"`predictions` must be an existing file or folder; got '{path}'."
@@ -66,10 +68,23 @@ def read_log(
         table,
         tree=tree,
         columns=columns,
-        max_bad_share=0.0,
+        max_bad_share=0.0 if strict else ROW_CHECKS.max_bad_share,
         label_mapping={} if label_mapping is None else label_mapping,
     )
     return source.everything()
+
+
+def note_aside(data: WindowData, tree: LabelTree) -> tuple[str, ...]:
+    """Say how many rows were set aside, and the first of them; nothing where none was."""
+    from huc_monitor.sources._data import say_bad
+    from huc_monitor.sources._rows import say_unknown
+
+    if not data.n_quarantined:
+        return ()
+    bad = say_bad(data.bad_reasons, data.bad_rows[0])
+    unknown = say_unknown(data.unknown_labels, tree)
+    said = f"{data.n_quarantined:,} of {data.n_labelled:,} labelled rows were set aside {bad}"
+    return (said if unknown is None else f"{said} {unknown}",)
 
 
 def _columns_of(form: str) -> PredictionColumns:

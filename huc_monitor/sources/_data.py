@@ -16,6 +16,7 @@ import pandas as pd
 from numpy.typing import NDArray
 
 from huc_monitor._common.forms import Form
+from huc_monitor._common.safe_text import quoted
 from huc_monitor.audit.clusters import ClusterKeys
 from huc_monitor.audit.comparison import Comparison
 from huc_monitor.audit.result import AuditResult
@@ -79,6 +80,19 @@ class BadRow:
     id: Any
     time: datetime | None
     reason: str
+
+    def __str__(self) -> str:
+        """Say which row it is, and why."""
+        if self.time is None:
+            return self.reason
+        of_id = "" if self.id is None else f"id {quoted(self.id)}, "
+        return f"{of_id}{self.time:%Y-%m-%d %H:%M:%S}: {self.reason}"
+
+
+def say_bad(reasons: Mapping[str, int], first: BadRow) -> str:
+    """Say how many rows cannot be used for which reason, and the first of them."""
+    counted = ", ".join(f"{n:,} {reason}" for reason, n in reasons.items())
+    return f"({counted}). First: {first}."
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)

@@ -24,6 +24,7 @@ from huc_monitor.sources._data import (
     PredictionData,
     TooManyBadRowsError,
     WindowData,
+    say_bad,
 )
 from huc_monitor.sources._duck import DuckTable
 from huc_monitor.sources._repeats import (
@@ -326,19 +327,16 @@ class Reading:
         limit = self.source.max_bad_share
         if self.bad.n <= limit * n:
             return
-        reasons = ", ".join(f"{count:,} {reason}" for reason, count in self.bad.reasons.items())
-        first = self.bad.examples[0]
-        if self.start is None or self.end is None or first.time is None:
-            found = f"{self.bad.n:,} of {n:,} labelled rows of {self.source.log.name} are unusable"
-            msg = f"{found} ({reasons}). First: {first.reason}.{self._hint()}"
+        why = f"more than {limit:.4g} of them {say_bad(self.bad.reasons, self.bad.examples[0])}"
+        found, hint = f"{self.bad.n:,} of {n:,}", self._hint()
+        if self.start is None or self.end is None:
+            hint = hint or " Correct these rows, or leave them out of the file."
+            msg = f"{found} labelled rows of {self.source.log.name} are unusable, {why}{hint}"
             raise TooManyBadRowsError(msg)
-        of_id = "" if first.id is None else f"id {quoted(first.id)}, "
+        between = f"from {self.start:%Y-%m-%d %H:%M} to {self.end:%Y-%m-%d %H:%M} UTC"
         msg = (
-            f"`max_bad_share` must not be exceeded; {self.bad.n:,} of {n:,} rows of "
-            f"{self.source.log.name} from {self.start:%Y-%m-%d %H:%M} to {self.end:%Y-%m-%d %H:%M} "
-            f"UTC are unusable ({reasons}), more than {limit:.4g} of them. "
-            f"First: {of_id}{first.time:%Y-%m-%d %H:%M:%S}: {first.reason}."
-            f"{self._hint()}"
+            f"`max_bad_share` must not be exceeded; {found} rows of {self.source.log.name} "
+            f"{between} are unusable, {why}{hint}"
         )
         raise TooManyBadRowsError(msg)
 

@@ -112,7 +112,7 @@ class Discovery(Form, Plotted):
     confidence_level : float
         Probability that the bounds of all segments hold at once.
     notes : tuple of str
-        Columns that were left out, and why.
+        Columns and rows that were left out, and why.
     """
 
     segments: tuple[Segment, ...]

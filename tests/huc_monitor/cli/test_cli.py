@@ -369,6 +369,64 @@ def test_bad_probabilities_are_one_line(capsys, tmp_path, frame, tree_file):
     assert_one_line_error(outcome, "probabilities", "coma")
 
 
+def test_few_unusable_rows_are_set_aside_and_told(capsys, tmp_path, frame, tree_file):
+    bad = frame.assign(y=frame["y"].where(frame.index != 9, "Died"))
+    bad.loc[[3, 7], "none"] += 0.7
+    bad.to_parquet(tmp_path / "bad.parquet")
+    rest = bad.drop(index=[3, 7, 9])
+    rest.to_parquet(tmp_path / "rest.parquet")
+    given = "--tree", tree_file, "--label", "y"
+    found, plain = (
+        audit_json(capsys, tmp_path / f"{name}.parquet", *given) for name in ("bad", "rest")
+    )
+    (note,) = found["audit"].pop("notes")
+    assert found == plain
+    said = "3 of 400 labelled rows were set aside (1 unknown label, 2 bad probabilities). First: "
+    assert note.startswith(
+        f"{said}row 3: bad probabilities: they sum to 1.7. Labels that are no node"
+    )
+    assert "'Died' (1 rows). Did you mean 'died'? Only the spelling differs" in note
+    code, out, err = audit(capsys, tmp_path / "bad.parquet", *given)
+    assert (code, err) == (0, "")
+    assert f"Note: {said}row 3: bad" in " ".join(out.split())
+    with pytest.raises(hm.InvalidInputError, match=r"row 3"):
+        hm.audit(bad[LEAVES], bad["y"], tree=hm.LabelTree.from_nested(TREE))
+
+
+def test_every_command_that_reads_a_file_tells_the_rows_it_set_aside(
+    capsys, tmp_path, frame, tree_file
+):
+    bad, fine = (str(tmp_path / f"{name}.parquet") for name in ("bad", "fine"))
+    frame = pd.concat([frame] * 2, ignore_index=True)
+    frame.to_parquet(fine)
+    frame.loc[3, "none"] += 0.7
+    frame.to_parquet(bad)
+    given = ["--tree", str(tree_file), "--label", "y"]
+    said = "1 of 800 labelled rows were set aside (1 bad probabilities). First: row 3: bad"
+    calls = {
+        "discover": [bad, "--feature", "sex"],
+        "compare": [fine, bad],
+        "plan": [bad, "--size", "0.1", "--runs", "0"],
+    }
+    for command, call in calls.items():
+        assert main([command, *call, *given]) == 0
+        assert said in " ".join(capsys.readouterr().out.split())
+        assert main([command, *call, *given, "--json"]) == 0
+        document = json.loads(capsys.readouterr().out)
+        (note,) = (document["discovery"] if command == "discover" else document)["notes"]
+        assert said in note
+    assert main(["compare", fine, bad, *given, "--paired"]) == 2
+    assert "leave them out of the file" in capsys.readouterr().err
+
+
+def test_many_unusable_rows_are_refused_with_the_remedy(capsys, tmp_path, frame, tree_file):
+    frame.loc[:20, "none"] += 0.7
+    frame.to_parquet(tmp_path / "bad.parquet")
+    outcome = audit(capsys, tmp_path / "bad.parquet", "--tree", tree_file, "--label", "y")
+    parts = "21 of 400 labelled rows of ", "are unusable, more than 0.05 of them (21 bad"
+    assert_one_line_error(outcome, *parts, "Correct these rows, or leave them out of the file.")
+
+
 def test_a_log_without_any_label_is_one_line(capsys, tmp_path, frame, tree_file):
     path = tmp_path / "none.parquet"
     frame.assign(y=pd.Series([None] * 400, dtype="string")).to_parquet(path)

@@ -64,7 +64,7 @@ def test_one_unknown_label_is_set_aside_and_counted():
 def test_too_many_unknown_labels_are_an_error_that_shows_the_first():
     frame = rows()
     frame.loc[:5, "y"] = "c"
-    message = r"6 of 100 rows .* \(6 unknown label\), more than 0.05 .* id 0, .* unknown label 'c'"
+    message = r"6 of 100 rows .*, more than 0.05 .* \(6 unknown label\)\. First: id 0, .* label 'c'"
     with pytest.raises(TooManyBadRowsError, match=message):
         open_frame(frame).labelled(START, END)
     assert open_frame(frame, max_bad_share=0.06).labelled(START, END).n == 94
