@@ -48,6 +48,7 @@ def run(
     ] = None,
     until: Annotated[str | None, typer.Option(help="With --config: rows before this time.")] = None,
     label: options.Label = None,
+    label_mapping: options.LabelMapping = None,
     prefix: options.Prefix = None,
     lists: options.Lists = None,
     classes: options.Classes = None,
@@ -73,10 +74,11 @@ def run(
     from huc_monitor.cli.specs import parse_utilities
 
     columns = list(dict.fromkeys(feature or []))
-    where: dict[str, Any] = {"label": label, "prefix": prefix, "lists": lists, "classes": classes}
+    where: dict[str, Any] = {"label": label, "label_mapping": label_mapping, "prefix": prefix}
+    where |= {"lists": lists, "classes": classes}
     asked: Sequence[hm.Utility] | None
     if config is not None:
-        given: dict[str, Any] = {f"--{name}": value for name, value in where.items()}
+        given: dict[str, Any] = {f"--{name.replace('_', '-')}": at for name, at in where.items()}
         given |= {"PREDICTIONS": predictions, "--tree": tree, "--utility": utility}
         label_tree, asked, data = _configured(config, columns, given, since, until)
     elif since or until:

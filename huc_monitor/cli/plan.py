@@ -43,6 +43,7 @@ def run(
     ] = None,
     tree: Annotated[Path | None, typer.Option(help="Label tree of the pilot.")] = None,
     label: options.Label = None,
+    label_mapping: options.LabelMapping = None,
     prefix: options.Prefix = None,
     lists: options.Lists = None,
     classes: options.Classes = None,
@@ -75,8 +76,8 @@ def run(
             raise InvalidInputError(msg)
         case = _Case({"n_candidates": candidates})
     else:
-        where: dict[str, Any] = {"label": label, "prefix": prefix, "lists": lists}
-        where |= {"classes": classes, "form": form}
+        where: dict[str, Any] = {"label": label, "label_mapping": label_mapping, "form": form}
+        where |= {"prefix": prefix, "lists": lists, "classes": classes}
         case = _read_pilot(pilot, tree, where, utility, subgroup, confidence)
     case.settings.update(tolerance=tolerance, confidence_level=confidence)
     table = _detectable(case)

@@ -363,6 +363,7 @@ def test_the_command_wants_a_log_or_a_configuration(tmp_path):
     for call, message in (
         (["discover"], "Name a labelled log with --tree"),
         ([*config, "--label", "y"], "leave out --label"),
+        ([*config, "--label-mapping", "a.csv"], "leave out --label-mapping"),
         (["discover", "log.parquet", "--since", "2026-11-03"], "must come with --config"),
     ):
         done = CliRunner().invoke(app, call)

@@ -527,6 +527,11 @@ def test_a_label_mapping_reads_other_spellings_as_the_nodes_they_mean(
     assert audit_json(capsys, *mapped) == audit_json(capsys, log, *given)
     assert_one_line_error(audit(capsys, mapped[0], *given), "Exitus")
     assert main(["compare", str(log), *map(str, mapped)]) == 0
+    assert main(["plan", *map(str, mapped), "--size", "0.1", "--runs", "0"]) == 0
+    spelled = pd.concat([spelled] * 2, ignore_index=True)
+    spelled.to_parquet(tmp_path / "spelled.parquet")
+    assert main(["discover", *map(str, mapped), "--feature", "sex"]) == 0
+    assert "set aside" not in capsys.readouterr().out
 
 
 def test_a_label_mapping_that_leads_nowhere_names_the_spelling(capsys, tmp_path, log, tree_file):
