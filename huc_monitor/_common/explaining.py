@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from datetime import date
 from typing import Any, Final, get_args
 
 from pydantic import AliasChoices, BaseModel, SecretStr, ValidationError
@@ -76,8 +77,11 @@ def sentence(finding: Any, path: Sequence[str | int], model: type[BaseModel]) ->
     if kind == "string_too_short":
         return f"`{name}` must not be empty."
     if kind in _KINDS:
-        quote = ". Put it in quotes" if kind == "string_type" and got else ""
-        return f"`{name}` must be {_KINDS[kind]}{got}{quote}."
+        short = _short_forms(declared) if kind == "model_type" else []
+        rule = ", or ".join([*short, _KINDS[kind]])
+        quotable = "text" in rule and isinstance(finding["input"], bool | int | float | date)
+        quote = ". Put it in quotes" if quotable and got else ""
+        return f"`{name}` must be {rule}{got}{quote}."
     return f"`{name}`: {finding['msg']}{got}."
 
 
@@ -124,12 +128,29 @@ def _purpose(declared: Any) -> str:
 
 def _examples(declared: Any) -> str:
     """Return values one could write."""
-    annotation = getattr(declared, "annotation", None)
-    inner = (annotation, *get_args(annotation))
-    notes = [declared, *(note for part in inner for note in getattr(part, "__metadata__", ()))]
-    lists = (getattr(note, "examples", None) for note in notes)
+    lists = (getattr(note, "examples", None) for note in (declared, *_notes(declared)))
     found: list[Any] = next(filter(None, lists), [])
     return " or ".join(repr(example) for example in found)
+
+
+def _short_forms(declared: Any) -> list[str]:
+    """Say what may be written instead of a whole section."""
+    taken = [getattr(note, "json_schema_input_type", None) for note in _notes(declared)]
+    found = []
+    for part in (part for union in taken for part in get_args(union)):
+        if part is str:
+            texts = [one for one in declared.examples or () if isinstance(one, str)]
+            found.append(f"text such as {texts[0]!r}" if texts else "its name as text")
+        elif get_args(part)[:1] == (float,):
+            found.append(f"a number from {part.__metadata__[0].ge:g}")
+    return found
+
+
+def _notes(declared: Any) -> list[Any]:
+    """Return what is annotated to a setting, or to one of the types it may have."""
+    annotation = getattr(declared, "annotation", None)
+    inner = [note for part in get_args(annotation) for note in getattr(part, "__metadata__", ())]
+    return [*getattr(declared, "metadata", ()), *getattr(annotation, "__metadata__", ()), *inner]
 
 
 def models_in(annotation: Any) -> Iterator[type[BaseModel]]:

@@ -104,7 +104,10 @@ WRONG = [
     (("length: 1d", "rows: 9, stride: 10"), "`windows` cannot be used: `stride` must not exceed"),
     (("length: 1d", "length: 1d, begin: noon"), "6:23: `windows.begin` must be a date or time"),
     (("Europe/Berlin", "Mars/Base"), "`windows.time_zone` must be an IANA time zone"),
-    (("0.02", "lots"), "7:1: `tolerance` must be a mapping of settings; got 'lots'"),
+    (
+        ("0.02", "lots"),
+        "7:1: `tolerance` must be a number from 0, or a mapping of settings; got 'lots'.",
+    ),
     (("0.02", "-1"), "7:1: `tolerance` must be at least 0; got -1"),
     (("0.02", ".nan"), "7:1: `tolerance` must be a finite number; got nan"),
     (("0.02", "{value: 1, unit: euro}"), "`tolerance.unit` must be 'utility' or 'money'"),
@@ -114,7 +117,10 @@ WRONG = [
         "7:36: `tolerance.overrides[0].node` must be a node; got 'mayor'. Did you mean 'major'?",
     ),
     (("0.02", "{value: 1, relative_to: reference}"), "needs the section `reference`"),
-    (("model: triage", "model: 5"), "1:1: `model` must be a mapping of settings; got 5"),
+    (
+        ("model: triage", "model: 5"),
+        "1:1: `model` must be its name as text, or a mapping of settings; got 5. Put it in quotes.",
+    ),
     (("model: triage\n", ""), "1:1: `model` must be given"),
     (("model: triage", "model: ''"), "1:1: `model` must not be empty"),
     (("tree.yaml", "no.yaml"), "2:1: `tree` cannot be read: `path` must be an existing file"),
@@ -129,6 +135,11 @@ WRONG = [
         "5:1: `columns.label` must be given, or else `source.labels`; got neither",
     ),
     (("time: ts", "time: 5"), "5:11: `columns.time` must be text; got 5. Put it in quotes"),
+    (("time: ts", "time: [ts]"), "5:11: `columns.time` must be text; got ['ts']."),
+    (
+        ('"p_{leaf}"', "[a, b]"),
+        "`columns.probabilities` must be text such as 'p_{leaf}', or a mapping of settings; got",
+    ),
     (('"p_{leaf}"', '"p_leaf"'), "`columns.probabilities` must look like 'p_{leaf}'; got 'p_leaf'"),
     (('"p_{leaf}"', "{list: p, pattern: x}"), "`columns.probabilities.pattern` must look like"),
     (('"p_{leaf}"', "{classes: [a]}"), "must have exactly one of pattern, columns, list"),
@@ -163,6 +174,11 @@ ADDED = [
     ("sequential: {enabled: maybe}", "`sequential.enabled` must be true or false; got 'maybe'"),
     ("alerts: {channels: [ops]}", "8:21: `alerts.channels[0]` must be the name of one of the"),
     ("alerts: {channels: ops}", "`alerts.channels` must be a list; got 'ops'"),
+    (
+        "channels: {ops: [files]}",
+        "`channels.ops` must be its name as text, or a mapping of settings.",
+    ),
+    ("attachments: {drift: 5}", "`attachments.drift` must be its name as text, or a mapping of"),
     ("channels: {ops: {nam: x}}", "`channels.ops.nam` is not a setting of `channels.ops`. Did you"),
     (
         "utilities:\n  - {type: TopK, k: 3}\n  - {type: TopM}",
