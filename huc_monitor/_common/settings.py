@@ -124,7 +124,8 @@ def _check_time(text: str) -> str:
     return text
 
 
-def _check_path(text: str) -> str:
+def check_path(text: str) -> str:
+    """Refuse variables in a path: they are read in secrets only."""
     if "${" in text:
         msg = (
             f"must be a plain path; got {text!r}. Environment variables are read in `url` and "
@@ -153,7 +154,7 @@ Number: TypeAlias = Annotated[float, BeforeValidator(_number)]
 Whole: TypeAlias = Annotated[int, BeforeValidator(_whole)]
 Share: TypeAlias = Annotated[Number, Field(ge=0, le=1)]
 Name: TypeAlias = Annotated[str, Field(min_length=1)]
-PathText: TypeAlias = Annotated[str, Field(min_length=1), AfterValidator(_check_path)]
+PathText: TypeAlias = Annotated[str, Field(min_length=1), AfterValidator(check_path)]
 SpanText: TypeAlias = Annotated[
     str,
     BeforeValidator(_span),

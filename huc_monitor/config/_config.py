@@ -191,6 +191,7 @@ class Config:
             cluster_block=self.settings.clusters.block,
             keys=self._keys(log) if keys is None else tuple(keys),
         )
+        spelled = settings.label_mapping
         more: dict[str, Any] = {
             "labels": None
             if labels is None
@@ -201,9 +202,9 @@ class Config:
             "plan": self._plan(),
             "max_bad_share": 1.0 if base else settings.max_bad_share,
             "sum_tolerance": settings.sum_tolerance,
-            "label_mapping": {}
-            if settings.label_mapping is None
-            else read_mapping(self._path(settings.label_mapping)),
+            "label_mapping": read_mapping(
+                self._path(spelled) if isinstance(spelled, str) else spelled or {}
+            ),
             "reference": self.reference,
         }
         newest = self._open(log, tree=self.tree, columns=columns, **more)

@@ -14,7 +14,15 @@ from pydantic import (
     model_validator,
 )
 
-from huc_monitor._common.settings import Name, PathText, Secret, Section, TimeText, Whole
+from huc_monitor._common.settings import (
+    Name,
+    PathText,
+    Secret,
+    Section,
+    TimeText,
+    Whole,
+    check_path,
+)
 from huc_monitor.audit.forms.spec import PredictionColumns
 from huc_monitor.monitor.alerts import AlertPolicy
 from huc_monitor.monitor.discovering import DiscoveryPolicy
@@ -29,6 +37,7 @@ from huc_monitor.sources._spec import (
     RowChecks,
 )
 from huc_monitor.subgroups import MIN_SIZE
+from huc_monitor.tree.labels import read_mapping
 
 
 class SparkSettings(Section):
@@ -132,6 +141,16 @@ class PlanSettings(TableSettings):
     probability: Name = "label_probability"
 
 
+def _spellings(value: Any) -> Any:
+    """Read spellings that are written out, or check the path of a file of them."""
+    if isinstance(value, dict):
+        return read_mapping(value)
+    if value is not None and not (isinstance(value, str) and value):
+        msg = f"must be the path of a file, or a mapping such as {{Katze: cat}}; got {value!r}"
+        raise ValueError(msg)
+    return value if value is None else check_path(value)
+
+
 class SourceSettings(RowChecks):
     """Where predictions and labels are.
 
@@ -144,14 +163,16 @@ class SourceSettings(RowChecks):
     plan : PlanSettings, optional
         Sampling plans of `huc-monitor sample`, where labels were chosen by them. In a window with
         planned rows, labels of other rows are left out.
-    label_mapping : str, optional
-        A CSV, JSON or YAML file that says which node other spellings of labels mean.
+    label_mapping : str or dict, optional
+        Which node other spellings of labels mean: a mapping, or a CSV, JSON or YAML file of it.
     """
 
     log: TableSettings
     labels: LabelTableSettings | None = None
     plan: PlanSettings | None = None
-    label_mapping: PathText | None = None
+    label_mapping: Annotated[str | dict[str, str] | None, BeforeValidator(_spellings)] = Field(
+        default=None, examples=["labels.csv", {"Katze": "cat"}]
+    )
 
 
 def _pattern(value: Any) -> Any:

@@ -137,6 +137,18 @@ WRONG = [
     (("time: ts", "time: 5"), "5:11: `columns.time` must be text; got 5. Put it in quotes"),
     (("time: ts", "time: [ts]"), "5:11: `columns.time` must be text; got ['ts']."),
     (
+        ("source:\n", "source:\n  label_mapping: 5\n"),
+        "`source.label_mapping` must be the path of a file, or a mapping such as {Katze: cat}; got",
+    ),
+    (
+        ("source:\n", "source:\n  label_mapping: {Exitus: [died]}\n"),
+        "`source.label_mapping` cannot be used: `mapping` must lead from text to text; got ['died'",
+    ),
+    (
+        ("source:\n", "source:\n  label_mapping: '${HOME}/a.csv'\n"),
+        "`source.label_mapping` must be a plain path; got '${HOME}/a.csv'. Environment variables",
+    ),
+    (
         ('"p_{leaf}"', "[a, b]"),
         "`columns.probabilities` must be text such as 'p_{leaf}', or a mapping of settings; got",
     ),
@@ -322,6 +334,26 @@ def test_the_identity_follows_the_content_of_the_tree_not_its_file(folder):
     assert parse(GOOD.replace("tree.yaml", "same.json"), folder).identity == before
     (folder / "tree.yaml").write_text(TREE.replace("died: null", "died: [early, late]"))
     assert parse(GOOD, folder).identity != before
+
+
+@pytest.mark.parametrize("mapping", ["names.csv", "{K a: a, 7: b}"])
+def test_a_label_mapping_is_a_file_or_written_out(folder, mapping):
+    (folder / "names.csv").write_text("spelling,node\nK a,a\n7,b\n")
+    times = pd.date_range("2024-01-01", periods=3, freq="h", tz="UTC")
+    pd.DataFrame({"at": times, "y": ["K a", "7", "b"], "a": 0.4, "b": 0.6}).to_parquet(
+        folder / "spelled.parquet"
+    )
+    (folder / "flat.json").write_text(json.dumps(hm.LabelTree.flat(["a", "b"]).to_dict()))
+    text = f"""
+        model: triage
+        tree: flat.json
+        source: {{log: {{path: spelled.parquet}}, label_mapping: {mapping}}}
+        columns: {{time: at, label: y}}
+        windows: {{length: 1d}}
+    """
+    source = parse(text, folder).open_source()
+    day = datetime(2024, 1, 1, tzinfo=UTC), datetime(2024, 1, 2, tzinfo=UTC)
+    assert source.labelled(*day).labels.tolist() == [0, 1, 1]
 
 
 def test_probabilities_of_the_base_are_read_apart_and_change_no_identity(folder):
