@@ -33,8 +33,8 @@ def recalibrate(
     since: Annotated[
         str | None,
         typer.Option(
-            help="Use labelled rows from this time on; else those since the newest critical alert "
-            "began, and older ones where these are fewer than 1,000."
+            help="Use labelled rows from this time on; else those since the newest critical alert, "
+            "or the change behind it, began, and older ones where these are fewer than 1,000."
         ),
     ] = None,
     as_json: options.Json = False,

@@ -29,7 +29,7 @@ from huc_monitor.detection.change import Change, candidate_terms
 from huc_monitor.detection.onset import onset_set, window_means
 from huc_monitor.monitor._rows import Decomposed, RowCache
 from huc_monitor.monitor._samples import SampleFiles
-from huc_monitor.monitor._state import KeptWindow, MonitorState, Visited
+from huc_monitor.monitor._state import KeptWindow, MonitorState, Visited, of_one_version
 from huc_monitor.monitor.change import CandidateChange, WindowChange
 from huc_monitor.monitor.findings import find_leads
 from huc_monitor.monitor.windows import Window
@@ -126,7 +126,7 @@ class Changing:
             return []
         history = self._load_history()
         samples = dict(zip(history.names, history.samples, strict=True))
-        kept = _of_one_version([item for item in self._pooled() if item.id in samples])
+        kept = of_one_version([item for item in self._pooled() if item.id in samples])
         since = self.state.changed_since
         if since is not None and kept:
             kept = [item for item in kept if item.start >= since] or kept[-1:]
@@ -242,7 +242,7 @@ class Changing:
     def _compare(
         self, examined: Examination, windows: Sequence[KeptWindow], samples: Sequence[Sample]
     ) -> WindowChange:
-        mine = _of_one_version(windows)
+        mine = of_one_version(windows)
         step = self._look(mine, samples[-len(mine) :])
         found = self._told(examined, step.changes, samples[-1])
         newest = step.pools[0][1]
@@ -400,17 +400,6 @@ def _measured(examined: Examination, changes: Sequence[Change]) -> list[Candidat
             )
         )
     return found
-
-
-def _of_one_version(windows: Sequence[KeptWindow]) -> list[KeptWindow]:
-    """Return the newest windows, since the model version that serves took over."""
-    serving = windows[-1].version if windows else None
-    n = 0
-    for item in reversed(windows):
-        if None not in {item.version, serving} and item.version != serving:
-            break
-        n += 1
-    return list(windows[len(windows) - n :])
 
 
 def _sample(found: Decomposed) -> Sample:

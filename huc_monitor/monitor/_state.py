@@ -87,6 +87,17 @@ class KeptWindow(Form):
     sparse: ClassVar[tuple[str, ...]] = ("version",)
 
 
+def of_one_version(windows: Sequence[KeptWindow]) -> list[KeptWindow]:
+    """Return the newest windows, since the model version that serves took over."""
+    serving = windows[-1].version if windows else None
+    n = 0
+    for item in reversed(windows):
+        if None not in {item.version, serving} and item.version != serving:
+            break
+        n += 1
+    return list(windows[len(windows) - n :])
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TrendPoint(Form):
     """What an overview shows of one window, so that it need not read the record."""

@@ -28,6 +28,8 @@ from huc_monitor.audit import audit
 from huc_monitor.config import Config
 from huc_monitor.errors import InvalidInputError
 from huc_monitor.monitor import MonitorState, read_state
+from huc_monitor.monitor._state import KeptWindow, of_one_version
+from huc_monitor.monitor.change import CandidateChange
 from huc_monitor.monitor.messages import say_gains
 from huc_monitor.monitor.ports import MonitorInfo, Move, RecalibrationOutcome, VersionInfo
 from huc_monitor.monitor.records import AlertState, RecalibrationTrigger
@@ -101,7 +103,7 @@ class MLflowRecalibrationHost:
         reason : str
             Kept with the new version.
         since : datetime, optional
-            Use rows from this time on; else those since the newest alert began.
+            Use rows from this time on; else those since the fault of the newest alert began.
         """
         self.registry.current()  # says what to do where there is none
         state = self._state()
@@ -343,8 +345,8 @@ class MLflowRecalibrationHost:
     ) -> tuple[WindowData, str]:
         """Read the rows to fit on, and say why these.
 
-        Those since the newest alert began: older ones show what was wrong before, but not what went
-        wrong last, and would dilute it. Older ones are read too if these are too few.
+        Those since the fault of the newest alert began: older ones show what was wrong before, but
+        not what went wrong last, and would dilute it. Older ones are read too if these are too few.
         """
         source = self.config.open_source()
         extent = source.time_range()
@@ -352,7 +354,10 @@ class MLflowRecalibrationHost:
             msg = "`source` must have rows to fit a recalibration on; the log is empty."
             raise InvalidInputError(msg)
         end = trigger.window_end
-        start, why = _begin(trigger, state.open_alerts)
+        found = self.tracker.records(1, trigger.ordinal)
+        change = found[-1].change if found else None
+        changes = () if change is None else _of_serving(change.changes, state.compared)
+        start, why = _begin(trigger, state.open_alerts, changes)
         step = max(end - start, timedelta(hours=1))
         while trigger.since is None and source.counts(start, end).n_labelled < _ENOUGH_ROWS:
             if start <= extent.first:
@@ -417,11 +422,26 @@ class MLflowRecalibrationHost:
         self.registry.client.log_batch(run_id, metrics=metrics)
 
 
-def _begin(trigger: RecalibrationTrigger, alerts: Sequence[AlertState]) -> tuple[datetime, str]:
+def _of_serving(
+    changes: Sequence[CandidateChange], windows: Sequence[KeptWindow]
+) -> list[CandidateChange]:
+    """Keep changes that began while the present version served.
+
+    What began before it is the fault that it was made for, and would hide a later one.
+    """
+    serving = of_one_version(windows)
+    return [one for one in changes if serving and one.onset and one.onset >= serving[0].start]
+
+
+def _begin(
+    trigger: RecalibrationTrigger,
+    alerts: Sequence[AlertState],
+    changes: Sequence[CandidateChange] = (),
+) -> tuple[datetime, str]:
     """Say from when on rows are used, and why.
 
     An alert begins with the first of its branch. Of a fault that several branches show, some are
-    told a window later than others.
+    told a window later than others, and all may be told later than the fault likeliest began.
     """
     if trigger.since is not None:
         return trigger.since, "since the time you gave"
@@ -432,11 +452,18 @@ def _begin(trigger: RecalibrationTrigger, alerts: Sequence[AlertState]) -> tuple
     if not began:
         return trigger.window_end - timedelta(days=1), "the newest day; no critical alert is open"
     first, *older = reversed(began.values())
+    fault = {first.node}
     while older and first.first_ordinal - older[0].first_ordinal <= _ONE_FAULT:
         first, *older = older
+        fault.add(first.node)
+    opened = min(first.first_seen, trigger.window_end)
+    onsets = [one.onset for one in changes if one.node in fault and one.onset is not None]
+    start = min([opened, *onsets])
+    what = f"alert on branch {first.node} began"
+    if start < opened:
+        what = f"change behind the alert on branch {first.node} likeliest began"
     newest = f", the newest of {len(began)} branches" if older else ""
-    why = f"since the alert on branch {first.node} began{newest}"
-    return min(first.first_seen, trigger.window_end), why
+    return start, f"since the {what}{newest}"
 
 
 def _gate_tag(outcome: RecalibrationOutcome) -> str:

@@ -10,12 +10,14 @@ from datetime import UTC, datetime, timedelta
 import huc_mlflow
 import mlflow
 import pytest
-from huc_mlflow._recalibration_host import _begin
+from huc_mlflow._recalibration_host import _begin, _of_serving
 from support.deployment import STRICT, World, check_records, check_rollback, check_story, tell
 from support.documents import assert_follows
 from support.forests import log_forest
 
 from huc_monitor.cli import main
+from huc_monitor.monitor._state import KeptWindow
+from huc_monitor.monitor.change import CandidateChange
 from huc_monitor.monitor.records import AlertState, RecalibrationTrigger
 
 
@@ -70,6 +72,40 @@ def test_rows_are_those_since_the_branch_that_went_wrong_last():
         DAY + timedelta(days=19),
         "the newest day; no critical alert is open",
     )
+
+
+def changed(node, day):
+    numbers = {"before": 0.0, "after": 0.1, "difference": 0.1, "lower": 0.05, "upper": 0.15}
+    where = {"interval_low": 0.0, "interval_high": 1.0, "n_windows": 1}
+    onset = None if day is None else DAY + timedelta(days=day)
+    return CandidateChange(
+        utility="level3", subgroup="all", node=node, onset=onset, **numbers, **where
+    )
+
+
+def test_rows_begin_with_the_fault_where_the_alert_was_told_later():
+    alerts = [open_alert("major", "all", 5), open_alert("milder", "all", 12)]
+    changes = [
+        changed("milder", 10),
+        changed("major", 3),
+        changed("root", 1),
+        changed("none", None),
+    ]
+    start, why = _begin(TRIGGER, alerts, changes)
+    assert start == DAY + timedelta(days=10)
+    said = "since the change behind the alert on branch milder likeliest began, the newest of 2"
+    assert why == f"{said} branches"
+    together = [*alerts, open_alert("survived", "all", 13)]
+    assert _begin(TRIGGER, together, [changed("survived", 9)])[0] == DAY + timedelta(days=9)
+    windows = [
+        KeptWindow(str(day), day, start, start + timedelta(days=1), start, "", version=version)
+        for day, version in [(3, "1"), (9, "1"), (10, "2"), (11, None), (12, "2")]
+        for start in [DAY + timedelta(days=day)]
+    ]
+    assert [one.node for one in _of_serving(changes, windows)] == ["milder"]
+    assert _of_serving(changes, []) == []
+    late = _begin(TRIGGER, alerts[:1], [changed("major", 6)])
+    assert late == (DAY + timedelta(days=5), "since the alert on branch major began")
 
 
 @pytest.mark.slow
