@@ -69,7 +69,6 @@ def run(
 
     Example: huc-monitor plan --candidates 40 --size 0.05
     """
-    sizes = size or [s for s in (0.02, 0.05, 0.1) if s > tolerance]
     if pilot is None:
         if candidates is None:
             msg = "`plan` must have a pilot log, or the number of candidates: add --candidates."
@@ -80,6 +79,8 @@ def run(
         where |= {"prefix": prefix, "lists": lists, "classes": classes}
         case = _read_pilot(pilot, tree, where, utility, subgroup, confidence)
     case.settings.update(tolerance=tolerance, confidence_level=confidence)
+    spread = case.settings.get("spread", math.inf)
+    sizes = size or [s for s in (0.02, 0.05, 0.1) if tolerance < s <= spread]
     table = _detectable(case)
     needed = [
         _needed(case, s, batch=batch, average_run_length=average_run_length, runs=runs)

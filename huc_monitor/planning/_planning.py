@@ -126,7 +126,8 @@ def labels_needed(
 ) -> int:
     """Smallest number of labelled rows whose audit shows a moment of ``size``.
 
-    The inverse of `detectable_size`; the parameters are explained there.
+    The inverse of `detectable_size`; the parameters are explained there. A size above the spread is
+    refused: no moment is so large.
 
     Examples
     --------
@@ -138,6 +139,12 @@ def labels_needed(
     """
     if not tolerance < size < math.inf:
         msg = f"`size` must be above the tolerance, {tolerance:g}; got {size!r}."
+        raise InvalidInputError(msg)
+    if size > spread:
+        msg = (
+            f"`size` must be at most {spread:g}, the spread of utilities below the branch: no "
+            f"moment is larger; got {size!r}. Divide a size in money by the utility's `scale`."
+        )
         raise InvalidInputError(msg)
 
     def shown(n: int) -> bool:

@@ -73,6 +73,21 @@ def test_a_size_the_pilot_cannot_have_has_no_alarm(capsys, pilot):
     assert json.loads(out)["labels_needed"][0]["e_detector"] is None
 
 
+def test_sizes_beyond_the_range_of_the_utility_are_refused(capsys, pilot, tmp_path):
+    code, out, err = plan(capsys, "--candidates", 40, "--size", 5)
+    assert (code, out) == (2, "")
+    assert "`size` must be at most 1," in err
+    assert "Divide a size in money by the utility's `scale`." in err
+    (tmp_path / "pay.yaml").write_text("[{type: Payoff, name: pay, payoffs: {coma: 0.06}}]")
+    pay = ["--utility", tmp_path / "pay.yaml", "--runs", 0]
+    code, out, err = plan(capsys, *pilot, *pay, "--json")
+    assert (code, err) == (0, "")
+    assert [row["size"] for row in json.loads(out)["labels_needed"]] == [0.02, 0.05]
+    code, out, err = plan(capsys, *pilot, *pay, "--size", 0.1)
+    assert (code, out) == (2, "")
+    assert "`size` must be at most 0.06," in err
+
+
 def test_a_plan_without_anything_to_plan_for_is_an_error(capsys, pilot):
     assert plan(capsys)[0] == 2
     code, out, err = plan(capsys, pilot[0])

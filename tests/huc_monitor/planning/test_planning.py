@@ -169,6 +169,13 @@ def test_sizes_at_the_tolerance_are_refused():
         hm.labels_needed(0.1, bounds="sharp", n_candidates=3, tolerance=0.1)
 
 
+def test_sizes_that_no_moment_has_are_refused():
+    plan = {"bounds": "bootstrap", "n_candidates": 40}
+    with pytest.raises(InvalidInputError, match=r"`size` must be at most 1, the spread .* got 5"):
+        hm.labels_needed(5, **plan)
+    assert hm.labels_needed(1.5, spread=2.0, **plan) > 1
+
+
 def test_the_bootstraps_radius_is_that_of_normal_theory():
     n, n_candidates, square, spread = 400, 12, 0.09, 1.5
     share = math.log(n_candidates / 0.1)
@@ -190,7 +197,7 @@ def test_without_a_mean_square_contributions_are_as_large_as_a_calibrated_branch
 
 
 def test_one_label_can_be_enough_and_no_number_of_labels_for_a_size_at_the_tolerance():
-    plan = {"bounds": "theorem", "n_candidates": 1}
+    plan = {"bounds": "theorem", "n_candidates": 1, "spread": 99.0}
     assert hm.labels_needed(hm.detectable_size(1, **plan), **plan) == 1
     assert hm.labels_needed(hm.detectable_size(2, **plan), **plan) == 2
     with pytest.raises(InvalidInputError, match=r"further above the tolerance, 0\.1; got"):
