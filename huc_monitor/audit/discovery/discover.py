@@ -92,9 +92,9 @@ class Segment(Form):
         """Say the finding in one sentence."""
         way = "overstate" if self.moment < 0 else "understate"
         return (
-            f"{self.whom} ({self.share:.1%} of rows): at {self.node!r} "
-            f"predictions {way} {self.utility} by {abs(self.moment_in_segment):.3g} for each of "
-            f"{self.n:,} rows; {self.moment:+.2g} per prediction "
+            f"{self.whom} ({self.share:.1%} of the certifying rows): at {self.node!r} "
+            f"predictions {way} {self.utility} by {abs(self.moment_in_segment):.3g}, the mean of "
+            f"the {self.n:,} of them labelled below it; {self.moment:+.2g} per prediction "
             f"[{self.lower:+.2g}, {self.upper:+.2g}]"
             + ("." if self.certified else "; not certified.")
         )

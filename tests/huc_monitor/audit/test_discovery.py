@@ -3,6 +3,7 @@ from __future__ import annotations
 import dataclasses
 import itertools
 import json
+import re
 
 import numpy as np
 import pandas as pd
@@ -321,6 +322,10 @@ def test_the_command_prints_what_can_be_pasted(tmp_path):
     call += ["--label", "y", "--feature", "channel", "--feature", "age", "--utility", "in:billing"]
     done = CliRunner().invoke(app, [str(word) for word in call])
     assert done.exit_code == 1, done.output
+    said = " ".join(done.stdout.split())
+    assert re.search(
+        r"\d% of the certifying rows\): at .*, the mean of the \d+ of them labelled", said
+    )
     pasted = yaml.safe_load(done.stdout.split("add to huc.yaml:")[1])
     groups = hm.Subgroups.from_reference(frame, predicates=pasted["subgroups"]["predicates"])
     assert any("channel=app" in name for name in groups.names)
