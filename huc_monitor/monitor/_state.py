@@ -205,6 +205,12 @@ class MonitorState(Form):
         return tuple(alert for alert in self.alerts.values() if alert.level is not None)
 
     @property
+    def serving_since(self) -> datetime | None:
+        """Start of the first kept window of the model version that serves; None without one."""
+        found = of_one_version(self.compared)
+        return found[0].start if found else None
+
+    @property
     def failed(self) -> tuple[Window, ...]:
         """Windows that could not be audited and that nobody dismissed, oldest first."""
         return tuple(item.window for item in self.visited if item.failed is not None)

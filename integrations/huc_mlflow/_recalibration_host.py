@@ -28,7 +28,6 @@ from huc_monitor.audit import audit
 from huc_monitor.config import Config
 from huc_monitor.errors import InvalidInputError
 from huc_monitor.monitor import MonitorState, read_state
-from huc_monitor.monitor._state import KeptWindow, of_one_version
 from huc_monitor.monitor.change import CandidateChange
 from huc_monitor.monitor.messages import say_gains
 from huc_monitor.monitor.ports import MonitorInfo, Move, RecalibrationOutcome, VersionInfo
@@ -356,7 +355,7 @@ class MLflowRecalibrationHost:
         end = trigger.window_end
         found = self.tracker.records(1, trigger.ordinal)
         change = found[-1].change if found else None
-        changes = () if change is None else _of_serving(change.changes, state.compared)
+        changes = () if change is None else _since(state.serving_since, change.changes)
         start, why = _begin(trigger, state.open_alerts, changes)
         step = max(end - start, timedelta(hours=1))
         while trigger.since is None and source.counts(start, end).n_labelled < _ENOUGH_ROWS:
@@ -422,15 +421,12 @@ class MLflowRecalibrationHost:
         self.registry.client.log_batch(run_id, metrics=metrics)
 
 
-def _of_serving(
-    changes: Sequence[CandidateChange], windows: Sequence[KeptWindow]
-) -> list[CandidateChange]:
-    """Keep changes that began while the present version served.
+def _since(start: datetime | None, changes: Sequence[CandidateChange]) -> list[CandidateChange]:
+    """Keep changes that began while the present version served, since `start`.
 
     What began before it is the fault that it was made for, and would hide a later one.
     """
-    serving = of_one_version(windows)
-    return [one for one in changes if serving and one.onset and one.onset >= serving[0].start]
+    return [one for one in changes if start and one.onset and one.onset >= start]
 
 
 def _begin(

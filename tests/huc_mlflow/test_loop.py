@@ -10,13 +10,13 @@ from datetime import UTC, datetime, timedelta
 import huc_mlflow
 import mlflow
 import pytest
-from huc_mlflow._recalibration_host import _begin, _of_serving
+from huc_mlflow._recalibration_host import _begin, _since
 from support.deployment import STRICT, World, check_records, check_rollback, check_story, tell
 from support.documents import assert_follows
 from support.forests import log_forest
 
 from huc_monitor.cli import main
-from huc_monitor.monitor._state import KeptWindow
+from huc_monitor.monitor._state import KeptWindow, MonitorState
 from huc_monitor.monitor.change import CandidateChange
 from huc_monitor.monitor.records import AlertState, RecalibrationTrigger
 
@@ -102,8 +102,10 @@ def test_rows_begin_with_the_fault_where_the_alert_was_told_later():
         for day, version in [(3, "1"), (9, "1"), (10, "2"), (11, None), (12, "2")]
         for start in [DAY + timedelta(days=day)]
     ]
-    assert [one.node for one in _of_serving(changes, windows)] == ["milder"]
-    assert _of_serving(changes, []) == []
+    serving = MonitorState(identity="m", compared=windows).serving_since
+    assert serving == DAY + timedelta(days=10)
+    assert [one.node for one in _since(serving, changes)] == ["milder"]
+    assert _since(MonitorState(identity="m").serving_since, changes) == []
     late = _begin(TRIGGER, alerts[:1], [changed("major", 6)])
     assert late == (DAY + timedelta(days=5), "since the alert on branch major began")
 
