@@ -106,8 +106,14 @@ class WindowView:
 
     @property
     def worst(self) -> CandidateView | None:
-        """The candidate that exceeds its tolerance most; None where there is no candidate."""
+        """The candidate that exceeds its tolerance most, marked ones first; None without any."""
         return next(self.ranked(), None)
+
+    @property
+    def largest(self) -> CandidateView | None:
+        """The candidate whose moment is HUC, marked or not; None without any."""
+        sizes = [abs(moment) for moment in self.columns["moment"]]
+        return self._candidate(sizes.index(max(sizes))) if sizes else None
 
     @property
     def tolerances(self) -> set[float]:

@@ -145,7 +145,7 @@
       const rows = latest.rows.map((e) => [make("bdi", {}, whom(e[1])), make("bdi", {}, data.utilities[e[0]]), chip(e), bounds(e), e[7] === null ? "" : `${plain(e[7])} to ${plain(e[8])}`, String(e[9])]);
       const more = latest.more ? `; ${latest.more} smaller ones are left out` : "";
       body.append(make("h3", {}, "By subgroup and utility"));
-      body.append(table(`${data.latestName}, worst first${more}`, [["Subgroup", ""], ["Utility", ""], ["Moment", "num"], ["Bounds", "num"], ["Predicted utility", "num"], ["Rows", "num"]], rows));
+      body.append(table(`${data.latestName}: marked first, then the largest${more}`, [["Subgroup", ""], ["Utility", ""], ["Moment", "num"], ["Bounds", "num"], ["Predicted utility", "num"], ["Rows", "num"]], rows));
     }
     if (data.frequencies[index]) {
       body.append(make("h3", {}, "Where predictions go"), shares(data.frequencies[index]));

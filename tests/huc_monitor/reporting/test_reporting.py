@@ -131,6 +131,25 @@ def test_what_is_sure_comes_before_what_is_large():
     assert "At branch “dog”" in page.words
 
 
+def test_windows_name_the_branch_of_huc_and_the_marked_branch_each_with_its_own_number():
+    rows = [
+        candidate(node="root", moment=0.038, radius=0.05),
+        candidate(node="cat", moment=-0.008, radius=0.02),
+    ]
+    audit = audit_dict(rows, small_tree())
+    limits = {"tolerances": (0.07, 0.07), "levels": (None, "critical")}
+    calm = {**limits, "levels": (None, None)}
+    windows = [record(1, audit, **calm), record(2, audit, **limits)]
+    page = render_report(windows, tree=small_tree())
+    newest, older = page.split("Marked branch</th>")[1].split("</tr>")[1:3]
+    assert re.findall("<bdi>(.*?)</bdi>", newest) == ["root", "cat"]
+    assert "\u25c6 \u22120.008</span>" in newest
+    assert re.findall("<bdi>(.*?)</bdi>", older) == ["root"]
+    page = Page(page)
+    assert "Branches: marked first, then the largest against their tolerance" in page.words
+    assert "worst first" not in page.words
+
+
 def test_notices_tell_of_windows_that_wait_or_were_skipped(told):
     assert "1 window still waits for labels. Predictions moved at: cat." in told.words
     assert "1 window was not audited (few labels)." in told.words
