@@ -96,6 +96,24 @@ def _folded(name: str) -> str:
     return re.sub(r"[\s_-]+", " ", unicodedata.normalize("NFC", name)).casefold().strip()
 
 
+def nearest(name: str, choices: Collection[str]) -> str | None:
+    """Ask for the choice that is spelled almost alike, or the only one that has the name in it.
+
+    Examples
+    --------
+    >>> nearest("east", ["all", "region=east"])
+    "Did you mean 'region=east'?"
+    """
+    alike = other_spelling(name, choices)
+    if alike is not None:
+        return alike
+    close = difflib.get_close_matches(name, choices, n=1)
+    within = [choice for choice in choices if len(name) > 2 and _folded(name) in _folded(choice)]
+    if close or len(within) == 1:
+        return f"Did you mean {(close or within)[0]!r}?"
+    return None
+
+
 def did_you_mean(name: object, choices: Collection[str], *, limit: int = 8) -> str:
     """Return the sentence that ends a message about an unknown name.
 
@@ -108,12 +126,9 @@ def did_you_mean(name: object, choices: Collection[str], *, limit: int = 8) -> s
     >>> did_you_mean("x", ["none", "coma"])
     "Choose from 'none', 'coma'."
     """
-    alike = other_spelling(str(name), choices)
-    if alike is not None:
-        return alike
-    close = difflib.get_close_matches(str(name), choices, n=1)
-    if close:
-        return f"Did you mean {close[0]!r}?"
+    near = nearest(str(name), choices)
+    if near is not None:
+        return near
     if not choices:
         return "There is nothing to choose from."
     shown = ", ".join(repr(choice) for choice in islice(choices, limit))

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any, Final, TypeVar
 
 from huc_monitor._common.safe_text import line
 from huc_monitor._common.times import get_zone, to_utc
-from huc_monitor.errors import InvalidInputError, UnknownNameError, did_you_mean
+from huc_monitor.errors import InvalidInputError, UnknownNameError, did_you_mean, nearest
 from huc_monitor.monitor._lock import default_path, hold
 from huc_monitor.monitor._state import MonitorState, open_state
 from huc_monitor.monitor.people import Action, Mute, covers, parse_until, say_scope
@@ -29,6 +29,7 @@ if TYPE_CHECKING:
 
 WAIT: Final = 10.0
 _MOST_ACTIONS = 50
+_MOST_NAMES = 8
 _LONGEST_NAME, _LONGEST_TEXT = 100, 1_000
 _T = TypeVar("_T")
 
@@ -194,9 +195,7 @@ class AlertActions:
         def change(state: MonitorState) -> tuple[AlertState, ...]:
             found = _apply(state, scope, action)
             if not found:
-                known = ", ".join(dict.fromkeys(item.node for item in state.open_alerts)) or "none"
-                msg = f"No open alert is about {say_scope(*scope)}. Open alerts on: {known}."
-                raise UnknownNameError(msg)
+                raise UnknownNameError(_say_no_alert(state.open_alerts, scope))
             return found
 
         return self._edit(change, wait)
@@ -244,6 +243,25 @@ def _apply(
             state.alerts[alert.candidate] = dataclasses.replace(alert, actions=actions, **changes)
             found.append(state.alerts[alert.candidate])
     return tuple(found)
+
+
+def _say_no_alert(
+    alerts: Sequence[AlertState], scope: tuple[str | None, str | None, str | None]
+) -> str:
+    """Say which names alerts are open on, of the first kind that has not the one that was given."""
+    said = [f"No open alert is about {say_scope(*scope)}."]
+    left = [(alert.node, alert.subgroup, alert.utility) for alert in alerts]
+    for place, kind in enumerate(("branches", "subgroups", "utilities")):
+        wanted, known = scope[place], list(dict.fromkeys(names[place] for names in left))
+        left = [names for names in left if wanted in {None, names[place]}]
+        if not left:
+            more = [f"{len(known) - _MOST_NAMES} more"] if len(known) > _MOST_NAMES else []
+            said.append(
+                f"Open alerts on {kind}: {', '.join([*known[:_MOST_NAMES], *more]) or 'none'}."
+            )
+            said += filter(None, [nearest(str(wanted), known)])
+            break
+    return " ".join(said)
 
 
 def _now(now: datetime | str | None) -> datetime:

@@ -190,11 +190,17 @@ def test_notes_stay_with_an_alert_and_are_bounded(log):
 
 def test_acting_on_nothing_says_what_there_is(log):
     monitor = make(*log)
-    with pytest.raises(UnknownNameError, match="Open alerts on: none"):
+    with pytest.raises(UnknownNameError, match="Open alerts on branches: none"):
         monitor.actions.ack(branch="attack")
     monitor.check(after(3.5))
     with pytest.raises(UnknownNameError, match=r"No open alert is about branch dos. .* attack"):
         monitor.actions.ack(branch="dos")
+    with pytest.raises(UnknownNameError) as nothing:
+        monitor.actions.ack(branch="attack", subgroup="udp")
+    assert str(nothing.value) == (
+        "No open alert is about branch attack, subgroup udp. Open alerts on subgroups: all, "
+        "protocol=udp. Did you mean 'protocol=udp'?"
+    )
     with pytest.raises(
         UnknownNameError, match=r"`branch` must be .* 'atack'. Did you mean 'attack'"
     ):
