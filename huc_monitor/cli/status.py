@@ -149,7 +149,8 @@ def _show(
 
     console, alerts = make_console(), state.open_alerts
     muted = sum(alert.muted is not None for alert in alerts)
-    parts = [f"Status {state.status}; {_count(alerts)}"]
+    counted = " (muted alerts do not count)" if muted else ""
+    parts = [f"Status {state.status}{counted}; {_count(alerts)}"]
     parts += [f"{muted} of them muted"] * bool(muted)
     parts += [f"{len(state.failed)} failed windows"] * bool(state.failed)
     if not records:
@@ -191,20 +192,23 @@ def _print_windows(console: Console, records: Sequence[WindowRecord]) -> None:
 
 
 def _say_alerts(alerts: Sequence[AlertState], utilities: Sequence[Utility] = ()) -> list[str]:
-    """Say branch by branch what is open, the worst first; what people did is said once."""
+    """Say branch by branch what is open, the worst first, muted ones last."""
     from huc_monitor.monitor.messages import say_open
     from huc_monitor.monitor.people import say_people
 
     known = {utility.name: utility for utility in utilities}
     branches: dict[str, list[AlertState]] = {}
-    for alert in sorted(alerts, key=lambda one: (one.level != "critical", -abs(one.moment))):
+    for alert in sorted(
+        alerts, key=lambda one: (one.muted is not None, one.level != "critical", -abs(one.moment))
+    ):
         branches.setdefault(alert.node, []).append(alert)
     out = []
     for node, found in branches.items():
         level = str(found[0].level)
         first = min(found, key=lambda alert: alert.first_ordinal)
         since = f"since window {first.first_ordinal} ({first.first_seen:%Y-%m-%d %H:%M} UTC)"
-        lines = [level.upper(), f"Branch *{chat(node)}*, {since}:".replace(" 00:00 UTC", "")]
+        head = level.upper() if found[0].muted is None else f"MUTED ({level})"
+        lines = [head, f"Branch *{chat(node)}*, {since}:".replace(" 00:00 UTC", "")]
         for alert in found[:_MOST_SHOWN]:
             first_moment, moment, tolerance = say_open(alert, known.get(alert.utility))
             then = f", {first_moment} at first" if first_moment else ""

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
 from typing import TYPE_CHECKING, ClassVar, Final, Literal
 from zoneinfo import ZoneInfo
@@ -96,8 +96,13 @@ def covers(scope: tuple[str | None, ...], names: tuple[str | None, ...]) -> bool
 
 
 def say_people(alert: AlertState) -> list[str]:
-    """Say in sentences what people did about an alert, oldest first."""
-    said = [f"{line(action)}." for action in alert.actions]
+    """Say in sentences what people did about an alert, oldest first.
+
+    A mute that a person ended before its time is told without the time.
+    """
+    ends = max((k for k, one in enumerate(alert.actions) if one.kind == "unmute"), default=0)
+    past = [replace(action, until=None) for action in alert.actions[:ends]]
+    said = [f"{line(action)}." for action in (*past, *alert.actions[ends:])]
     if alert.muted is not None and not any(action.kind == "mute" for action in alert.actions):
         said.append(f"Muted {line(alert.muted)}.")
     return said

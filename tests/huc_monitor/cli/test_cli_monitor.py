@@ -385,3 +385,24 @@ def test_an_action_that_covers_some_alerts_of_a_branch_says_how_many():
     ]
     assert "  - 2 of 3 alerts: acknowledged by ann, " in _say_alerts(alerts)[0]
     assert "  - Acknowledged by ann, " in _say_alerts(alerts[:2])[0]
+
+
+def test_status_heads_a_muted_branch_as_muted_and_tells_no_end_of_a_mute_that_was_ended(
+    fresh, capsys
+):
+    config = fresh("bad")
+    run(capsys, "check", "--config", config, "--now", NOW)
+    for text in ("first try", "second try"):
+        arguments = ("--branch", "attack", "--by", "ann", "--config", config)
+        run(capsys, "mute", *arguments, "--until", "3d", "--text", text)
+        out = run(capsys, "status", "--config", config)[1]
+        assert out.startswith("Status ok (muted alerts do not count); ")
+        assert "MUTED (critical)\nBranch attack" in out
+        assert "CRITICAL" not in out
+        assert out.count(" until ") == out.count(text) == out.count("MUTED")
+        run(capsys, "mute", *arguments, "--until", "now")
+    out = run(capsys, "status", "--config", config)[1]
+    assert out.startswith("Status critical; ")
+    assert "CRITICAL\nBranch attack" in out
+    assert "Muted by ann, " in out
+    assert " until " not in out
