@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections import Counter
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
@@ -194,7 +193,7 @@ def _print_windows(console: Console, records: Sequence[WindowRecord]) -> None:
 def _say_alerts(alerts: Sequence[AlertState], utilities: Sequence[Utility] = ()) -> list[str]:
     """Say branch by branch what is open, the worst first, muted ones last."""
     from huc_monitor.monitor.messages import say_open
-    from huc_monitor.monitor.people import say_people
+    from huc_monitor.monitor.people import say_people_of
 
     known = {utility.name: utility for utility in utilities}
     branches: dict[str, list[AlertState]] = {}
@@ -224,10 +223,7 @@ def _say_alerts(alerts: Sequence[AlertState], utilities: Sequence[Utility] = ())
             )
         if len(found) > _MOST_SHOWN:
             lines.append(f"  - and {len(found) - _MOST_SHOWN} more")
-        said = Counter(text for alert in found for text in say_people(alert))
-        for text, n_alerts in said.items():
-            some = f"{n_alerts} of {len(found)} alerts: {text[0].lower()}{text[1:]}"
-            lines.append(f"  - {chat_line(text if n_alerts == len(found) else some)}")
+        lines += [f"  - {chat_line(text)}" for text in say_people_of(found)]
         out.append("\n".join(lines))
     return out
 

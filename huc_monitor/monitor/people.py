@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections import Counter
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
 from typing import TYPE_CHECKING, ClassVar, Final, Literal
@@ -106,6 +108,16 @@ def say_people(alert: AlertState) -> list[str]:
     if alert.muted is not None and not any(action.kind == "mute" for action in alert.actions):
         said.append(f"Muted {line(alert.muted)}.")
     return said
+
+
+def say_people_of(alerts: Sequence[AlertState]) -> list[str]:
+    """Say once what people did about alerts of one branch; where not of all, of how many."""
+    said = Counter(text for alert in alerts for text in say_people(alert))
+    n = len(alerts)
+    return [
+        text if count == n else f"{count} of {n} alerts: {text[0].lower()}{text[1:]}"
+        for text, count in said.items()
+    ]
 
 
 def say_history(alert: AlertState, before: AlertState | None) -> tuple[str, ...]:

@@ -164,8 +164,8 @@ def _tracks(windows: Sequence[WindowView], x: Scale, y: Scale) -> list[Mark]:
 
 def _lane(alert: AlertView, x: Scale, y: float) -> list[Mark]:
     """Draw one alert: a solid bar where it was critical, a dashed one where it was a warning."""
-    more = f" and {alert.n_more} more" if alert.n_more else ""
-    name = f"{alert.node}, {_words.whom(alert.subgroup)}, {alert.utility}{more}"
+    count = f" ({alert.count})" if alert.count else ""
+    name = f"{alert.node}, {_words.whom(alert.subgroup)}, {alert.utility}{count}"
     marks: list[Mark] = [Rect(x.start, y + 14, x.stop - x.start, 9, "panel", 3)]
     start = 0
     for stop in range(1, len(alert.levels) + 1):

@@ -168,12 +168,17 @@ class AlertView:
     since: str
     now: str
     words: str
-    n_more: int = 0  # other subgroups and utilities of the same branch
+    n_alerts: int = 1  # of all its subgroups and utilities: those open, or all once resolved
 
     @property
     def is_open(self) -> bool:
         """Whether it is open after the last window."""
         return self.levels[-1] is not None
+
+    @property
+    def count(self) -> str:
+        """How many alerts it stands for, in words; empty for one."""
+        return f"{self.n_alerts}{' open' * self.is_open} alerts" if self.n_alerts > 1 else ""
 
 
 @dataclass(frozen=True, slots=True, eq=False)

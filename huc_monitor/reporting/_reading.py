@@ -11,7 +11,7 @@ from huc_monitor.audit.result import AuditResult
 from huc_monitor.errors import InvalidInputError
 from huc_monitor.monitor.forecasting import ASSUMPTION, say_forecast, say_score, score_forecasts
 from huc_monitor.monitor.forecasting import waiting as open_forecasts
-from huc_monitor.monitor.people import say_people
+from huc_monitor.monitor.people import say_people_of
 from huc_monitor.monitor.records import AlertState, AlertTransition, WindowRecord
 from huc_monitor.reporting import _words
 from huc_monitor.reporting._model import AlertView, Report, Tolerance, WindowView, no_columns, view
@@ -213,10 +213,12 @@ def _alerts(records: Sequence[WindowRecord], newest: WindowRecord | None) -> lis
             lane = lanes.setdefault(key, [None] * len(records))
             if isinstance(one, AlertState):
                 lane[j] = "critical" if "critical" in (lane[j], one.level) else one.level
-    views = [
-        _alert(key, tuple(levels), said.get(key), last.get(key), len(mine[key] - {key}))
-        for key, levels in lanes.items()
-    ]
+    now = {alert.candidate: alert for alert in records[-1].alerts if alert.level} if records else {}
+    views = []
+    for key, levels in lanes.items():
+        still = [now[one] for one in sorted(mine[key]) if one in now]
+        found = _alert(key, tuple(levels), said.get(key), last.get(key), still)
+        views.append(dataclasses.replace(found, n_alerts=len(still or mine[key])))
 
     def urgency(alert: AlertView) -> tuple[bool, bool, int]:
         at = max((j for j, level in enumerate(alert.levels) if level), default=-1)
@@ -230,14 +232,14 @@ def _alert(
     levels: tuple[str | None, ...],
     step: AlertTransition | None,
     state: AlertState | None,
-    n_more: int,
+    still: Sequence[AlertState],
 ) -> AlertView:
     utility, subgroup, node = key
     level = levels[-1] if levels else None
     now = level or "resolved"
-    people = "".join(f" {text}" for text in say_people(state)) if state and level else ""
+    people = "".join(f" {text}" for text in say_people_of(still))
     if step is None:
-        return AlertView(node, subgroup, utility, levels, "", now, people.strip(), n_more)
+        return AlertView(node, subgroup, utility, levels, "", now, people.strip())
     now_open = state if state is not None and level else None
     newest = now_open or step
     limits = ""
@@ -252,7 +254,7 @@ def _alert(
         + "".join(f" {_words.quoted(hint)}" for hint in step.hints if step.change is None)
         + people
     )
-    return AlertView(node, subgroup, utility, levels, since, now, words, n_more)
+    return AlertView(node, subgroup, utility, levels, since, now, words)
 
 
 def _since_reference(step: AlertTransition) -> str:

@@ -12,7 +12,7 @@ from huc_monitor._common.safe_text import quoted
 from huc_monitor.errors import HUCError, UnknownNameError
 from huc_monitor.monitor import MonitorState
 from huc_monitor.monitor.forecasting import say_forecast
-from huc_monitor.monitor.people import say_people
+from huc_monitor.monitor.people import say_people_of
 from huc_monitor.monitor.records import AlertState
 from huc_monitor.reporting import _words
 from huc_monitor.reporting._history import branch_moments, sparkline
@@ -224,8 +224,8 @@ class AlertGroup:
 
     @property
     def people(self) -> list[str]:
-        """What people did about any of them, each once."""
-        return list(dict.fromkeys(text for alert in self.alerts for text in say_people(alert)))
+        """What people did about them, each once, and about how many."""
+        return say_people_of(self.alerts)
 
 
 def name_key(name: object) -> str:

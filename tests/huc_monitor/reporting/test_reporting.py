@@ -31,9 +31,11 @@ from support.report_page import Page
 import huc_monitor as hm
 from huc_monitor._common.safe_text import visible
 from huc_monitor.cli import main
+from huc_monitor.monitor.people import Action
 from huc_monitor.reporting import _page, _words, draw_pictures, render_report, write_report
 from huc_monitor.reporting._looks import DARK, LIGHT, SHADES
 from huc_monitor.reporting._model import CandidateView
+from huc_monitor.reporting.ui._pages import AlertGroup
 
 GOLDEN = Path(__file__).parents[1] / "golden"
 
@@ -221,7 +223,24 @@ def test_all_alerts_of_one_branch_are_one_row_with_the_most_urgent_first():
     table = page.words.split("In its newest window")[1].split("Windows as a table")[0]
     assert table.count("critical") == 1
     assert "subgroup c" in table
-    assert "and 7 more" in table
+    assert "8 open alerts" in table
+
+
+def test_the_report_counts_open_alerts_and_says_of_how_many_people_spoke():
+    groups = ("all", "a", "b", "c")
+    rows = [candidate(node="cat", subgroup=group, moment=-0.05) for group in groups]
+    windows = [record(n, audit_dict(rows, small_tree())) for n in (1, 2)]
+    found = [[alert(one, row, "critical")["alerts"][0] for row in rows] for one in windows]
+    did = (Action(kind="ack", at=DAY, by="ann"),)
+    still = (dataclasses.replace(found[1][0], actions=did), *found[1][1:3])
+    windows[0] = dataclasses.replace(windows[0], alerts=tuple(found[0]))
+    windows[1] = dataclasses.replace(windows[1], alerts=still)
+    page = Page(render_report(windows, tree=small_tree()))
+    table = page.words.split("In its newest window")[1].split("Windows as a table")[0]
+    assert "3 open alerts" in table
+    assert "1 of 3 alerts: acknowledged by ann" in table
+    group = AlertGroup("cat", still, None)
+    assert group.people == ["1 of 3 alerts: acknowledged by ann, 2024-03-01 00:00 UTC."]
 
 
 def test_on_narrow_screens_the_tree_is_a_list_that_opens_down_to_what_is_marked():
