@@ -366,8 +366,8 @@ class WindowRow(TypedDict):
         audited, empty, thin (too few labels), failed, or pending (labels not mature).
     reason : str or None
         Why it was not audited.
-    n_predictions, n_labelled, n_quarantined : int
-        All rows, rows with a label, rows set aside as unusable.
+    n_predictions, n_labelled, n_quarantined, n_usable : int
+        All rows, rows with a label, of these rows set aside as unusable, and rows to audit.
     coverage : float
         Share of predictions that have a label.
     huc, huc_lower, uc : float or None
@@ -389,6 +389,7 @@ class WindowRow(TypedDict):
     n_predictions: int
     n_labelled: int
     n_quarantined: int
+    n_usable: int
     coverage: float
     huc: float | None
     huc_lower: float | None

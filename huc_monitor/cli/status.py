@@ -131,6 +131,7 @@ def _row(record: WindowRecord) -> dict[str, Any]:
         "n_predictions": record.n_predictions,
         "n_labelled": record.n_labelled,
         "n_quarantined": record.n_quarantined,
+        "n_usable": record.n_usable,
         "coverage": record.coverage,
         "huc": audit.get("huc"),
         "huc_lower": audit.get("huc_lower"),
@@ -180,7 +181,7 @@ def _print_windows(console: Console, records: Sequence[WindowRecord]) -> None:
             f"{record.ordinal}{revision}",
             f"{record.start:%Y-%m-%d %H:%M}".removesuffix(" 00:00"),
             record.status,
-            f"{record.n_labelled:,}",
+            f"{record.n_usable:,}",
             f"{record.coverage:.0%}",
             _number(row["huc"]),
             _number(row["uc"]),
@@ -278,7 +279,7 @@ def _print_fleet(documents: Sequence[Mapping[str, Any]]) -> None:
             str(len(item["alerts"])),
             str(muted),
             str(newest.get("start", "never"))[:10],
-            f"{newest.get('n_labelled', 0):,}",
+            f"{newest.get('n_usable', 0):,}",
             _number(newest.get("huc")),
         )
         rows.append((cells, STYLES[item["status"]]))

@@ -100,7 +100,10 @@ def of_one_version(windows: Sequence[KeptWindow]) -> list[KeptWindow]:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TrendPoint(Form):
-    """What an overview shows of one window, so that it need not read the record."""
+    """What an overview shows of one window, so that it need not read the record.
+
+    ``n_labelled`` counts rows that can be audited, as reports do.
+    """
 
     ordinal: int
     start: datetime
@@ -124,7 +127,7 @@ class TrendPoint(Form):
             end=record.end,
             status=record.status,
             level=record.level,
-            n_labelled=record.n_labelled,
+            n_labelled=record.n_usable,
             coverage=record.coverage,
             huc=audit.get("huc"),
             lower=audit.get("huc_lower"),

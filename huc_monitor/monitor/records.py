@@ -417,6 +417,11 @@ class WindowRecord(Form, Plotted):
     )
 
     @property
+    def n_usable(self) -> int:
+        """Rows with a label, without those set aside or repeated."""
+        return self.n_labelled - self.n_quarantined - self.n_repeated
+
+    @property
     def result(self) -> AuditResult | None:
         """The audit as an object; made anew each time, so keep what you use more than once."""
         return None if self.audit is None else AuditResult.from_dict(self.audit)

@@ -11,7 +11,7 @@ from support.watched import UTILITIES, Ear, make, revisited, source_of
 
 import huc_monitor as hm
 from huc_monitor.errors import InvalidInputError
-from huc_monitor.monitor import _standards
+from huc_monitor.monitor import TrendPoint, _standards
 from huc_monitor.monitor._rows import RowCache
 from huc_monitor.monitor.ports.tracker import MemoryTracker
 from huc_monitor.monitor.tolerance import Tolerance
@@ -384,6 +384,8 @@ def test_an_unknown_label_is_quarantined_and_counted():
     (record,) = make(log, labels).check(after(2)).records
     assert (record.status, record.n_labelled, record.n_quarantined) == ("audited", 400, 1)
     assert sum(record.quarantine.values()) == 1
+    assert record.n_usable == record.audit["n"] == 399
+    assert TrendPoint.of(record).n_labelled == 399, "pages count as reports do"
 
 
 def test_too_many_unknown_labels_fail_that_window_and_no_other():
