@@ -12,7 +12,11 @@ that depend on the outcome are noticed as far as they move these means; two rows
 prediction, of which the wrong one is labelled more often, look alike to any test without labels.
 
 Each of the two has an error budget of 1 % per window, split between what it looks at; for
-selection half of it is for mean scores, which labels that follow errors move first.
+selection half of it is for mean scores, which labels that follow errors move first. Where few rows
+have no label, or few have one, sums are skewed, and a normal distribution would call several times
+as many of them unlikely: deviations are corrected for it. Not told is what cannot matter: where so
+few rows have no label that they move no moment by as much as the tolerance, whatever their outcome,
+and differences that are worth less than a tenth of it.
 """
 
 from __future__ import annotations
@@ -56,6 +60,8 @@ _MOST_ROWS = 50_000
 _LEAST_TOO_NARROW = 1.1
 _LEAST_SAME = 0.3
 _LEAST_ROWS = 30
+# In parts of the smallest tolerance, what a difference must be worth to be told.
+_LEAST_WORTH = 0.1
 _MOST_CHILDREN = 50
 # Of predictions that many rows share, what comes again within this part of the mean distance.
 _SHARED_BY = 10
@@ -214,8 +220,13 @@ class Selection:
         Share of rows with a label, by the child of the root under which the likeliest leaf lies;
         of children that are predicted often enough to say.
     differs : tuple of str
-        What differs by more than chance, in words, most certain first; empty where labels may be a
-        random choice.
+        What differs by more than chance, and enough to matter, in words, most certain first; empty
+        where labels may be a random choice.
+    worth : float
+        The largest of these differences in utility: of scores as it is, of shares of rows times
+        the largest spread of contributions.
+    tolerance : float
+        The smallest tolerance of a candidate.
     effect : float
         By how much the mean gap between realised and predicted utility would move if labelled rows
         had the scores of all rows: the part of the effect that can be seen.
@@ -227,6 +238,8 @@ class Selection:
 
     coverage: Mapping[str, float] = field(default_factory=dict)
     differs: tuple[str, ...] = ()
+    worth: float = 0.0
+    tolerance: float = 0.0
     effect: float = 0.0
     effect_on: str = ""
     bound: float = 0.0
@@ -268,6 +281,11 @@ class Noticing:
             tree=monitor.tree,
             subgroups=self.subgroups,
             label_probability=data.label_probability,
+            tolerance=float(
+                monitor.policy.tolerance.values(
+                    monitor.tree, monitor.utilities, self.subgroups
+                ).min(initial=1.0)
+            ),
         )
 
     def faults(self, found: Decomposed, selection: Selection) -> dict[str, str | None]:
@@ -293,8 +311,12 @@ def look_at_labels(
     tree: LabelTree,
     subgroups: Subgroups,
     label_probability: Floats | None = None,
+    tolerance: float = 0.0,
 ) -> Selection:
-    """Compare labelled rows, given as probabilities, rows and subgroup weights, with all rows."""
+    """Compare labelled rows, given as probabilities, rows and subgroup weights, with all rows.
+
+    What cannot matter beside the `tolerance` is left out.
+    """
     probabilities, rows, weights = labelled
     n, n_labelled = everyone.n, probabilities.shape[0]
     here, there = (_predicted_child(p, tree) for p in (probabilities, everyone.probabilities))
@@ -310,26 +332,26 @@ def look_at_labels(
     if n_labelled < _LEAST_ROWS or n - n_labelled < _LEAST_ROWS:
         return Selection(coverage)
     chance = np.full(n_labelled, share) if label_probability is None else label_probability
-    sure = [
-        *_sure(_mean_terms(rows, scored), chance),
-        *_sure(
-            [
-                *_range_terms(rows, scored),
-                *_child_terms(here, there, names),
-                *_group_terms(weights, subgroups.weights(everyone.features, n), subgroups),
-            ],
-            chance,
-        ),
+    spread = max(float(np.max(u.utility.spreads(tree), initial=0.0)) for u in rows)
+    shares = [
+        *_range_terms(rows, scored),
+        *_child_terms(here, there, names),
+        *_group_terms(weights, subgroups.weights(everyone.features, n), subgroups),
     ]
+    sure = [*_sure(_mean_terms(rows, scored), chance), *_sure(shares, chance, spread)]
+    bound = (1.0 - share) * spread
+    least = _LEAST_WORTH * tolerance if bound > tolerance else math.inf
+    told = [(worth, words) for worth, words in sure if worth > least]
     effects = _effects(rows, scored, chance if label_probability is not None else None)
     utility = max(effects, key=lambda name: abs(effects[name]))
-    spread = max(float(np.max(u.utility.spreads(tree), initial=0.0)) for u in rows)
     return Selection(
         coverage,
-        tuple(sure),
+        tuple(words for _, words in told),
+        max((worth for worth, _ in told), default=0.0),
+        tolerance,
         effects[utility],
         utility,
-        (1.0 - share) * spread,
+        bound,
     )
 
 
@@ -339,7 +361,10 @@ def say_selection(found: Selection) -> str | None:
         return None
     shown = "; ".join(found.differs[:3])
     more = f" and {len(found.differs) - 3} more" if len(found.differs) > 3 else ""
-    text = f"Labels are no random choice: compared with all rows, labelled ones have {shown}{more}."
+    text = (
+        f"Labels may be no random choice: labelled rows have {shown}{more}. Random labels differ "
+        f"as much in at most {_LEVEL:.0%} of windows."
+    )
     lowest = min(found.coverage, key=lambda name: found.coverage[name], default=None)
     if lowest is not None and found.coverage[lowest] < 0.9 * max(found.coverage.values()):
         highest = max(found.coverage, key=lambda name: found.coverage[name])
@@ -348,9 +373,11 @@ def say_selection(found: Selection) -> str | None:
             f"'{chat(highest)}' {found.coverage[highest]:.0%}."
         )
     return (
-        f"{text} With the scores of all rows the mean gap of {chat(found.effect_on)} would be "
-        f"{_moved(found.effect)}, as far as scores can tell; at most {found.bound:.2f} either "
-        "way. Wait for labels, or choose rows with: huc-monitor sample"
+        f"{text} In utility that is up to {number(found.worth)} per prediction (tolerance "
+        f"{number(found.tolerance)}); with the scores of all rows the mean gap of "
+        f"{chat(found.effect_on)} would be {_moved(found.effect)}, and no choice of labels moves "
+        f"it by more than {found.bound:.2f}. If labels are late, raise windows.label_lag; if rows "
+        "are chosen for labels, choose them with: huc-monitor sample"
     )
 
 
@@ -361,29 +388,50 @@ def _moved(effect: float) -> str:
     return f"{number(abs(effect))} {'higher' if effect > 0 else 'lower'}"
 
 
-def _sure(terms: Terms, chance: Floats) -> list[str]:
-    """Say what differs by more than chance, with half of the error budget."""
-    tested: list[tuple[float, str]] = []
+def _sure(terms: Terms, chance: Floats, spread: float | None = None) -> list[tuple[float, str]]:
+    """Say what differs by more than chance, and its worth, with half of the error budget.
+
+    Terms are utilities, or, where a `spread` of contributions is given, shares of rows.
+    """
+    tested: list[tuple[float, float, str]] = []
     for words, mine, theirs in terms:
-        z = _difference(mine, theirs, chance)
+        z = _deviation(mine, theirs, chance, step=0.0 if spread is None else 1.0)
         if z is not None:
             more, higher = ("more", "higher") if z > 0 else ("fewer", "lower")
             told = words.replace("{more}", more, 1).replace("{higher}", higher, 1)
-            tested.append((abs(z), told))
+            own, mean = float(np.average(mine, weights=1.0 / chance)), float(theirs.mean())
+            style = ".3f" if spread is None else ".1%"
+            worth = abs(own - mean) * (1.0 if spread is None else spread)
+            tested.append((abs(z), worth, f"{told} ({own:{style}} instead of {mean:{style}})"))
     least = NormalDist().inv_cdf(1.0 - 0.5 * _LEVEL / (2 * max(1, len(tested))))
-    return [words for z, words in sorted(tested, reverse=True) if z > least]
+    return [(worth, words) for z, worth, words in sorted(tested, reverse=True) if z > least]
 
 
-def _difference(mine: Floats, theirs: Floats, chance: Floats) -> float | None:
-    """Compare a weighted mean of labelled rows with the mean of all, in standard errors."""
-    total = 1.0 / chance
+def _deviation(mine: Floats, theirs: Floats, chance: Floats, step: float) -> float | None:
+    """Compare a weighted mean of labelled rows with that of all, as a normal deviate.
+
+    `step` is by how much one row changes the sum of a term. Of chances that are all the same, all
+    rows tell the variance and skewness of the sum; of others, labelled rows do, and the sum goes
+    with its own variance. What is skewed is made normal as Wilson and Hilferty do.
+    """
     mean = float(theirs.mean())
-    off = mine - mean
-    error = math.sqrt(float(np.sum((1.0 - chance) * (off / chance) ** 2)))
     present = min(float(np.count_nonzero(mine)), float(np.count_nonzero(mine - 1.0)))
-    if error <= 0 or present < _LEAST_ROWS / 3:
+    known = bool(np.ptp(chance) > 0)
+    c = chance if known else np.full(theirs.size, chance[0])
+    off = ((mine if known else theirs) - mean) / c
+    times = 1.0 if known else c
+    variance = float(np.sum(times * (1.0 - c) * off**2))
+    if variance <= 0 or present < _LEAST_ROWS / 3:
         return None
-    return float(np.sum(total * off)) / error
+    cubes = times * (1.0 - c) * off**3 / variance**1.5
+    skew = float(np.sum((1.0 - 2.0 * c) * cubes))
+    along = float(np.sum((1.0 - c) * cubes)) if known else 0.0
+    total, half = float(np.sum((mine - mean) / chance)), 0.5 * step * float(np.mean(1.0 / chance))
+    z = math.copysign(max(0.0, abs(total) - half), total) / math.sqrt(variance)
+    z, skew = z + along / 2.0, skew - 3.0 * along
+    if abs(skew) < 1e-6:
+        return z
+    return 6.0 / skew * (float(np.cbrt(1.0 + skew * z / 2.0)) - 1.0) + skew / 6.0
 
 
 def _mean_terms(rows: Sequence[UtilityRows], scored: Sequence[UtilityRows]) -> Terms:
