@@ -693,7 +693,7 @@ ADDED = {
     "audit": {"familiar"},
     "check": {"failed", "preview"},
     "status": {"failed", "mutes", "notes"},
-    "windows": {"forecasts"},
+    "windows": {"forecasts", "n_usable"},
 }
 
 
