@@ -691,6 +691,7 @@ ADDED = {
     },
     "reference": {"pairs", "radii"},
     "audit": {"familiar"},
+    "plan": {"notes"},
     "check": {"failed", "preview"},
     "status": {"failed", "mutes", "notes"},
     "windows": {"forecasts", "n_usable"},
@@ -946,7 +947,9 @@ def audit_by_the_command_line():
                 ),
                 "command",
             ),
-            "plan": command("plan", "--candidates", "40", "--json", folder=folder),
+            "plan": as_before(
+                command("plan", "--candidates", "40", "--json", folder=folder), "plan"
+            ),
         }
 
     return _in_a_folder(work)
