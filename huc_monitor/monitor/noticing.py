@@ -225,7 +225,7 @@ class Selection:
     worth : float
         The largest of these differences in utility: of scores as it is, of shares of rows times
         the largest spread of contributions.
-    tolerance : float
+    accepted : float
         The smallest tolerance of a candidate.
     effect : float
         By how much the mean gap between realised and predicted utility would move if labelled rows
@@ -239,7 +239,7 @@ class Selection:
     coverage: Mapping[str, float] = field(default_factory=dict)
     differs: tuple[str, ...] = ()
     worth: float = 0.0
-    tolerance: float = 0.0
+    accepted: float = 0.0
     effect: float = 0.0
     effect_on: str = ""
     bound: float = 0.0
@@ -310,8 +310,8 @@ def look_at_labels(
     *,
     tree: LabelTree,
     subgroups: Subgroups,
+    tolerance: float,
     label_probability: Floats | None = None,
-    tolerance: float = 0.0,
 ) -> Selection:
     """Compare labelled rows, given as probabilities, rows and subgroup weights, with all rows.
 
@@ -374,7 +374,7 @@ def say_selection(found: Selection) -> str | None:
         )
     return (
         f"{text} In utility that is up to {number(found.worth)} per prediction (tolerance "
-        f"{number(found.tolerance)}); with the scores of all rows the mean gap of "
+        f"{number(found.accepted)}); with the scores of all rows the mean gap of "
         f"{chat(found.effect_on)} would be {_moved(found.effect)}, and no choice of labels moves "
         f"it by more than {found.bound:.2f}. If labels are late, raise windows.label_lag; if rows "
         "are chosen for labels, choose them with: huc-monitor sample"

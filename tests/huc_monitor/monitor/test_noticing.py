@@ -60,7 +60,7 @@ def everyone_of(p, frame):
     )
 
 
-def choose(p, y, labelled, frame=None, **more):
+def choose(p, y, labelled, frame=None, tolerance=0.0, **more):
     frame = pd.DataFrame(index=range(len(p))) if frame is None else frame
     groups = hm.Subgroups.from_reference(frame, dict.fromkeys(frame, "each"))
     rows = hm.decompose(p[labelled], LeafCodes(y[labelled]), tree=TREE, utilities=UTILITIES)
@@ -70,6 +70,7 @@ def choose(p, y, labelled, frame=None, **more):
         (p[labelled], rows, [weights[labelled] for weights in groups.weights(frame, len(p))]),
         tree=TREE,
         subgroups=groups,
+        tolerance=tolerance,
         **more,
     )
 
