@@ -30,6 +30,7 @@ def test_there_are_three_notebooks():
     ]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("path", NOTEBOOKS, ids=lambda path: path.stem)
 def test_a_notebook_shows_what_is_stored_in_it(path, tmp_path):
     stored = nbformat.read(path, as_version=4)

@@ -156,6 +156,7 @@ def data(tmp_path_factory):
     return folder
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", STAND_INS)
 def test_an_experiment_writes_its_table_with_the_papers_figures(name, run, data, tmp_path):
     options = ["--data", str(data), "--out", str(tmp_path), "--quick", "--bases", "LR,DT"]
@@ -188,6 +189,7 @@ def test_a_run_is_resumed_and_a_cut_line_is_computed_again(run, data, tmp_path):
     assert set(table["base"]) == {"pooled", "LR", "GNB"}
 
 
+@pytest.mark.slow
 def test_all_six_base_predictors_run_in_two_processes(run, data, tmp_path):
     options = ["--data", str(data), "--out", str(tmp_path), "--quick", "--methods", "Baseline"]
     run("nbaiot", *options, "--jobs", "2")
@@ -213,6 +215,7 @@ def test_an_unknown_method_is_refused_with_the_choices(run, data):
         run("nsl_kdd", "--data", str(data), "--methods", "HUC")
 
 
+@pytest.mark.slow
 def test_the_toy_experiment_agrees_with_the_paper_on_a_few_repetitions(tmp_path):
     command = [sys.executable, str(FOLDER / "run.py"), "toy", "--out", str(tmp_path)]
     command += ["--sizes", "250", "5000", "--repetitions", "12"]

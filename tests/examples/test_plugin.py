@@ -17,6 +17,8 @@ from support.production_log import after, make_log, write_project
 import huc_monitor as hm
 from huc_monitor.monitor.ports import MonitorInfo, Notifier, check_plugin
 
+pytestmark = pytest.mark.slow  # pip builds and installs a package
+
 
 @pytest.fixture(scope="module")
 def installed(tmp_path_factory):

@@ -13,6 +13,9 @@ from support.documents import assert_follows
 
 from huc_monitor.cli import main
 
+# README command one runs the demo as well, on a fresh machine.
+pytestmark = pytest.mark.slow
+
 
 @pytest.fixture(scope="module")
 def story(tmp_path_factory):

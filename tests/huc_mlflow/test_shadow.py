@@ -17,6 +17,8 @@ import huc_monitor as hm
 from huc_monitor.cli import main
 from huc_monitor.recalibration.choosing import find_recalibration
 
+pytestmark = pytest.mark.slow  # trials over several windows, on a real registry
+
 
 @pytest.fixture(autouse=True)
 def _no_kept_connections(monkeypatch):
@@ -144,7 +146,6 @@ def test_during_a_trial_only_a_person_starts_another(world):
     assert host.trial().version == "3"
 
 
-@pytest.mark.slow
 def test_a_trial_survives_a_kill_at_any_write(world, store, monkeypatch):
     host, trigger = a_trigger(world)
     host.act(trigger)

@@ -161,7 +161,7 @@ def is_right(seed, folder):
     return len(found) == len(p) and bool(same) and ruled and guess.label == label
 
 
-@pytest.mark.seconds
+@pytest.mark.slow
 def test_thirty_logs_in_random_forms_are_recognised(tmp_path):
     right = [is_right(seed, tmp_path) for seed in range(100, 130)]
     assert sum(right) >= 28

@@ -150,6 +150,7 @@ def kill(folder: Path, n: int) -> dict:
     return json.loads(done.stdout)
 
 
+@pytest.mark.slow
 def test_four_killed_checks_leave_what_one_leaves_that_was_not_killed(tmp_path):
     found = kill(tmp_path, 4)
     assert found["wrong"] == 0
