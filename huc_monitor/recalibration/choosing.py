@@ -146,9 +146,10 @@ def find_recalibration(
         Of "nothing" (keep the model that serves now), "huc_boost", a scaling, or a scaling and
         "+huc_boost".
     targets : list of (utility, subgroup, node), optional
-        What must get better, such as candidates with an open alert: of the recalibrators the one
-        is chosen under which the largest absolute moment among them is smallest, and the gate asks
-        for it. Candidates that an audit here does not have are left out; HUC when none is left.
+        What must get better, such as candidates with an open alert: of the recalibrators that halve
+        the largest absolute moment among them, the one of lowest HUC is chosen; if none does, the
+        one under which it is smallest. The gate asks for it too. Candidates that an audit here does
+        not have are left out; HUC when none is left.
 
     Returns
     -------
@@ -248,13 +249,19 @@ def _largest(result: AuditResult, targets: Sequence[tuple[str, str, str]]) -> fl
 
 
 def _choose(choices: dict[str, Figures], sizes: dict[str, float]) -> str:
-    """Smallest of those whose log loss is not above the serving model's; that one on a tie."""
+    """Choose among those whose log loss is not above the serving model's; that one on a tie.
+
+    Lowest HUC of those that halve what must get better, else the one that makes it smallest.
+    """
     now = choices.get(NOTHING)
     able = {
         name: figures
         for name, figures in choices.items()
         if now is None or figures.log_loss <= now.log_loss
     }
+    halved = [name for name in able if sizes[name] <= 0.5 * sizes.get(NOTHING, np.inf)]
+    if halved:
+        return min(halved, key=lambda name: (able[name].huc, name != NOTHING))
     return min(able, key=lambda name: (sizes[name], able[name].huc, name != NOTHING))
 
 

@@ -139,7 +139,11 @@ def test_what_serves_is_kept_unless_huc_falls_and_log_loss_does_not_rise(huc, lo
 def test_what_has_an_alert_decides_before_huc():
     choices = {"vector": a_choice(0.06, 1.0), "nothing": a_choice(0.05, 1.0)}
     assert _choose(choices, {"vector": 0.01, "nothing": 0.03}) == "vector"
+    assert _choose(choices, {"vector": 0.02, "nothing": 0.03}) == "vector"
     assert _choose(choices, {"vector": 0.03, "nothing": 0.03}) == "nothing", "by HUC"
+    choices["huc_boost"] = a_choice(0.04, 0.9)
+    sizes = {"vector": 0.01, "huc_boost": 0.012, "nothing": 0.03}
+    assert _choose(choices, sizes) == "huc_boost", "of two that halve it, the lower HUC"
 
 
 def test_a_small_fault_is_mended_for_what_has_an_alert_where_huc_is_chance_elsewhere():
