@@ -297,7 +297,7 @@ def guess_labels(
 
 
 def say_unmet(log: str, ids: pd.Series[Any], labels: LabelTable) -> str | None:
-    """Say that hardly an id of the log has a label, and how the ids of both tables differ."""
+    """Say that hardly any id of the log is among the labels, and how the ids of both differ."""
     ids = ids.dropna().head(_TRIED_IDS)
     theirs = head(labels.table, SAMPLE_ROWS)[labels.id].dropna()
     n_found = int((latest_labels(labels, ids, None).find(ids) >= 0).sum())

@@ -248,7 +248,7 @@ def _apply(
 def _say_no_alert(
     alerts: Sequence[AlertState], scope: tuple[str | None, str | None, str | None]
 ) -> str:
-    """Say which names alerts are open on, of the first kind that has not the one that was given."""
+    """Say that no open alert has a given branch, subgroup or utility, and which ones there are."""
     said = [f"No open alert is about {say_scope(*scope)}."]
     left = [(alert.node, alert.subgroup, alert.utility) for alert in alerts]
     for place, kind in enumerate(("branches", "subgroups", "utilities")):

@@ -224,7 +224,7 @@ class AlertGroup:
 
     @property
     def people(self) -> list[str]:
-        """What people did about them, each once, and about how many."""
+        """Say once what people did, and about how many of these alerts."""
         return say_people_of(self.alerts)
 
 
