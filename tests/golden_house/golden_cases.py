@@ -109,11 +109,12 @@ def briefly(records):
 
 
 def arithmetic():
-    """Say on what the last bits depend: libraries, the processor, its exponentials and sums."""
+    """Say on what the last bits depend: libraries, the processor, its exponentials, sums, products."""
     rng = np.random.default_rng(0)
     x = rng.normal(size=4096)
     square = x[:1024].reshape(32, 32)
     probe = [np.exp(x), np.log(np.abs(x)), np.log1p(x**2), square @ square, np.array([x.sum()])]
+    probe += [np.array([x[:n] @ x[-n:] for n in (5, 100, 4000)]), square @ x[:32]]
     names = ("numpy", "scipy", "numba", "llvmlite", "pandas", "scikit-learn", "duckdb")
     return {
         "machine": platform.machine(),
