@@ -31,6 +31,7 @@ from huc_monitor._kernels.order import (
     weigh_values,
 )
 from huc_monitor._kernels.scan import interval_sums, scan_rows, span_sums, square_sums
+from huc_monitor._kernels.text import match_texts
 
 __all__ = [
     "DRAW_LANES",
@@ -47,6 +48,7 @@ __all__ = [
     "interval_sums",
     "load_rows",
     "make_room",
+    "match_texts",
     "scan_rows",
     "select_rows",
     "share_terms",

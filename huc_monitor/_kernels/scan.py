@@ -6,7 +6,7 @@ window was cut into pieces; and the branches add up to the utility residual exac
 
 The largest absolute interval sum is the highest prefix sum minus the lowest, the empty prefix
 included, and lies between the two: so a scan keeps where each was first reached. One pass over the
-rows serves up to 64 subgroups, which are the bits of a number per row.
+rows serves up to 64 subgroups: every row has a cell, and `table[cell]` a bit for each subgroup.
 """
 
 from __future__ import annotations
@@ -21,13 +21,13 @@ from huc_monitor._kernels._compile import loop
 SUM, LOW, HIGH, LOW_END, HIGH_END = range(5)
 STATE_WIDTH = 5
 _ONE = np.uint64(1)
-_HELD_BITS = 9
-_HELD = 1 << _HELD_BITS
-_SPREAD = np.uint64(0x9E3779B97F4A7C15)
+_HELD = 1 << 11
 
 
-def scan_rows(scores, labels, values, bits, counts, paths, step, state, reached, seen, marks):
-    """Scan sorted rows for every subgroup g, whose rows have bit g, and every slot.
+def scan_rows(
+    scores, labels, values, cells, table, counts, paths, step, state, reached, seen, marks
+):
+    """Scan sorted rows for every slot and every subgroup g, whose rows' cells have bit g.
 
     Slot j < S is the j-th relevant branch; slot S is the sum over branches, the utility residual.
     All arrays that are written start with zeros: state (G, S + 1, STATE_WIDTH); reached (G, S + 1,
@@ -35,13 +35,13 @@ def scan_rows(scores, labels, values, bits, counts, paths, step, state, reached,
     highest prefix; seen (G,), how many it has in all; marks (n // step + 1, G, S), sums before
     every step-th row.
     """
-    rows = (scores, labels, values, bits, counts, paths)
+    rows = (scores, labels, values, cells, table, counts, paths)
     above, range_ = np.zeros((2, state.shape[1], state.shape[0]), dtype=np.uint64)
     _scan_rows(*rows, step, above, range_, state, reached, seen, marks)
     if state.shape[1] == 2:
         # The only branch is the residual.
-        for cells in (above, range_, state.swapaxes(0, 1), reached.swapaxes(0, 1)):
-            cells[1] = cells[0]
+        for found in (above, range_, state.swapaxes(0, 1), reached.swapaxes(0, 1)):
+            found[1] = found[0]
     state[..., SUM] = state[..., LOW] + above.T.view(np.int64)
     state[..., HIGH] = state[..., LOW] + range_.T.view(np.int64)
 
@@ -53,7 +53,20 @@ def scan_rows(scores, labels, values, bits, counts, paths, step, state, reached,
 
 @loop
 def _scan_rows(
-    scores, labels, values, bits, counts, paths, step, above, range_, state, reached, seen, marks
+    scores,
+    labels,
+    values,
+    cells,
+    table,
+    counts,
+    paths,
+    step,
+    above,
+    range_,
+    state,
+    reached,
+    seen,
+    marks,
 ):
     n = scores.shape[0]
     n_slots = marks.shape[2]
@@ -68,6 +81,7 @@ def _scan_rows(
             if i == to_mark:
                 _mark(above, state, marks[i // step])
                 to_mark += step
+            bits = table[cells[i]]
             count = counts[i] if counts.shape[0] > 0 else 1.0
             first = np.uintp(paths.ptr[labels[i]])
             depth = np.uintp(paths.ptr[labels[i] + 1]) - first
@@ -76,21 +90,22 @@ def _scan_rows(
                 residual += values[i, d]
             # Rows are counted while the first slot is written, which each has.
             j = np.uintp(n_slots if n_slots > 1 else 0)
-            _add(above, range_, state, reached, seen, bits[i], j, residual, count, end, alone)
+            _add(above, range_, state, reached, seen, bits, j, residual, count, end, alone)
             if n_slots > 1:
                 for d in range(depth):
                     j = np.uintp(paths.slot[first + d])
                     value = values[i, d]
-                    _add(above, range_, state, reached, seen, bits[i], j, value, None, end, alone)
+                    _add(above, range_, state, reached, seen, bits, j, value, None, end, alone)
         if not alone:
             for i in range(start, end):
+                bits = table[cells[i]]
                 first = np.uintp(paths.ptr[labels[i]])
                 for d in range(np.uintp(paths.ptr[labels[i] + 1]) - first):
                     j = np.uintp(paths.slot[first + d])
-                    _add(above, range_, state, reached, seen, bits[i], j, 0, None, end, not alone)
+                    _add(above, range_, state, reached, seen, bits, j, 0, None, end, not alone)
                 if n_slots > 1:
                     j = np.uintp(n_slots)
-                    _add(above, range_, state, reached, seen, bits[i], j, 0, None, end, not alone)
+                    _add(above, range_, state, reached, seen, bits, j, 0, None, end, not alone)
         start = end
     if n == to_mark:
         _mark(above, state, marks[n // step])
@@ -132,7 +147,7 @@ def _mark(above, state, mark):
 
 
 @loop
-def interval_sums(labels, values, bits, paths, step, marks, spans, sums):
+def interval_sums(labels, values, cells, table, paths, step, marks, spans, sums):
     """Add up every branch's contributions over spans[g, k], half-open ranges of sorted rows.
 
     sums[g, k, j] starts with zeros. Of the rows before an end, those since the last of the `marks`
@@ -146,7 +161,7 @@ def interval_sums(labels, values, bits, paths, step, marks, spans, sums):
                 for j in range(sums.shape[2]):
                     sums[g, k, j] += sign * marks[end // step, g, j]
                 for i in range(end // step * step, end):
-                    if (bits[i] >> np.uint64(g)) & _ONE:
+                    if (table[cells[i]] >> np.uint64(g)) & _ONE:
                         first = paths.ptr[labels[i]]
                         for d in range(paths.ptr[labels[i] + 1] - first):
                             sums[g, k, paths.slot[first + d]] += sign * values[i, d]
@@ -164,45 +179,45 @@ def span_sums(labels, values, positions, paths, span, sums):
                 sums[j] += values[i, d]
 
 
-def square_sums(order, labels, values, bits, repeats, paths, scale, sums):
+def square_sums(order, labels, values, cells, table, repeats, paths, scale, sums):
     """Add up every subgroup's and branch's squared contributions, in units of 1/scale.
 
     The values already carry a row's repeats once, so one factor is taken back. sums[g, j] starts
     with zeros.
     """
-    held = np.zeros((_HELD, 3), dtype=np.uint64)
-    _square_sums(order, labels, values, bits, repeats, paths, scale, held, sums)
+    held = np.full((_HELD, 2), -1)
+    _square_sums(order, labels, values, cells, table, repeats, paths, scale, held, sums)
 
 
 @loop
-def _square_sums(order, labels, values, bits, repeats, paths, scale, held, sums):
-    # Rows of the same subgroups and branch are added up first, and then to each of the subgroups:
-    # held[place] has bits, slot and sum.
+def _square_sums(order, labels, values, cells, table, repeats, paths, scale, held, sums):
+    # Rows of the same cell and branch are added up first, and then to each of the cell's subgroups:
+    # held[place] says which cell and branch these are, and has their sum.
     unit = 1.0 / scale  # a power of two, so that this is exact
+    n_slots = sums.shape[1]
     for i in range(order.shape[0]):
         times = repeats[order[i]] if repeats.shape[0] > 0 else 1.0
         if times == 0.0:
             continue
+        first_key = cells[i] * n_slots
         first = paths.ptr[labels[i]]
         for d in range(paths.ptr[labels[i] + 1] - first):
             value = values[i, d] * unit
             term = value * value / times if repeats.shape[0] > 0 else value * value
-            square = np.int64(np.rint(term * (0.5 * scale)))
-            slot = np.uint64(paths.slot[first + d])
-            place = ((bits[i] + slot) * _SPREAD) >> np.uint64(64 - _HELD_BITS)
-            if held[place, 0] != bits[i] or held[place, 1] != slot:
-                _share(held[place], sums)
-                held[place, 0] = bits[i]
-                held[place, 1] = slot
-                held[place, 2] = 0
-            held[place, 2] += np.uint64(square)
+            key = first_key + paths.slot[first + d]
+            place = np.uintp(key & (_HELD - 1))
+            if held[place, 0] != key:
+                _share(held[place], table, sums)
+                held[place, 0] = key
+                held[place, 1] = 0
+            held[place, 1] += np.int64(np.rint(term * (0.5 * scale)))
     for place in range(held.shape[0]):
-        _share(held[place], sums)
+        _share(held[place], table, sums)
 
 
 @njit(nogil=True, cache=True, inline="always")
-def _share(held, sums):
-    left = held[0]
+def _share(held, table, sums):
+    left = table[held[0] // sums.shape[1]] if held[0] >= 0 else np.uint64(0)
     while left != 0:
-        sums[lowest_bit(left), held[1]] += np.int64(held[2])
+        sums[lowest_bit(left), held[0] % sums.shape[1]] += held[1]
         left &= left - _ONE

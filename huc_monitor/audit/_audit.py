@@ -188,14 +188,14 @@ def _audit(
     scans: list[UtilityScan] = []
     coverage: Floats | None = None
     notes: tuple[str, ...] = ()
-    before: tuple[Floats, Ints, Floats] | None = None
+    before: tuple[Floats, Ints, Floats, Ints] | None = None
     for rows, spreads in zip(decomposed, plan.limits, strict=True):
         if not scans:
             coverage, notes = coverage_of_rows(rows, groups)
             if coverage is not None:
                 check_method(plan)
         ordered = sort_rows(rows, groups.scale, before)
-        before = rows.scores, ordered.order, ordered.scores
+        before = rows.scores, ordered.order, ordered.scores, ordered.labels
         if bound.reads_squares:
             scan, squares = scan_with_squares(ordered, groups)
         else:

@@ -286,24 +286,28 @@ def relevant_paths(tree: LabelTree, utility: Utility) -> tuple[Ints, PathTables]
 
 
 def sort_rows(
-    rows: UtilityRows, scale: float, like: tuple[Floats, Ints, Floats] | None = None
+    rows: UtilityRows, scale: float, like: tuple[Floats, Ints, Floats, Ints] | None = None
 ) -> SortedRows:
     """Sort labelled rows by score, once per utility, and gather what the scans stream through.
 
-    ``like`` are scores sorted before, their order and the scores in that order: where scores are
-    the same, as those of the likeliest leaf and of the deepest level, so is the order.
+    ``like`` are scores of the same rows sorted before, their order, and scores and labels in that
+    order: where scores are the same, as those of the likeliest leaf and of the deepest level, so is
+    the order.
     """
     from huc_monitor import _kernels
 
-    if like is not None and np.array_equal(rows.scores.view(np.int64), like[0].view(np.int64)):
-        _, order, scores = like
+    if like is not None and not np.array_equal(rows.scores.view(np.int64), like[0].view(np.int64)):
+        like = None
+    if like is not None:
+        _, order, scores, labels = like
     else:
         order, scores = _kernels.sort_scores(rows.scores)
-    labels = np.empty_like(rows.labels)
+        labels = np.empty_like(rows.labels)
     values = np.empty(rows.contributions.shape, dtype=np.int64)
 
     def gather(lo: int, hi: int) -> None:
-        _kernels.gather(order[lo:hi], rows.labels, labels[lo:hi])
+        if like is None:
+            _kernels.gather(order[lo:hi], rows.labels, labels[lo:hi])
         _kernels.gather_values(order[lo:hi], rows.contributions, scale, values[lo:hi])
 
     n = order.size

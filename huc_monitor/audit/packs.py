@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, Final
 import numpy as np
 
 from huc_monitor._common.threads import n_threads, run_tasks
-from huc_monitor.subgroups import WORD, Words
+from huc_monitor.subgroups import WORD, Cells, Words
 from huc_monitor.utilities.program import Floats, Ints
 
 if TYPE_CHECKING:
@@ -25,20 +25,27 @@ _PARALLEL_ROWS: Final = 50_000
 class Pack:
     """Some subgroups' rows of a utility, in order of score.
 
-    Bit k of ``bits`` says that the row belongs to ``groups[k]``; ``values`` are contributions
-    times the weight, which is one for several subgroups.
+    ``cells`` are those of the rows, and bit k of ``table[cell]`` says that the cell belongs to
+    ``groups[k]``; ``values`` are contributions times the weight, which is one for several
+    subgroups.
     """
 
     groups: Ints
-    bits: Words
+    cells: Cells
+    table: Words
     values: Ints
+
+    @property
+    def bits(self) -> Words:
+        """Bits of every row."""
+        return self.table.take(self.cells)
 
     def positions(self, k: int) -> Ints:
         """Sorted positions of the rows of ``groups[k]``."""
         from huc_monitor import _kernels
 
-        found = np.empty(self.bits.size, dtype=np.int64)
-        return found[: _kernels.select_rows(self.bits, k, found)]
+        found = np.empty(self.cells.size, dtype=np.int64)
+        return found[: _kernels.select_rows(self.cells, self.table, k, found)]
 
 
 def pack_tasks(rows: SortedRows, groups: Groups, amounts: Floats) -> list[Callable[[], Pack]]:
@@ -55,22 +62,22 @@ def pack_tasks(rows: SortedRows, groups: Groups, amounts: Floats) -> list[Callab
         return values
 
     indicators, shared = np.flatnonzero(~groups.weights.real), rows.values
-    if amounts.size and indicators.size:
-        shared = weigh(np.ones(amounts.size, dtype=np.uint8))
+    cells = np.empty_like(groups.weights.cells)
+    if indicators.size:
+        _kernels.gather(rows.order, groups.weights.cells, cells)
+        if amounts.size:
+            shared = weigh(np.ones(amounts.size, dtype=np.uint8))
 
     def several(first: int, last: int) -> Pack:
-        bits = np.empty(rows.order.size, dtype=np.uint64)
-        _kernels.gather(rows.order, groups.weights.words[first // WORD], bits)
-        if first % WORD:
-            bits >>= np.uint64(first % WORD)
+        table = groups.weights.table[first // WORD] >> np.uint64(first % WORD)
         if last < indicators.size and last % WORD:
-            bits &= np.uint64((1 << (last - first)) - 1)
-        return Pack(indicators[first:last], bits, shared)
+            table &= np.uint64((1 << (last - first)) - 1)
+        return Pack(indicators[first:last], cells, table, shared)
 
     def single(c: int) -> Pack:
         weights = groups.weights[c]
-        bits = (weights[rows.order] != 0).astype(np.uint64)
-        return Pack(np.array([c]), bits, weigh(weights))
+        inside = (weights[rows.order] != 0).astype(np.uint32)
+        return Pack(np.array([c]), inside, np.arange(2, dtype=np.uint64), weigh(weights))
 
     most = max(1, _STATE_CELLS // (rows.relevant.size + 1))
     if rows.order.size >= _PARALLEL_ROWS:

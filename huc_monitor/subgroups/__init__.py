@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from huc_monitor.subgroups._memberships import WORD, Memberships, Words
+from huc_monitor.subgroups._memberships import WORD, Cells, Memberships, Words
 from huc_monitor.subgroups._subgroups import MIN_SIZE, Subgroups
 
-__all__ = ["MIN_SIZE", "WORD", "Memberships", "Subgroups", "Words"]
+__all__ = ["MIN_SIZE", "WORD", "Cells", "Memberships", "Subgroups", "Words"]

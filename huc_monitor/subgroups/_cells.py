@@ -80,13 +80,14 @@ class Cells:
     """
 
     levels: Mapping[str, Levels]
-    codes: NDArray[np.intp]
+    codes: NDArray[Any]
     kept: Mapping[str, NDArray[Any]] | None
 
     @classmethod
     def of(cls, levels: Mapping[str, Levels], n: int) -> Cells:
         """Combine the levels of columns."""
-        codes, size = np.zeros(n, dtype=np.intp), 1
+        codes: NDArray[Any] = np.zeros(n, dtype=np.uint32)
+        size = 1
         kept: dict[str, NDArray[Any]] | None = None
         for place, (name, level) in enumerate(levels.items()):
             codes *= level.size

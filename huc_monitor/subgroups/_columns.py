@@ -10,12 +10,14 @@ import numpy as np
 import pandas as pd
 import pyarrow as pa
 import pyarrow.compute as pc
+from numpy.typing import NDArray
 
 from huc_monitor.errors import InvalidInputError, UnknownNameError, did_you_mean
 from huc_monitor.recalibration.runtime.columns import Column, to_column
 
 Features: TypeAlias = "pd.DataFrame | Mapping[str, Any]"
 _OTHER = None  # equals no text
+_FEW = 16  # up to so many values, comparing with each is faster than looking up in a table
 
 
 def read_columns(
@@ -71,16 +73,37 @@ def _named_text(name: str, series: pd.Series[Any], values: Sequence[Any]) -> Col
     missing = series.isna().to_numpy(dtype=bool)
     if missing.all() or not all(isinstance(value, str) for value in values):
         return None
-    kept = series.array.__arrow_array__()
+    kept = pa.chunked_array(series.array.__arrow_array__())
+    rows = np.empty(len(kept), dtype=np.intp)
+    done = 0
     try:
-        wanted = pa.array(values, type=kept.type)
+        for chunk in kept.chunks:
+            _match(chunk, values, rows[done : done + len(chunk)])
+            done += len(chunk)
     except UnicodeEncodeError:  # half of a pair of surrogates
         return None
-    codes = pc.index_in(kept, value_set=wanted)
-    rows = np.array(codes.fill_null(len(values)), dtype=np.intp)
-    rows[missing] = -1
+    if missing.any():
+        rows[missing] = -1
     data = np.array([*values, _OTHER], dtype=object)
     return Column(name, "text", data, rows, missing, series)
+
+
+def _match(texts: Any, values: Sequence[str], rows: NDArray[np.intp]) -> None:
+    """Write the place of every text among the values, or their number where it is none."""
+    from huc_monitor import _kernels
+
+    few = len(values) <= _FEW and len(texts) > 0
+    if few and (pa.types.is_string(texts.type) or pa.types.is_large_string(texts.type)):
+        _, offsets, data = texts.buffers()
+        kind = np.int64 if pa.types.is_large_string(texts.type) else np.int32
+        ends = np.frombuffer(offsets, kind)[texts.offset :][: len(texts) + 1]
+        ends = ends.astype(np.int64, copy=False)
+        ends.flags.writeable = False
+        bytes_ = np.frombuffer(b"" if data is None else memoryview(data).toreadonly(), np.uint8)
+        if _kernels.match_texts(ends, bytes_, [value.encode() for value in values], rows):
+            return
+    codes = pc.index_in(texts, value_set=pa.array(values, type=texts.type))
+    rows[:] = codes.fill_null(len(values))
 
 
 def _read(features: Features, name: str, user: str, n: int, argument: str) -> pd.Series[Any]:

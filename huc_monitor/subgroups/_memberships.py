@@ -1,4 +1,4 @@
-"""Which rows belong to which subgroups, as bits: 64 subgroups to a number per row."""
+"""Which rows belong to which subgroups: every row has a cell, and every cell its subgroups."""
 
 from __future__ import annotations
 
@@ -8,7 +8,9 @@ from typing import Any, Final, overload
 
 import numpy as np
 import numpy.typing as npt
+import pandas as pd
 
+Cells = npt.NDArray[np.uint32]
 Words = npt.NDArray[np.uint64]
 Weights = npt.NDArray[np.uint8] | npt.NDArray[np.float64]
 
@@ -19,20 +21,25 @@ WORD: Final = 64
 class Memberships(Sequence[Weights]):
     """Weights of every row in every subgroup; an item is made when it is asked for.
 
+    Rows that belong to the same subgroups may share a cell: what depends on subgroups alone is then
+    done once per cell, not once per row.
+
     Attributes
     ----------
-    words : (ceil(m / 64), n) bits of the m indicators, 64 to a number
+    cells : (n,) the cell of every row
+    table : (ceil(m / 64), cells) which of the m indicators a cell belongs to, 64 bits to a number
     real : (C,) which subgroups have real-valued weights
     values : (C - m, n) those weights, in the order of their subgroups
 
     Examples
     --------
     >>> found = Memberships.of([np.array([0, 1, 1], np.uint8), np.array([0.5, 0.0, -1.0])])
-    >>> found.words, found[0], found[1]
-    (array([[0, 1, 1]], dtype=uint64), array([0, 1, 1], dtype=uint8), array([ 0.5,  0. , -1. ]))
+    >>> found.cells, found.table, found[0]
+    (array([0, 1, 1], dtype=uint32), array([[0, 1]], dtype=uint64), array([0, 1, 1], dtype=uint8))
     """
 
-    words: Words
+    cells: Cells
+    table: Words
     real: npt.NDArray[np.bool_]
     values: npt.NDArray[np.float64]
 
@@ -46,7 +53,7 @@ class Memberships(Sequence[Weights]):
         n = weights[0].size if len(weights) else 0
         values = [weight for weight in weights if weight.dtype != np.uint8]
         words = pack_bits(indicators) if indicators else np.empty((0, n), dtype=np.uint64)
-        return cls(words, real, stack_values(values, n))
+        return cls(*_share_cells(words), real, stack_values(values, n))
 
     @classmethod
     def from_bytes(
@@ -56,8 +63,8 @@ class Memberships(Sequence[Weights]):
         n_words = -(-bits.shape[1] // 8)
         whole = np.zeros((len(bits), 8 * n_words), dtype=np.uint8)
         whole[:, : bits.shape[1]] = bits
-        words = np.ascontiguousarray(whole.view("<u8").T).astype(np.uint64, copy=False)
-        return cls(words, np.array(real, dtype=bool), np.ascontiguousarray(values))
+        cells, table = _share_cells(whole.view("<u8").T.astype(np.uint64, copy=False))
+        return cls(cells, table, np.array(real, dtype=bool), np.ascontiguousarray(values))
 
     def to_bytes(self) -> npt.NDArray[np.uint8]:
         """Bits of every row, in as few bytes as hold them: shape (n, bytes)."""
@@ -68,19 +75,28 @@ class Memberships(Sequence[Weights]):
     @classmethod
     def joined(cls, parts: Sequence[Memberships]) -> Memberships:
         """Put the rows of several windows one after the other."""
-        words = np.concatenate([part.words for part in parts], axis=1)
-        values = np.concatenate([part.values for part in parts], axis=1)
-        return cls(words, parts[0].real, values)
+        tables: list[Words] = []
+        places = [_place_of(part.table, tables) for part in parts]
+        starts = np.cumsum([0, *(table.shape[1] for table in tables)])
+        pairs = zip(parts, places, strict=True)
+        cells = [part.cells + np.uint32(starts[place]) for part, place in pairs]
+        values = np.concatenate([part.values for part in parts], axis=1)  # noqa: PD011 - no pandas
+        return cls(np.concatenate(cells), np.concatenate(tables, axis=1), parts[0].real, values)
 
     @property
     def n_rows(self) -> int:
         """Number of rows."""
-        return int(self.words.shape[1])
+        return int(self.cells.size)
+
+    @property
+    def words(self) -> Words:
+        """Bits of every row: shape (ceil(m / 64), n)."""
+        return self.table.take(self.cells, axis=1)
 
     def take(self, rows: Any) -> Memberships:
         """Return the same subgroups on some of the rows."""
-        words = np.ascontiguousarray(self.words[:, rows])
-        return Memberships(words, self.real, np.ascontiguousarray(self.values[:, rows]))
+        values = np.ascontiguousarray(self.values[:, rows])
+        return Memberships(self.cells[rows], self.table, self.real, values)
 
     def __len__(self) -> int:
         return int(self.real.size)
@@ -97,9 +113,29 @@ class Memberships(Sequence[Weights]):
         if self.real[c]:
             return self.values[n_real]
         word, bit = divmod(c - n_real, WORD)
-        # The byte that has the bit: an eighth of the memory to go through.
-        bytes_ = self.words[word].astype("<u8", copy=False).view(np.uint8)
-        return (bytes_[bit // 8 :: 8] >> (bit % 8)) & 1
+        inside = (self.table[word] >> np.uint64(bit)).astype(np.uint8) & 1
+        return inside.take(self.cells)
+
+
+def _share_cells(words: Words) -> tuple[Cells, Words]:
+    """Give every row a cell, which it shares with all rows of the same bits."""
+    n = words.shape[1]
+    cells = np.zeros(n, dtype=np.int64)
+    for word in words:
+        codes, found = pd.factorize(word)
+        cells = pd.factorize(cells * found.size + codes)[0] if cells.any() else codes
+    example = np.empty(cells.max(initial=-1) + 1, dtype=np.int64)
+    example[cells] = np.arange(n)
+    return cells.astype(np.uint32), np.ascontiguousarray(words[:, example])
+
+
+def _place_of(table: Words, tables: list[Words]) -> int:
+    """Find a table among others; it is added where it is not there."""
+    for place, other in enumerate(tables):
+        if table is other or np.array_equal(table, other):
+            return place
+    tables.append(table)
+    return len(tables) - 1
 
 
 def stack_values(values: Sequence[np.ndarray[Any, Any]], n: int) -> npt.NDArray[np.float64]:

@@ -469,8 +469,8 @@ class Subgroups:
             table = pack_bits(cells.marks(rule for _, rule in self._rules if "weight" not in rule))
         if key is not None:
             self._tables[key] = table
-        words = table.take(cells.codes, axis=1)
-        return Memberships(words, real, stack_values(values, n))
+        own = cells.codes.astype(np.uint32, copy=False)
+        return Memberships(own, table, real, stack_values(values, n))
 
     def _sizes(self, columns: Mapping[str, Column], n: int, *, argument: str) -> list[int]:
         found = self._evaluate(columns, n, argument)

@@ -11,7 +11,7 @@ import numpy as np
 from huc_monitor.errors import InvalidInputError
 from huc_monitor.tree import LabelTree
 from huc_monitor.utilities._base import Utility
-from huc_monitor.utilities.program import RANK, Floats, Program, program
+from huc_monitor.utilities.program import LEVEL, RANK, Floats, Program, program
 
 
 @dataclass(frozen=True, repr=False)
@@ -85,6 +85,12 @@ class TopK(_ByRank):
     def default_name(self) -> str:
         """``top3``."""
         return f"top{self.k}"
+
+    def compile(self, tree: LabelTree) -> Program:
+        """Compile to ranks, or to a report of the likeliest leaf, which takes less work."""
+        if self.k == 1:
+            return program(LEVEL, ints=-1 - np.arange(tree.n_leaves))
+        return super().compile(tree)
 
     def theta(self, n_leaves: int) -> Floats:
         if self.k > n_leaves:

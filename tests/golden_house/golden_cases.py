@@ -109,7 +109,7 @@ def briefly(records):
 
 
 def arithmetic():
-    """Say on what the last bits depend: libraries, the processor, its exponentials, sums, products."""
+    """Say on what the last bits depend: libraries, and the processor's functions and sums."""
     rng = np.random.default_rng(0)
     x = rng.normal(size=4096)
     square = x[:1024].reshape(32, 32)

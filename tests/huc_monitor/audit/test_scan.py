@@ -230,7 +230,7 @@ def test_rows_are_sorted_by_score_and_equal_ones_stay_in_order(scores):
     check_sorted(np.repeat(scores, 2)[::-1])  # not contiguous
 
 
-@pytest.mark.parametrize("n", [1, 2047, 2048, 5000])
+@pytest.mark.parametrize("n", [1, 2047, 2048, 5000, 250_000])
 def test_many_rows_are_sorted_by_score(n):
     rng = np.random.default_rng(n)
     for scores in (rng.normal(size=n), rng.integers(-3, 3, n) / 4, np.full(n, 0.3)):
@@ -252,7 +252,7 @@ def test_utilities_of_equal_scores_have_one_order():
     p = rng.dirichlet(np.ones(4), 500)
     other, deepest, top = hm.decompose(p, p.argmax(axis=1), tree=tree, utilities=utilities)
     first = sort_rows(deepest, 2.0**40)
-    known = deepest.scores, first.order, first.scores
+    known = deepest.scores, first.order, first.scores, first.labels
     shared, alone = sort_rows(top, 2.0**40, known), sort_rows(top, 2.0**40)
     assert shared.order is first.order
     for name in ("order", "scores", "values", "labels"):

@@ -4,7 +4,10 @@ from __future__ import annotations
 
 import numpy as np
 import pandas as pd
+import pyarrow as pa
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 import huc_monitor as hm
 from huc_monitor.subgroups import Memberships
@@ -47,10 +50,19 @@ def test_rows_can_be_taken_joined_and_stored():
     assert_same(Memberships.from_bytes(stored, both.real.tolist(), both.values), together)
 
 
+def test_windows_with_the_same_cells_are_joined_without_more_of_them():
+    frame = pd.DataFrame({"channel": ["app", "web", None, "app"]})
+    groups = hm.Subgroups.from_reference(frame, {"channel": "each"}, min_size=0)
+    first, second = (groups.memberships(part, len(part)) for part in (frame, frame[::-1]))
+    both = Memberships.joined([first, second, Memberships.of(list(first))])
+    assert_same(both, [np.concatenate([f, f[::-1], f]) for f in first])
+    assert both.table.shape[1] == first.table.shape[1] + len({*zip(*first, strict=True)})
+
+
 def test_only_real_weights_need_no_bits():
     values = [np.array([0.5, -1.0]), np.array([0.0, 1.0])]
     found = Memberships.of(values)
-    assert found.words.shape == (0, 2)
+    assert found.table.shape[0] == 0
     assert_same(found, values)
 
 
@@ -99,3 +111,22 @@ def test_text_that_no_file_can_hold_equals_no_row():
     lone = {"column": "channel", "op": "in", "value": ["\ud800", "app"]}
     groups = hm.Subgroups.from_reference(frame, predicates={"odd": lone}, min_size=0)
     assert groups.weights(frame, 3)[1].tolist() == [1, 0, 1]
+
+
+TEXTS = st.text("ab\0é", max_size=3) | st.sampled_from(["automobile", "automobils", "automatic"])
+
+
+@given(st.lists(TEXTS | st.none(), min_size=1), st.lists(TEXTS, min_size=1, unique=True), st.data())
+def test_text_is_matched_as_python_compares_it(texts, values, data):
+    """Also in a part of a longer array, in chunks, and with 32-bit offsets."""
+    kind = data.draw(st.sampled_from([pa.string(), pa.large_string()]))
+    start = data.draw(st.integers(0, len(texts) - 1))
+    cut = data.draw(st.integers(start, len(texts)))
+    whole = pa.array(texts, kind)
+    chunks = pa.chunked_array([whole[start:cut], whole[cut:]], kind)
+    series = pd.Series(pd.array(chunks, dtype=pd.StringDtype("pyarrow")))
+    predicates = {f"g{k}": {"column": "t", "op": "==", "value": v} for k, v in enumerate(values)}
+    groups = hm.Subgroups.from_reference({"t": ["x"]}, predicates=predicates, min_size=0)
+    weights = groups.weights({"t": series}, len(series))[1:]
+    expected = [[text == value for text in texts[start:]] for value in values]
+    assert [found.tolist() for found in weights] == expected
