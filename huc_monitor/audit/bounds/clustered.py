@@ -63,8 +63,8 @@ def clustered_radii(
         squares.append(found.mean_squares.ravel())
         spreads.append(limits.ravel())
         sizes_drawn = found.ranges * (limits / _kernels.DRAW_UNIT)[..., None]
-        ranges.append(sizes_drawn.reshape(limits.size, -1))
-    if not squares:
+        ranges.append(sizes_drawn.reshape(limits.size, found.ranges.shape[-1]))
+    if not any(found.size for found in squares):
         return np.empty(0), sizes.n
     b, table = np.concatenate(spreads), np.concatenate(ranges)
     variances = (table**2).mean(axis=1) / _RANGE_SQUARE

@@ -235,6 +235,14 @@ def test_students_quantile_is_that_of_scipy(z, nu):
     assert student(z, nu) == pytest.approx(t.ppf(norm.cdf(z), nu), rel=0.01)
 
 
+def test_a_utility_that_no_branch_changes_has_nothing_to_bound():
+    p, y = rows(40)
+    same = hm.Payoff("same", dict.fromkeys(TREE.leaves, 1.0))
+    found = hm.audit(p, y, tree=TREE, utilities=[same], n_draws=100, clusters=np.arange(40) // 2)
+    assert found.candidates.n == 0
+    assert found.huc == 0
+
+
 def test_planning_counts_effective_rows():
     from huc_monitor.planning import labels_needed, pilot_candidates
 
