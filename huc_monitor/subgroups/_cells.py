@@ -14,6 +14,7 @@ from numpy.typing import NDArray
 
 from huc_monitor.recalibration.runtime.columns import ORDER, Column
 from huc_monitor.recalibration.runtime.rules import comparisons, holds
+from huc_monitor.subgroups._memberships import Words, pack_bits
 
 # With more combinations than this, only those that rows have are looked at.
 _MOST_CELLS: Final = 1 << 12
@@ -80,7 +81,7 @@ class Cells:
     """
 
     levels: Mapping[str, Levels]
-    codes: NDArray[Any]
+    codes: NDArray[np.uint32]
     kept: Mapping[str, NDArray[Any]] | None
 
     @classmethod
@@ -99,16 +100,21 @@ class Cells:
             codes, found = pd.factorize(codes)
             first, last = np.divmod(found, level.size)
             kept = {other: numbers[first] for other, numbers in before.items()} | {name: last}
-        return cls(levels, codes, kept)
+        return cls(levels, codes.astype(np.uint32, copy=False), kept)
 
-    @property
-    def key(self) -> Hashable:
-        """What tells one list of all combinations from another; None if these are some of them."""
+    def table(self, rules: Sequence[Mapping[str, Any]], known: dict[Hashable, Words]) -> Words:
+        """Bits of every combination: the first for all rows, then one for each rule.
+
+        Where all combinations are listed, they depend on no row, and `known` keeps them.
+        """
+        key = tuple(tuple(level.places.items()) for level in self.levels.values())
         if self.kept is not None:
-            return None
-        return tuple(tuple(level.places.items()) for level in self.levels.values())
+            return pack_bits(self._marks(rules))
+        if key not in known:
+            known[key] = pack_bits(self._marks(rules))
+        return known[key]
 
-    def marks(self, rules: Iterable[Mapping[str, Any]]) -> list[NDArray[np.uint8]]:
+    def _marks(self, rules: Iterable[Mapping[str, Any]]) -> list[NDArray[np.uint8]]:
         """Mark, for every rule, the combinations that it holds for; first, all of them."""
         columns = _combine(list(self.levels.items())) if self.kept is None else self.kept
         each = {name: Levels(self.levels[name].places, codes) for name, codes in columns.items()}

@@ -28,7 +28,7 @@ from huc_monitor.recalibration.runtime.rules import EVERYONE as WHOLE
 from huc_monitor.recalibration.runtime.rules import holds
 from huc_monitor.subgroups._cells import Cells, Levels, named_values
 from huc_monitor.subgroups._columns import Features, n_rows, read_columns
-from huc_monitor.subgroups._memberships import Memberships, Words, pack_bits, stack_values
+from huc_monitor.subgroups._memberships import Memberships, Words, stack_values
 from huc_monitor.subgroups._predicates import check_kind, parse
 from huc_monitor.subgroups._rules import (
     Rule,
@@ -455,22 +455,16 @@ class Subgroups:
             check_kind(comparison, columns[comparison["column"]], user, argument=argument)
 
     def _evaluate(self, columns: Mapping[str, Column], n: int, argument: str) -> Memberships:
-        real = np.array([False, *("weight" in rule for _, rule in self._rules)])
         values = [
             read_weights(name, rule, columns, argument)
             for name, rule in self._rules
             if "weight" in rule
         ]
-        levels = {name: Levels.of(columns[name], named) for name, named in self._named.items()}
-        cells = Cells.of(levels, n)
-        key = cells.key
-        table = self._tables.get(key)
-        if table is None:
-            table = pack_bits(cells.marks(rule for _, rule in self._rules if "weight" not in rule))
-        if key is not None:
-            self._tables[key] = table
-        own = cells.codes.astype(np.uint32, copy=False)
-        return Memberships(own, table, real, stack_values(values, n))
+        cells = Cells.of({name: Levels.of(columns[name], v) for name, v in self._named.items()}, n)
+        real = np.array([False, *("weight" in rule for _, rule in self._rules)])
+        rules = [rule for _, rule in self._rules if "weight" not in rule]
+        table = cells.table(rules, known=self._tables)
+        return Memberships(cells.codes, table, real, stack_values(values, n))
 
     def _sizes(self, columns: Mapping[str, Column], n: int, *, argument: str) -> list[int]:
         found = self._evaluate(columns, n, argument)
