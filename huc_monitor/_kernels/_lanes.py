@@ -17,6 +17,8 @@ from llvmlite import ir
 from numba import types
 from numba.extending import intrinsic
 
+from huc_monitor.utilities.program import TIE
+
 LANES = 16
 
 _DOUBLE = ir.DoubleType()
@@ -176,7 +178,7 @@ def _emit_level_mean(_builder, out, j, masses, r, amounts, places, start, stop, 
 
 
 def _emit_heaviest(builder, codes, n_codes, p, pi, amounts, chosen):
-    """First node of largest probability among `codes`, and that probability.
+    """First node of largest probability, up to `TIE`, among `codes`, and that probability.
 
     The largest so far stay in registers from the first node to the last.
     """
@@ -199,7 +201,8 @@ def _emit_heaviest(builder, codes, n_codes, p, pi, amounts, chosen):
     row = builder.select(is_branch, new_code, builder.sub(_WHOLE(-1), new_code))
     place = builder.select(is_branch, pi.place(row), p.place(row))
     new_mass = builder.load(place, align=_ALIGN)
-    heavier = builder.fcmp_ordered(">", new_mass, mass)
+    least = builder.fadd(mass, _splat(builder, _DOUBLE(TIE)))
+    heavier = builder.fcmp_ordered(">", new_mass, least)
     mass.add_incoming(builder.select(heavier, new_mass, mass), body)
     code.add_incoming(builder.select(heavier, _splat(builder, new_code), code), body)
     g.add_incoming(builder.add(g, _WHOLE(1)), body)

@@ -11,7 +11,7 @@ import numpy as np
 from huc_monitor._kernels._compile import loop
 from huc_monitor._kernels._lanes import LANES, add_row, heaviest
 from huc_monitor._kernels.payoffs import fill_payoffs
-from huc_monitor.utilities.program import DENSE, GREEDY, LEVEL, PAYOFF, RANK, SELECTIVE
+from huc_monitor.utilities.program import DENSE, GREEDY, LEVEL, PAYOFF, RANK, SELECTIVE, TIE
 
 SUM_TOLERANCE = 1e-6
 _SHORT_PATH = 3
@@ -153,7 +153,7 @@ def _greedy(stops, tree, p, pi, chosen, mass):
             best_mass = _mass(tree.child_code[best], p, pi, b)
             for e in range(tree.child_ptr[v] + 1, tree.child_ptr[v + 1]):
                 part = _mass(tree.child_code[e], p, pi, b)
-                if part > best_mass:
+                if part > best_mass + TIE:
                     best = e
                     best_mass = part
             if stops[best] == 1:
@@ -208,7 +208,7 @@ def report_any(program, tree, p, pi, places, amounts, chosen):
 @loop
 def _select(floats, p, places, amounts, b):
     """MASSIVE's rule, eq:massive-action: abstain, report the group, or report the leaf."""
-    if amounts[MASS, b] < floats[0]:
+    if amounts[MASS, b] < floats[0] - TIE:
         amounts[OUTSIDE, b] = floats[2]
         amounts[BETWEEN, b] = floats[2]
         return
@@ -216,7 +216,7 @@ def _select(floats, p, places, amounts, b):
     for k in range(leaf + 1, places[HI, b]):
         if p[k, b] > p[leaf, b]:
             leaf = k
-    if p[leaf, b] / amounts[MASS, b] < floats[1]:
+    if p[leaf, b] < floats[1] * amounts[MASS, b] - TIE:
         amounts[OUTSIDE, b] = floats[4]
         amounts[BETWEEN, b] = floats[3]
     else:

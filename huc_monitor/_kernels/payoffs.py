@@ -6,6 +6,7 @@ import numpy as np
 
 from huc_monitor._kernels._compile import loop
 from huc_monitor._kernels._lanes import LANES
+from huc_monitor.utilities.program import TIE
 
 # Up to so many likeliest leaves are found one after the other sooner than by sorting all.
 _FEW = 4
@@ -13,7 +14,7 @@ _FEW = 4
 
 @loop
 def _best_action(payoff, p, chosen, mass, trial):
-    """First action of largest mean payoff, in every lane."""
+    """First action of largest mean payoff, up to `TIE`, in every lane."""
     for b in range(LANES):
         chosen[b] = 0
     if payoff.shape[0] == 1:
@@ -27,7 +28,7 @@ def _best_action(payoff, p, chosen, mass, trial):
             for b in range(LANES):
                 trial[b] += part[b] * amount
         for b in range(LANES):
-            better = a == 0 or trial[b] > mass[b]
+            better = a == 0 or trial[b] > mass[b] + TIE
             mass[b] = trial[b] if better else mass[b]
             chosen[b] = a if better else chosen[b]
 

@@ -39,7 +39,7 @@ from huc_monitor.audit.inputs import (
 )
 from huc_monitor.audit.options import DEFAULTS
 from huc_monitor.tree import LabelTree
-from huc_monitor.utilities.program import Floats, Ints
+from huc_monitor.utilities.program import TIE, Floats, Ints
 
 # A monitor computes them of windows up to this many rows times leaves: half a second or less.
 MOST_CELLS: Final = 20_000_000
@@ -313,7 +313,9 @@ def _look(predictions: Predictions, codes: Ints, tree: LabelTree, rows: _Rows) -
             seen.at_label[inner] = np.maximum(below, np.finfo(float).tiny)
         seen.square[lo:hi] = np.einsum("ij,ij->i", block, block) - 2 * one + 1
         for level, first in enumerate(firsts):
-            levels[level, lo:hi] = np.add.reduceat(block, first, axis=1).argmax(axis=1)
+            masses = np.add.reduceat(block, first, axis=1)
+            largest = masses.max(axis=1, keepdims=True)
+            levels[level, lo:hi] = (masses >= largest - TIE).argmax(axis=1)
         levels[-1, lo:hi] = top
         _add_gaps(seen, block, slice(lo, hi), rows)
     return seen

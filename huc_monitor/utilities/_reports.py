@@ -162,17 +162,12 @@ class SelectiveReport(Utility):
     def spreads(self, tree: LabelTree) -> Floats:
         """Range of the payoffs that one report can lay over the leaves below each branch.
 
-        A positive prediction keeps every confidence strictly between 0 and 1, so a threshold of 1
-        is never met by a group of several leaves or beside other groups; and the heaviest leaf of
-        a group of k holds at least 1/k of it.
+        The heaviest leaf of a group of k holds at least 1/k of it.
         """
         arrays = tree.arrays
         groups = tree.level_codes(self.level)
         size = np.bincount(groups)
-        several = size.size > 1
-        speaks = self.group_threshold < 1 or not several
-        names_group = speaks & (self.leaf_threshold > 1 / size)
-        names_leaf = speaks & ((self.leaf_threshold < 1) | (size == 1))
+        names_group = self.leaf_threshold > 1 / size
         spreads = np.zeros(arrays.n_branches)
         for v in range(arrays.n_branches):
             first, last = groups[arrays.start[v]], groups[arrays.stop[v] - 1]
@@ -180,13 +175,11 @@ class SelectiveReport(Utility):
             below = arrays.stop[v] - arrays.start[v]
             if first == last:
                 # All leaves of the branch are in one group: only the leaf's name tells them apart.
-                spreads[v] = abs(self.leaf_right - self.leaf_sibling) * names_leaf[first]
+                spreads[v] = abs(self.leaf_right - self.leaf_sibling)
                 continue
             if names_group[inside].any():
                 spreads[v] = abs(self.group_right - self.group_wrong)
             for g in range(first, last + 1):
-                if not names_leaf[g]:
-                    continue
                 paid = [self.leaf_right]
                 paid += [self.leaf_sibling] if size[g] > 1 else []
                 paid += [self.leaf_wrong] if below > size[g] else []

@@ -9,6 +9,10 @@ import numpy.typing as npt
 
 PAYOFF, LEVEL, GREEDY, SELECTIVE, RANK, DENSE = range(6)
 
+# Probabilities of groups, and mean payoffs of actions, that differ by less are a tie: what zeros
+# are mixed with (1e-10), and the rounding of sums, then decide nothing.
+TIE = 1e-9
+
 Ints = npt.NDArray[np.int64]
 Floats = npt.NDArray[np.float64]
 

@@ -64,9 +64,20 @@ def _payoff_row(payoffs, default, scale, tree):
     return np.array([row[leaf] for leaf in tree.leaves]) / scale
 
 
+TIE = 1e-9
+
+
+def _first_largest(numbers):
+    """Place of the largest; what is not larger by more than `TIE` does not replace one before."""
+    best = 0
+    for k, number in enumerate(numbers):
+        if number > numbers[best] + TIE:
+            best = k
+    return best
+
+
 def _first_best(rows, p):
-    means = [float(np.dot(row, p)) for row in rows]
-    return rows[means.index(max(means))]
+    return rows[_first_largest([float(np.dot(row, p)) for row in rows])]
 
 
 def _payoff(spec, _p, tree, _):
@@ -88,7 +99,7 @@ def _action(spec, p, tree, _):
 def _binary(spec, p, tree, _):
     active, favours = _named(spec, tree, "active"), _named(spec, tree, "favours")
     d = np.array([(leaf in favours) - spec["threshold"] * (leaf in active) for leaf in tree.leaves])
-    return d if float(np.dot(d, p)) >= 0 else -d
+    return _first_best([d, -d], p)
 
 
 def _mass(p, tree, name):
@@ -96,8 +107,7 @@ def _mass(p, tree, name):
 
 
 def _heaviest(p, tree, names):
-    masses = [_mass(p, tree, name) for name in names]
-    return names[masses.index(max(masses))]
+    return names[_first_largest([_mass(p, tree, name) for name in names])]
 
 
 def _inside(tree, name):
@@ -122,11 +132,11 @@ def _greedy(spec, p, tree, _):
 def _selective(spec, p, tree, _):
     group = _heaviest(p, tree, tree.level(spec["level"]))
     mass = _mass(p, tree, group)
-    if mass < spec["group_threshold"]:
+    if mass < spec["group_threshold"] - TIE:
         return np.full(len(tree.leaves), spec["abstain"])
-    leaf = _heaviest(p, tree, tree.below(group))
+    leaf = max(tree.below(group), key=lambda name: p[tree.leaves.index(name)])
     inside = _inside(tree, group)
-    if p[tree.leaves.index(leaf)] / mass < spec["leaf_threshold"]:
+    if p[tree.leaves.index(leaf)] < spec["leaf_threshold"] * mass - TIE:
         return np.where(inside == 1, spec["group_right"], spec["group_wrong"])
     values = np.where(inside == 1, spec["leaf_sibling"], spec["leaf_wrong"])
     values[tree.leaves.index(leaf)] = spec["leaf_right"]

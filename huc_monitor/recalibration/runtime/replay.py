@@ -16,7 +16,9 @@ from .lanes import Many, One
 TINY = 1e-300
 FEW_ROWS = 8  # from here on arrays are faster than plain numbers
 _CHUNK_CELLS = 1 << 16
-PAYOFF, LEVEL, GREEDY, SELECTIVE, RANK, DENSE = range(6)  # as in `utilities.program`
+# As in `utilities.program`.
+PAYOFF, LEVEL, GREEDY, SELECTIVE, RANK, DENSE = range(6)
+TIE = 1e-9
 
 
 class Tree:
@@ -108,8 +110,8 @@ class Reported:
             heavier = ops.both(mine, p[k] > best)
             best = ops.where(heavier, p[k], best)
             leaf = ops.where(heavier, k, leaf)
-        abstains = self.mass < floats[0]
-        group = best / self.mass < floats[1]
+        abstains = self.mass < floats[0] - TIE
+        group = best < floats[1] * self.mass - TIE
         self.inner = ops.where(ops.either(abstains, group), -1, leaf)
         self.inner_mass = ops.where(self.inner >= 0, best, 0.0)
         self.outside = _three(ops, abstains, group, floats[2], floats[4], floats[7])
@@ -199,7 +201,7 @@ def _heaviest(codes: list[int], tree: Tree, p: Any, pi: Any, ops: Any) -> tuple[
     mass = pi[chosen] if chosen >= 0 else p[-1 - chosen]
     for code in codes[1:]:
         part = pi[code] if code >= 0 else p[-1 - code]
-        heavier = part > mass
+        heavier = part > mass + TIE
         mass = ops.where(heavier, part, mass)
         chosen = ops.where(heavier, code, chosen)
     return chosen, mass
@@ -214,14 +216,15 @@ def _greedy(stops: list[int], tree: Tree, p: Any, pi: Any, ops: Any) -> tuple[An
         here = at == v
         if not np.any(here):
             continue
-        best, stop, best_mass = None, None, None
+        best, stop = None, None
+        best_mass: Any = None
         for e in range(tree.child_ptr[v], tree.child_ptr[v + 1]):
             code = tree.child_code[e]
             part = pi[code] if code >= 0 else p[-1 - code]
             if best is None:
                 best, stop, best_mass = code, stops[e], part
                 continue
-            heavier = part > best_mass
+            heavier = part > best_mass + TIE
             best = ops.where(heavier, code, best)
             stop = ops.where(heavier, stops[e], stop)
             best_mass = ops.where(heavier, part, best_mass)
@@ -244,7 +247,7 @@ def _best_action(payoff: list[list[float]], p: Any, ops: Any) -> Any:
         if best is None:
             best = trial
             continue
-        better = trial > best
+        better = trial > best + TIE
         best = ops.where(better, trial, best)
         chosen = ops.where(better, action, chosen)
     return chosen if len(payoff) > 1 else ops.where(p[0] >= 0, 0, 0)

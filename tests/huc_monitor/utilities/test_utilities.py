@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import json
+from fractions import Fraction
 
 import numpy as np
 import pytest
@@ -149,8 +150,40 @@ def test_massive_payoffs_average_to_the_papers_closed_form():
         assert value == pytest.approx(expected, abs=1e-12)
 
 
-def test_abstaining_alone_makes_nothing_relevant():
-    assert hm.SelectiveReport(1.0, 0.5).relevant_branches(TREE).size == 0
+def test_a_threshold_of_one_is_met_by_a_certain_prediction_only():
+    report = hm.SelectiveReport(1.0, 1.0)
+    assert report.values([[1, 0, 0, 0, 0]], tree=TREE).tolist() == [[1, -0.5, -1, -1, -1]]
+    assert report.values([[0.5, 0.5, 0, 0, 0]], tree=TREE)[0].tolist() == [0.25, 0.25, -1, -1, -1]
+    assert not report.values([[0.5, 0.49, 0.01, 0, 0]], tree=TREE).any()
+    assert report.relevant_branches(TREE).size == 3
+
+
+@settings(deadline=None)
+@given(st.integers(0, 10**6), st.sampled_from([3, 5, 10, 20, 100]))
+def test_shares_of_votes_are_decided_on_as_exact_arithmetic_does(seed, n_votes):
+    """Predictions of forests and neighbours: zeros and ties are common, sums are rounded."""
+    rng = np.random.default_rng(seed)
+    tree = random_tree(rng)
+    plain = PlainTree(tree)
+    votes = rng.multinomial(n_votes, rng.dirichlet(np.full(tree.n_leaves, 0.5)), size=5)
+    for utility in random_utilities(rng, tree):
+        if utility.family == "CustomUtility":
+            continue
+        found = utility.values(votes / n_votes, tree=tree)
+        for row, values in zip(votes.tolist(), found, strict=True):
+            exact = np.array([Fraction(count, n_votes) for count in row])
+            assert values == pytest.approx(utility_values(utility, exact, plain), abs=1e-12)
+
+
+def test_a_tie_acts_and_the_first_group_wins_it():
+    tree = hm.LabelTree.from_nested({"u": ["a"], "v": ["b", "c", "d"]})
+    tied = [[0.5, 0.5, 0, 0]]
+    for family in (hm.LevelCorrectness, hm.GreedyPathCorrectness):
+        assert family(level=1).values(tied, tree=tree).tolist() == [[1, 0, 0, 0]]
+    numbers = hm.familiar_numbers(tied * 100, ["a"] * 100, tree=tree).to_frame()
+    assert set(numbers.loc[numbers["name"].str.startswith("accuracy"), "value"]) == {1.0}
+    act = hm.BinaryAction("act", active=tree.leaves, favours=["b"], threshold=0.5)
+    assert act.values([[0.4, 0.5, 0.1, 0]], tree=tree)[0, 1] == 0.5
 
 
 def test_reprs_show_what_was_chosen():
