@@ -14,7 +14,7 @@ from numba.extending import intrinsic
 
 from huc_monitor._kernels._bits import lowest_bit
 from huc_monitor._kernels._compile import entry, loop
-from huc_monitor._kernels.order import AHEAD, ask_for
+from huc_monitor._kernels.order import ask_for
 
 LANES = 32
 # Sums are whole numbers of 1/UNIT of a statistic whose standard deviation is at most one: exact, so
@@ -24,6 +24,7 @@ UNIT = 2.0**24
 _I32 = ir.IntType(32)
 _FLOATS, _WHOLES = (ir.VectorType(kind, LANES) for kind in (ir.FloatType(), _I32))
 _CHUNK = 256
+_AHEAD = 24  # as in `order`, of rows that are two lines of cache each
 _WORDS = LANES // 4
 _GAMMA = np.uint64(0x9E3779B97F4A7C15)
 _MIX_1 = np.uint64(0xBF58476D1CE4E5B9)
@@ -337,7 +338,7 @@ def _draw_ranges(ptr, rows, terms, starts, items, xi, products, state, cursor, o
         for first in range(ptr[j], ptr[j + 1], products.shape[0]):
             stop = min(first + products.shape[0], ptr[j + 1])
             for e in range(first, stop):
-                ahead = np.intp(rows[min(e + AHEAD, rows.shape[0] - 1)]) * LANES
+                ahead = np.intp(rows[min(e + _AHEAD, rows.shape[0] - 1)]) * LANES
                 ask_for(xi, ahead)
                 ask_for(xi, ahead + LANES // 2)
                 _multiply(terms, e, xi, np.intp(rows[e]), products, e - first)

@@ -23,7 +23,7 @@ _FEW = 200
 _SIGN = np.uint64(1 << 63)
 _ROW = (1 << 32) - 1
 # So many rows ahead, a gather asks for what it will read: it would wait for memory otherwise.
-AHEAD = 24
+_AHEAD = 128
 
 
 @intrinsic
@@ -51,7 +51,7 @@ def gather(order, numbers, out):
     """Copy a number per row into sorted order."""
     n = order.shape[0]
     for i in range(n):
-        ask_for(numbers, order[min(i + AHEAD, n - 1)])
+        ask_for(numbers, order[min(i + _AHEAD, n - 1)])
         out[i] = numbers[order[i]]
 
 
@@ -108,7 +108,7 @@ def _sort_scores(given, order, ordered, spare, rows, counts):
             target[place] = source[i]
         source, target = target, source
     for i in range(n):
-        ask_for(given, source[min(i + AHEAD, n - 1)] & _ROW)
+        ask_for(given, source[min(i + _AHEAD, n - 1)] & _ROW)
         order[i] = source[i] & _ROW
         ordered[i] = given[order[i]]
     last = 1
@@ -198,7 +198,7 @@ def gather_values(order, contributions, scale, out):
     n = order.shape[0]
     width = contributions.shape[1]
     for i in range(n):
-        ask_for(contributions, order[min(i + AHEAD, n - 1)] * width)
+        ask_for(contributions, order[min(i + _AHEAD, n - 1)] * width)
         r = order[i]
         for d in range(width):
             out[i, d] = np.int64(np.rint(contributions[r, d] * scale))

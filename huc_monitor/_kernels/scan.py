@@ -21,7 +21,7 @@ from huc_monitor._kernels._compile import loop
 SUM, LOW, HIGH, LOW_END, HIGH_END = range(5)
 STATE_WIDTH = 5
 _ONE = np.uint64(1)
-_HELD = 1 << 11
+_MOST_HELD = 1 << 18
 
 
 def scan_rows(
@@ -185,39 +185,38 @@ def square_sums(order, labels, values, cells, table, repeats, paths, scale, sums
     The values already carry a row's repeats once, so one factor is taken back. sums[g, j] starts
     with zeros.
     """
-    held = np.full((_HELD, 2), -1)
+    n_held = table.shape[0] * sums.shape[1]
+    held = np.zeros((table.shape[0] if n_held <= _MOST_HELD else 0, sums.shape[1]), dtype=np.int64)
     _square_sums(order, labels, values, cells, table, repeats, paths, scale, held, sums)
 
 
 @loop
 def _square_sums(order, labels, values, cells, table, repeats, paths, scale, held, sums):
-    # Rows of the same cell and branch are added up first, and then to each of the cell's subgroups:
-    # held[place] says which cell and branch these are, and has their sum.
+    # Where cells are few, their rows are added up first, and then to each of a cell's subgroups.
     unit = 1.0 / scale  # a power of two, so that this is exact
-    n_slots = sums.shape[1]
     for i in range(order.shape[0]):
         times = repeats[order[i]] if repeats.shape[0] > 0 else 1.0
         if times == 0.0:
             continue
-        first_key = cells[i] * n_slots
-        first = paths.ptr[labels[i]]
-        for d in range(paths.ptr[labels[i] + 1] - first):
+        cell = np.uintp(cells[i])
+        first = np.uintp(paths.ptr[labels[i]])
+        for d in range(np.uintp(paths.ptr[labels[i] + 1]) - first):
             value = values[i, d] * unit
             term = value * value / times if repeats.shape[0] > 0 else value * value
-            key = first_key + paths.slot[first + d]
-            place = np.uintp(key & (_HELD - 1))
-            if held[place, 0] != key:
-                _share(held[place], table, sums)
-                held[place, 0] = key
-                held[place, 1] = 0
-            held[place, 1] += np.int64(np.rint(term * (0.5 * scale)))
-    for place in range(held.shape[0]):
-        _share(held[place], table, sums)
+            square = np.int64(np.rint(term * (0.5 * scale)))
+            slot = np.uintp(paths.slot[first + d])
+            if held.shape[0] > 0:
+                held[cell, slot] += square
+            else:
+                _share(table[cell], slot, square, sums)
+    for cell in range(held.shape[0]):
+        for slot in range(held.shape[1]):
+            _share(table[cell], slot, held[cell, slot], sums)
 
 
 @njit(nogil=True, cache=True, inline="always")
-def _share(held, table, sums):
-    left = table[held[0] // sums.shape[1]] if held[0] >= 0 else np.uint64(0)
+def _share(bits, slot, amount, sums):
+    left = bits
     while left != 0:
-        sums[lowest_bit(left), held[0] % sums.shape[1]] += held[1]
+        sums[lowest_bit(left), slot] += amount
         left &= left - _ONE
