@@ -144,6 +144,7 @@ class AuditPlan:
         total: float,
         shares: Floats,
         interiorized: bool,
+        weighted: bool = False,
         design: Design | None = None,
         coverage: Floats | None = None,
         notes: tuple[str, ...] = (),
@@ -167,6 +168,7 @@ class AuditPlan:
             else (f"{total:,.0f} rows {design}.", *design.notes, *notes),
             plan=self,
             design=design,
+            weighted=weighted,
         )
 
     def _seen(self, coverage: Floats | None) -> Floats:
