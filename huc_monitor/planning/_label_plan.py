@@ -92,6 +92,12 @@ class LabelPlan:
     def to_frame(self, ids: Any = None) -> pd.DataFrame:
         """List the chosen rows: ``id`` (the row's number where there are none), probability."""
         names = np.arange(self.n) if ids is None else np.asarray(ids)
+        if names.shape != (self.n,):
+            msg = (
+                f"`ids` must be one per row of the window ({self.n}); got shape {names.shape}. "
+                "Pass those of all rows, chosen or not."
+            )
+            raise InvalidInputError(msg)
         return pd.DataFrame(
             {"id": names[self.chosen], "label_probability": self.probability[self.chosen]}
         )
