@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -14,6 +15,7 @@ from huc_monitor.audit.inputs import (
     check_labels,
     check_predictions,
     check_subgroups,
+    check_tree,
     check_utilities,
     check_weights,
 )
@@ -37,7 +39,7 @@ def calibration_p_value(
     probabilities: Any,
     labels: Any,
     *,
-    tree: LabelTree,
+    tree: LabelTree | str | Path,
     utilities: Sequence[Utility] | Utility,
     subgroups: Subgroups | None = None,
     features: Any = None,
@@ -75,6 +77,7 @@ def calibration_p_value(
     ... )
     0.005
     """
+    tree = check_tree(tree)
     chosen = check_utilities(utilities)
     predictions = check_predictions(probabilities, tree=tree)
     # Where a label would have stopped, had it come out otherwise, is not known.
