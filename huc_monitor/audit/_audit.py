@@ -209,6 +209,7 @@ def _audit(
         total=groups.total,
         shares=_mean_weights(groups, scans[0].size),
         interiorized=interiorized,
+        weighted=groups.uneven,
         coverage=coverage,
         notes=notes,
         design=Design.of(groups.sizes(), bound.n_effective, groups.least_probability),

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -27,7 +28,7 @@ def compare(
     before: Any,
     after: Any,
     *,
-    tree: LabelTree | None = None,
+    tree: LabelTree | str | Path | None = None,
     utilities: Sequence[Utility] | Utility | None = None,
     subgroups: Subgroups | None = None,
     features: Any = None,
@@ -54,14 +55,16 @@ def compare(
     Two audits
         ``compare(result, other)``, which keep no rows. The difference is that of absolute moments,
         and both radii are added: wider than the other two, and at confidence level
-        1 - (1 - level of one) - (1 - level of the other).
+        1 - (1 - level of one) - (1 - level of the other). Both must be of the same tree; that
+        utilities of one name are alike is checked unless a result was read back, which has names
+        only.
 
     Parameters
     ----------
     before, after : (probabilities, labels) or AuditResult
         As `audit` takes them; each side may have its own number of rows unless ``paired``.
     tree, utilities, subgroups
-        As in `audit`; not for two audits.
+        As in `audit`; this and what follows up to ``paired`` must be left out for two audits.
     features : (before, after), each as in `audit`; one of them if ``paired``
     weights, clusters, label_probability : (before, after), each as in `audit`; one if ``paired``
         A cluster with rows in both samples, such as a user, is one cluster.
@@ -92,10 +95,18 @@ def compare(
     >>> hm.compare((even, list("abcd") * 100), (even, list("aaaabcdcdc") * 40), **what)
     Comparison(samples, n=400 and 400, most at 'left' +0.15, 1 of 3 candidates sure)
     """
+    given = {
+        "features": features,
+        "weights": weights,
+        "clusters": clusters,
+        "label_probability": label_probability,
+    }
     if isinstance(before, AuditResult) or isinstance(after, AuditResult):
-        return _compare_audits(before, after)
-    if tree is None or utilities is None:
-        msg = "`tree` and `utilities` must be given unless both sides are audits."
+        asked = {"tree": tree, "utilities": utilities, "subgroups": subgroups, **given}
+        asked["paired"] = paired or None
+        return _compare_audits(before, after, [name for name in asked if asked[name] is not None])
+    if tree is None:
+        msg = "`tree` must be given unless both sides are audits."
         raise InvalidInputError(msg)
     plan = AuditPlan.of(
         tree=tree,
@@ -105,15 +116,9 @@ def compare(
         n_draws=n_draws,
         rng=rng,
     )
-    sides = [_check_side(*side, tree) for side in (("before", before), ("after", after))]
+    sides = [_check_side(*side, plan.tree) for side in (("before", before), ("after", after))]
     if paired:
         _check_same_rows(sides)
-    given = {
-        "features": features,
-        "weights": weights,
-        "clusters": clusters,
-        "label_probability": label_probability,
-    }
     old, new = (
         make_sample(
             predictions,
@@ -174,21 +179,50 @@ def _side_of(name: str, value: Any, k: int) -> Any:
     return value[k]
 
 
-def _compare_audits(before: Any, after: Any) -> Comparison:
+def _check_same_audit(before: AuditResult, after: AuditResult) -> None:
+    """Refuse audits whose candidates are not the same thing twice."""
+    if before.fingerprint != after.fingerprint:
+        msg = (
+            "`before` and `after` must be audits of the same tree; got the fingerprints "
+            f"{before.fingerprint} and {after.fingerprint}. Audit both with one tree."
+        )
+        raise InvalidInputError(msg)
+    old, new = (
+        list(zip(t.utility, t.subgroup, t.node, strict=True))
+        for t in (before.candidates, after.candidates)
+    )
+    if old != new:
+        msg = (
+            "`before` and `after` must have the same candidates (utilities, subgroups and "
+            "branches, in order). Audit both with the same settings."
+        )
+        raise InvalidInputError(msg)
+    if before.plan is None or after.plan is None:
+        return
+    for one, other in zip(before.utilities, after.utilities, strict=False):
+        if one.name == other.name and one.to_dict() != other.to_dict():
+            msg = (
+                f"`before` and `after` must have the same utilities; {one.name!r} is {one!r} in "
+                f"one and {other!r} in the other. Audit both with one of them."
+            )
+            raise InvalidInputError(msg)
+
+
+def _compare_audits(before: Any, after: Any, given: Sequence[str]) -> Comparison:
     """Difference of absolute moments of two audits; both radii are added."""
     sides = {"before": before, "after": after}
     for name, side in sides.items():
         if not isinstance(side, AuditResult):
             msg = f"`{name}` must be an AuditResult as the other side is; got {type(side)}."
             raise InvalidInputError(msg)
-    tables = [side.candidates for side in (before, after)]
-    names = [list(zip(t.utility, t.subgroup, t.node, strict=True)) for t in tables]
-    if names[0] != names[1]:
+    if given:
         msg = (
-            "`before` and `after` must have the same candidates (utilities, subgroups and "
-            "branches, in order). Audit both with the same settings."
+            f"`{given[0]}` must be left out for two audits, which were made with theirs. Pass "
+            "(probabilities, labels) on both sides to compare rows."
         )
         raise InvalidInputError(msg)
+    _check_same_audit(before, after)
+    tables = [side.candidates for side in (before, after)]
     old, new = (np.abs(table.moment) for table in tables)
     radii = tables[0].radius + tables[1].radius
     huc = (
@@ -207,6 +241,6 @@ def _compare_audits(before: Any, after: Any) -> Comparison:
         confidence_level=max(0.0, before.confidence_level + after.confidence_level - 1.0),
         method=None if None in (before.method, after.method) else "radii",
         n_draws=0,
-        names=tuple(names[1]),
+        names=tuple(zip(tables[1].utility, tables[1].subgroup, tables[1].node, strict=True)),
         huc=Difference("", "", "", before.huc, after.huc, *huc),
     )

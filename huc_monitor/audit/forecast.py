@@ -24,7 +24,8 @@ The bound
     that of the window's own outcomes. Rows with a score beyond the audited ones, or with a leaf of
     a kind that was never audited, or never at such scores, count with the utility's whole range.
     Each bound holds by itself with the confidence level. Nothing depends on how good the correction
-    is: a poor one leaves more, and makes the bound wider.
+    is: a poor one leaves more, and makes the bound wider. Forecast and bounds are then kept within
+    the values that the utility can have.
 """
 
 from __future__ import annotations
@@ -57,7 +58,9 @@ from huc_monitor.audit.scan import Groups
 from huc_monitor.errors import InvalidInputError
 from huc_monitor.tree import LabelTree
 from huc_monitor.utilities import Utility
-from huc_monitor.utilities.program import Floats, Ints
+from huc_monitor.utilities.program import Floats, Ints, value_range
+
+_ROUNDING = 1e-12
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -116,7 +119,9 @@ class Forecast(Form):
         realised = self.score + gap
         missing = max(0.0, 1.0 / max(n_labelled, 1.0) - 1.0 / self.n) * self.variance
         slack = math.hypot(self.sampling, _z(self.confidence_level) * math.sqrt(missing))
-        inside = abs(realised - self.value) <= (self.upper - self.value) - self.sampling + slack
+        # Of an end that the utility's range cut off, the other one tells the radius.
+        radius = max(self.upper - self.value, self.value - self.lower)
+        inside = abs(realised - self.value) <= radius - self.sampling + slack + _ROUNDING
         return dataclasses.replace(self, realised=realised, inside=inside)
 
     def __repr__(self) -> str:
@@ -133,7 +138,7 @@ class ScoreGaps:
 
     ``scores`` are in order, ``leaves`` are the predicted ones, ``gaps`` are realised minus
     predicted, ``weights`` add up to 1. ``design_effect`` is how much more the rows' means vary than
-    those of independent rows.
+    those of independent rows. ``limits`` are the values that the utility can have.
     """
 
     utility: Utility
@@ -143,6 +148,7 @@ class ScoreGaps:
     gaps: Floats
     weights: Floats
     design_effect: float = 1.0
+    limits: tuple[float, float] = (-1.0, 1.0)
 
     @classmethod
     def of(
@@ -166,6 +172,7 @@ class ScoreGaps:
             gaps[order],
             counts[order] / counts.sum(),
             effect,
+            value_range(rows.utility.compile(rows.tree)),
         )
 
     @property
@@ -205,15 +212,16 @@ class ScoreGaps:
         radius = shift + sampling + outside * self.spread
         score = float(scores.mean())
         value = score + float(theirs.at(*correction).mean())
+        value, lower, upper = np.clip([value, value - radius, value + radius], *self.limits)
         named = self.utility.units is not None
         return Forecast(
             utility=self.utility.name,
             n=int(scores.size),
             n_audited=self.n,
             score=score,
-            value=value,
-            lower=value - radius,
-            upper=value + radius,
+            value=float(value),
+            lower=float(lower),
+            upper=float(upper),
             confidence_level=confidence_level,
             shift=shift,
             sampling=sampling,

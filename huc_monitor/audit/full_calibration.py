@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -14,15 +15,20 @@ from huc_monitor.audit.inputs import (
     check_labels,
     check_predictions,
     check_subgroups,
+    check_tree,
     check_utilities,
     check_weights,
 )
 from huc_monitor.audit.options import AuditOptions
 from huc_monitor.audit.scan import Groups, scan_utility
+from huc_monitor.errors import InvalidInputError
 from huc_monitor.subgroups import Subgroups
 from huc_monitor.tree import LabelTree
 from huc_monitor.utilities import Utility
 from huc_monitor.utilities.program import Floats, Ints
+
+if TYPE_CHECKING:
+    from huc_monitor.audit.result import AuditResult
 
 # Equal statistics may differ in the last digits when they were computed in different ways; counting
 # them as ties keeps the p-value valid.
@@ -33,7 +39,7 @@ def calibration_p_value(
     probabilities: Any,
     labels: Any,
     *,
-    tree: LabelTree,
+    tree: LabelTree | str | Path,
     utilities: Sequence[Utility] | Utility,
     subgroups: Subgroups | None = None,
     features: Any = None,
@@ -54,7 +60,9 @@ def calibration_p_value(
     Parameters
     ----------
     probabilities, labels, tree, utilities, subgroups, features, weights
-        As in `audit`. Weights must not depend on the labels.
+        As in `audit`. Weights must not depend on the labels: 1 / pi is one where labels were
+        chosen with a probability pi that the prediction and features decide. Each row has one
+        label, whatever its weight; hand in rows that were counted together one by one.
     n_draws : int, default 199
         Each draw costs a plain audit. The smallest possible p-value is 1 / (1 + n_draws).
     rng : int or numpy Generator, default 0
@@ -69,6 +77,7 @@ def calibration_p_value(
     ... )
     0.005
     """
+    tree = check_tree(tree)
     chosen = check_utilities(utilities)
     predictions = check_predictions(probabilities, tree=tree)
     # Where a label would have stopped, had it come out otherwise, is not known.
@@ -84,6 +93,27 @@ def check_groups(subgroups: Subgroups | None, features: Any, weights: Any, n: in
     """Subgroup weights and row weights of n rows."""
     repeats = check_weights(weights, n)
     return Groups.of(check_subgroups(subgroups).memberships(features, n), repeats)
+
+
+def refuse_untestable(result: AuditResult) -> None:
+    """Refuse an audit whose HUC labels drawn for every row alone do not imitate."""
+    found, remedy = "", "Judge by its bounds, such as `huc_lower`"
+    if result.design is not None and result.design.n_clusters is not None:
+        found = "clusters: rows that depend on each other"
+    elif result.design is not None:
+        found = "`label_probability`"
+        remedy += (
+            "; or, where the probability did not depend on the label, call "
+            "`full_calibration.calibration_p_value` with weights=1 / label_probability"
+        )
+    elif result.partial:
+        found = "labels at inner nodes"
+    if found:
+        msg = (
+            "`p_value_calibrated` must be asked of independent rows that all have a leaf as "
+            f"label; the audit had {found}. {remedy}."
+        )
+        raise InvalidInputError(msg)
 
 
 def p_value_of(

@@ -24,6 +24,8 @@ _ROUNDED = (np.dtype(np.float16), np.dtype(np.float32))
 _BLOCK_CELLS = 1 << 21
 # Where much is computed of every cell: new arrays of more would each be fetched from the system.
 CACHE_CELLS = 1 << 15
+# Weights that stand for more rows than that, for each one given, are hardly counts.
+_MOST_REPEATED = 100
 _PLAIN: Final = "probabilities"
 
 
@@ -328,14 +330,22 @@ def check_weights(weights: Any, n: int) -> Floats | None:
 
 
 def note_weights(weights: Any) -> tuple[str, ...]:
-    """Say how weights that are no counts were read."""
-    if weights is None or (np.rint(weights) == np.asarray(weights)).all():
+    """Say how weights that are no counts, or unlikely ones, were read."""
+    if weights is None:
         return ()
-    note = (
-        "`weights` are not whole numbers and were read as repetitions of independent rows. For "
-        "labels that were chosen with known probability pass `label_probability` instead."
-    )
-    return (note,)
+    notes, array = [], np.asarray(weights, dtype=np.float64)
+    if (np.rint(array) != array).any():
+        notes.append(
+            "`weights` are not whole numbers and were read as repetitions of independent rows. For "
+            "labels that were chosen with known probability pass `label_probability` instead."
+        )
+    if array.sum() > _MOST_REPEATED * array.size:
+        notes.append(
+            f"`weights` were read as repetitions: the {array.size:,} rows count as "
+            f"{array.sum():,.0f} independent ones, and bounds are that narrow. Where they do not "
+            "count rows, divide them by their mean."
+        )
+    return tuple(notes)
 
 
 def check_utilities(utilities: Any, tree: LabelTree | None = None) -> tuple[Utility, ...]:

@@ -144,6 +144,7 @@ class AuditPlan:
         total: float,
         shares: Floats,
         interiorized: bool,
+        weighted: bool = False,
         design: Design | None = None,
         coverage: Floats | None = None,
         notes: tuple[str, ...] = (),
@@ -162,11 +163,23 @@ class AuditPlan:
             fingerprint=self.tree.fingerprint,
             candidates=self._candidates(scans, radii, shares, self._seen(coverage)),
             totals=self._totals(scans),
-            notes=notes
-            if design is None
-            else (f"{total:,.0f} rows {design}.", *design.notes, *notes),
+            notes=(
+                *((f"{total:,.0f} rows {design}.", *design.notes) if design else ()),
+                *notes,
+                *self._not_audited(),
+            ),
             plan=self,
             design=design,
+            weighted=weighted,
+        )
+
+    def _not_audited(self) -> tuple[str, ...]:
+        """Say which utilities have no candidate: without errors is not without candidates."""
+        return tuple(
+            f"No branch of this tree can change the utility {utility.name!r}: nothing was audited "
+            "for it."
+            for utility, limits in zip(self.utilities, self.limits, strict=True)
+            if not limits.size
         )
 
     def _seen(self, coverage: Floats | None) -> Floats:

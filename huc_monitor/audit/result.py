@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, fields, replace
 from typing import TYPE_CHECKING, Any, TypeVar
@@ -174,6 +175,8 @@ class AuditResult(Plotted):
         What was asked: tree, utilities, subgroups. None where the result was read back.
     design : Design or None
         How dependent rows and chosen labels were counted; None where there are neither.
+    weighted : bool
+        Whether rows counted differently. Not kept by `to_dict`.
     """
 
     n: float
@@ -189,6 +192,7 @@ class AuditResult(Plotted):
     design: Design | None = None
     unlogged: float = 0.0
     familiar: FamiliarNumbers | None = None
+    weighted: bool = False
 
     @property
     def tree(self) -> LabelTree:
@@ -284,7 +288,7 @@ class AuditResult(Plotted):
         names = _COLUMNS
         if not all_columns:
             units = ("moment_in_units", "units") if any(self.candidates.units) else ()
-            names = (*_FIRST, *units, *(("label_coverage",) if self._partial else ()))
+            names = (*_FIRST, *units, *(("label_coverage",) if self.partial else ()))
         return pd.DataFrame({name: getattr(self.candidates, name) for name in names})
 
     def uc_frame(self) -> pd.DataFrame:
@@ -346,17 +350,25 @@ class AuditResult(Plotted):
         A result keeps no rows, so the window's predictions (with the features and weights given to
         the audit) must be handed in again. See
         `huc_monitor.audit.full_calibration.calibration_p_value`: it tests full calibration,
-        not whether an error exceeds a tolerance.
+        not whether an error exceeds a tolerance. Audits with clusters, label probabilities or
+        labels at inner nodes are refused: labels drawn for every row alone do not imitate them.
         """
-        from huc_monitor.audit.full_calibration import check_groups, p_value_of
+        from huc_monitor.audit.full_calibration import check_groups, p_value_of, refuse_untestable
         from huc_monitor.audit.inputs import check_predictions
 
+        refuse_untestable(self)
         predictions = check_predictions(probabilities, tree=self.tree)
         groups = check_groups(self.subgroups, features, weights, predictions.n)
-        if groups.total != self.n:
+        if not math.isclose(groups.total, self.n):
             msg = (
                 f"`probabilities` must be the {self.n:g} rows of the audited window; "
                 f"got {groups.total:g}. Pass the same rows and weights."
+            )
+            raise InvalidInputError(msg)
+        if groups.uneven != self.weighted:
+            msg = (
+                f"`weights` must be those of the audit, which had {'' if self.weighted else 'no '}"
+                "rows of different weight. Pass the same rows and weights."
             )
             raise InvalidInputError(msg)
         return p_value_of(
@@ -370,7 +382,7 @@ class AuditResult(Plotted):
         )
 
     @property
-    def _partial(self) -> bool:
+    def partial(self) -> bool:
         """Whether any label stopped above the leaves."""
         return bool((self.candidates.label_coverage < 1.0).any())
 
@@ -392,7 +404,7 @@ class AuditResult(Plotted):
             **({"notes": list(self.notes)} if self.notes else {}),
             **({"familiar": self.familiar.to_dict()} if self.familiar is not None else {}),
             **({"design": self.design.to_dict()} if self.design is not None else {}),
-            "candidates": _records(self.candidates, _COLUMNS if self._partial else _COLUMNS[:-1]),
+            "candidates": _records(self.candidates, _COLUMNS if self.partial else _COLUMNS[:-1]),
             "totals": _records(self.totals, _TOTALS),
         }
 

@@ -193,6 +193,11 @@ class Groups:
         return math.fsum(self.times.tolist()) if self.times.size else self.mass * self.unit
 
     @property
+    def uneven(self) -> bool:
+        """Whether rows count differently; those that do not count are no rows."""
+        return np.unique(self.repeats[self.repeats > 0]).size > 1
+
+    @property
     def totals(self) -> list[float]:
         """How many rows every sample has."""
         if self.times.size:

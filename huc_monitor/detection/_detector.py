@@ -70,6 +70,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import fields
+from pathlib import Path
 from typing import Any, Self
 
 import numpy as np
@@ -107,7 +108,7 @@ class EDetector:
 
     Parameters
     ----------
-    tree : LabelTree
+    tree : LabelTree, or the path of a tree file
     utilities : list of Utility, with distinct names
     subgroups : Subgroups, optional
         The whole population when left out.
@@ -142,7 +143,7 @@ class EDetector:
     def __init__(
         self,
         *,
-        tree: LabelTree,
+        tree: LabelTree | str | Path,
         utilities: Sequence[Utility] | Utility,
         tolerance: float | Sequence[float],
         subgroups: Subgroups | None = None,
@@ -150,12 +151,12 @@ class EDetector:
         memory: float = 2_000.0,
         after_alarm: str = "restart",
     ) -> None:
-        self._tree = tree
         check_choice("after_alarm", after_alarm, AFTER_ALARM)
         self._average_run_length = check_number("average_run_length", average_run_length, least=1)
         self._memory = check_number("memory", memory, least=1)
         self._after_alarm = after_alarm
         self._plan = AuditPlan.of(tree=tree, utilities=utilities, subgroups=subgroups)
+        self._tree = self._plan.tree
         self._utilities, self._subgroups = self._plan.utilities, self._plan.subgroups
         self._names = self._plan.names
         if not self._names:

@@ -10,6 +10,7 @@ from collections.abc import Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from typing import Any, Self, cast
 
+from huc_monitor.errors import InvalidInputError
 from huc_monitor.monitor._rows import Decomposed, RowCache
 from huc_monitor.monitor.windows import Window
 from huc_monitor.sources import PredictionSource
@@ -38,6 +39,13 @@ def one_at_a_time(source: PredictionSource) -> PredictionSource:
     """Return a source that two threads can use: one call at a time."""
     if isinstance(source, _OneAtATime):
         return source
+    if not isinstance(source, PredictionSource):
+        msg = (
+            f"`source` must be a PredictionSource; got {type(source).__name__}. Make one of a "
+            "DataFrame with huc_monitor.sources: TableSource(FrameTable(frame), tree=tree, "
+            "columns=Columns(time=..., label=...))."
+        )
+        raise InvalidInputError(msg)
     return cast(PredictionSource, _OneAtATime(source))
 
 

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, overload
 from huc_monitor._common.safe_text import file_name
 from huc_monitor._common.times import to_utc
 from huc_monitor._common.views import Plotted
-from huc_monitor.audit.inputs import check_utilities
+from huc_monitor.audit.inputs import check_tree, check_utilities
 from huc_monitor.errors import InvalidInputError
 from huc_monitor.monitor._ahead import one_at_a_time
 from huc_monitor.monitor._check import Check
@@ -104,7 +104,7 @@ class Monitor(Plotted):
     ----------
     source : PredictionSource
     windows : TimeWindows or CountWindows
-    tree : LabelTree
+    tree : LabelTree, or the path of a tree file, which is read
     utilities : list of Utility, with distinct names
     subgroups : Subgroups, GrowingSubgroups or callable, optional
         A callable gets the features of the reference and returns subgroups, which are frozen then.
@@ -170,6 +170,7 @@ class Monitor(Plotted):
     changes: TreeChanges | None = None
 
     def __post_init__(self) -> None:
+        object.__setattr__(self, "tree", check_tree(self.tree))
         chosen = check_utilities(self.utilities)
         if isinstance(self.subgroups, Subgroups):
             # Names in its rules are known from here on.

@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -12,7 +13,13 @@ import pandas as pd
 
 from huc_monitor._common.frames import to_frame
 from huc_monitor.audit.decomposition import decompose_utility, relevant_paths
-from huc_monitor.audit.inputs import check_predictions, check_subgroups, check_utilities
+from huc_monitor.audit.inputs import (
+    check_predictions,
+    check_subgroups,
+    check_tree,
+    check_utilities,
+)
+from huc_monitor.audit.options import AuditOptions
 from huc_monitor.detection import EDetector
 from huc_monitor.detection.options import DEFAULTS
 from huc_monitor.errors import InvalidInputError, UnknownNameError
@@ -58,7 +65,7 @@ class AlarmDelay:
 def simulate_alarm(
     probabilities: Any,
     *,
-    tree: LabelTree,
+    tree: LabelTree | str | Path,
     utilities: Sequence[Utility] | Utility,
     candidate: tuple[str, str, str],
     size: float,
@@ -82,6 +89,7 @@ def simulate_alarm(
     Parameters
     ----------
     probabilities : (n, K) array in the order of ``tree.leaves``, or DataFrame with leaf columns
+    tree : LabelTree, or the path of a tree file
     candidate : (utility, subgroup, node)
     size : float
         The moment, negative when predictions shall overstate utility.
@@ -107,6 +115,7 @@ def simulate_alarm(
     ... )
     AlarmDelay(moment +0.1: median 500 labels, 5 runs of batches of 250)
     """
+    tree = check_tree(tree)
     chosen = check_utilities(utilities)
     groups = check_subgroups(subgroups)
     predictions = check_predictions(probabilities, tree=tree)
@@ -114,7 +123,7 @@ def simulate_alarm(
     frame = None if features is None else pd.DataFrame(to_frame(features, "features"))
     utility, weights = _find(candidate, chosen, groups, frame, predictions.n)
     tilted = _tilt(p, _branch(p, utility, candidate[2], weights, tree=tree), size)
-    generator = np.random.default_rng(rng)
+    generator = np.random.default_rng(AuditOptions(rng=rng).rng)
     labels, first = [], 0
     for _ in range(n_runs):
         detector = EDetector(
@@ -221,7 +230,7 @@ def _tilt(p: Floats, branch: _Branch, size: float) -> Floats:
 def largest_moment(
     probabilities: Any,
     *,
-    tree: LabelTree,
+    tree: LabelTree | str | Path,
     utilities: Sequence[Utility] | Utility,
     candidate: tuple[str, str, str],
     subgroups: Subgroups | None = None,
@@ -242,6 +251,7 @@ def largest_moment(
     ... )
     0.3
     """
+    tree = check_tree(tree)
     groups = check_subgroups(subgroups)
     frame = None if features is None else pd.DataFrame(features)
     p = check_predictions(probabilities, tree=tree).positive()

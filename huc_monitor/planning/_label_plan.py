@@ -42,7 +42,7 @@ from huc_monitor.audit.inputs import (
     check_tree,
     check_utilities,
 )
-from huc_monitor.audit.options import DEFAULTS
+from huc_monitor.audit.options import DEFAULTS, AuditOptions
 from huc_monitor.errors import InvalidInputError
 from huc_monitor.subgroups import Subgroups
 from huc_monitor.tree import LabelTree
@@ -92,6 +92,12 @@ class LabelPlan:
     def to_frame(self, ids: Any = None) -> pd.DataFrame:
         """List the chosen rows: ``id`` (the row's number where there are none), probability."""
         names = np.arange(self.n) if ids is None else np.asarray(ids)
+        if names.shape != (self.n,):
+            msg = (
+                f"`ids` must be one per row of the window ({self.n}); got shape {names.shape}. "
+                "Pass those of all rows, chosen or not."
+            )
+            raise InvalidInputError(msg)
         return pd.DataFrame(
             {"id": names[self.chosen], "label_probability": self.probability[self.chosen]}
         )
@@ -166,7 +172,7 @@ def plan_labels(
     members = np.stack([np.square(w, dtype=np.float64) for w in groups.weights(features, n)])
     variances = _Variances(tree, chosen, _likelihood(proxy, proxy_odds, n, tree))
     limits = _limits(tolerance, members.shape[0], variances)
-    generator = np.random.default_rng(rng)
+    generator = np.random.default_rng(AuditOptions(rng=rng).rng)
     pilot = np.sort(generator.choice(n, min(n, _PILOT_ROWS), replace=False))
     known = _Known(
         variances.of(predictions.take(pilot).positive(), pilot),

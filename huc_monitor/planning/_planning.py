@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
+from pathlib import Path
 from statistics import NormalDist
 from typing import Any, get_args
 
@@ -21,7 +22,7 @@ from huc_monitor._common.checks import check_choice, check_number
 from huc_monitor.audit import audit
 from huc_monitor.audit.bounds.closed_forms import sharp_radius, theorem_radius
 from huc_monitor.audit.decomposition import decompose
-from huc_monitor.audit.inputs import check_subgroups, check_utilities
+from huc_monitor.audit.inputs import check_subgroups, check_tree, check_utilities
 from huc_monitor.audit.options import DEFAULTS, AuditOptions, BoundMethod
 from huc_monitor.errors import InvalidInputError
 from huc_monitor.subgroups import Subgroups
@@ -177,7 +178,7 @@ def pilot_candidates(
     probabilities: Any,
     labels: Any,
     *,
-    tree: LabelTree,
+    tree: LabelTree | str | Path,
     utilities: Sequence[Utility] | Utility,
     subgroups: Subgroups | None = None,
     features: Any = None,
@@ -206,6 +207,7 @@ def pilot_candidates(
       utility subgroup  node  mean_square  spread
     0    top1      all  root         0.25     1.0
     """
+    tree = check_tree(tree)
     chosen = check_utilities(utilities)
     groups = check_subgroups(subgroups)
     result = audit(

@@ -12,7 +12,7 @@ from typing import Any, ClassVar, Self
 import numpy as np
 import pandas as pd
 
-from huc_monitor._common.checks import check_choice, check_count, check_number
+from huc_monitor._common.checks import check_choice, check_count, check_number, check_whole
 from huc_monitor._common.row_order import check_row_order
 from huc_monitor._common.views import Plotted
 from huc_monitor.audit.discovery.discover import Discovery, discover
@@ -94,6 +94,7 @@ class Boost(Parametrised, Plotted):
             check_number("step", self.step, above=0, also="'adaptive'")
         check_count("max_updates", self.max_updates)
         check_count("early_stopping", self.early_stopping)
+        check_whole("rng", self.rng, least=0)
         check_choice("selection", self.selection, ("auto", "huc", "uc", "log_loss", "last"))
 
     def fit(
@@ -127,6 +128,12 @@ class Boost(Parametrised, Plotted):
         codes = check_labels(labels, predictions.n, tree=self.tree)
         repeats = check_weights(weights, predictions.n)
         held_out = self._held_out(validation)
+        if self.early_stopping is not None and held_out is None:
+            msg = (
+                f"`early_stopping` must come with `validation` rows; got {self.early_stopping} "
+                "without. Pass validation=(probabilities, labels), or leave it out."
+            )
+            raise InvalidInputError(msg)
         self.initial_ = self._fit_initial(predictions, codes, repeats, held_out)
         self._discover(predictions, codes, features, weights)
         compiled = CompiledTree.of(self.tree)

@@ -114,6 +114,7 @@ class HUCCalibratedClassifier(ClassifierMixin, MetaEstimatorMixin, BaseEstimator
             choices = ", ".join(map(repr, _METHODS))
             msg = f"`method` must be one of {choices}; got {self.method!r}."
             raise InvalidInputError(msg)
+        self._check_options()
         if y is None:
             msg = "This HUCCalibratedClassifier requires y to be passed, but the target y is None."
             raise InvalidInputError(msg)
@@ -221,6 +222,19 @@ class HUCCalibratedClassifier(ClassifierMixin, MetaEstimatorMixin, BaseEstimator
             return UCBoost(**options)
         mode = "noise_aware" if self.method == "noise_aware" else "paper"
         return HUCBoost(**{"mode": mode, **options})
+
+    def _check_options(self) -> None:
+        if self.boost_options and self.method in _SCALINGS:
+            msg = (
+                f"`boost_options` must be left out with method={self.method!r}, which does no "
+                f"boosting; got {self.boost_options!r}. To boost after it, pass "
+                f"method='noise_aware', initial={self.method!r}."
+            )
+            raise InvalidInputError(msg)
+        from huc_monitor.recalibration import HUCBoost, UCBoost
+
+        kind = UCBoost if self.method == "uc" else HUCBoost
+        kind.check_names("boost_options", self.boost_options or {})
 
     def _fit_recalibrator(self, probabilities: Floats, labels: Any, X: Any, weights: Any) -> None:  # noqa: N803
         if isinstance(self.recalibrator_, Scaling):

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import inspect
+from collections.abc import Iterable
 from typing import Any, Self
 
 from huc_monitor.errors import UnknownNameError, did_you_mean
@@ -25,16 +26,22 @@ class Parametrised:
 
     def set_params(self, **params: Any) -> Self:
         """Set constructor arguments by name."""
-        known = self._parameter_names()
+        self.check_names("params", params)
         for name, value in params.items():
-            if name not in known:
-                msg = (
-                    f"`params` must be constructor arguments of {type(self).__name__}; "
-                    f"got {name!r}. {did_you_mean(name, known)}"
-                )
-                raise UnknownNameError(msg)
             setattr(self, name, value)
         return self
+
+    @classmethod
+    def check_names(cls, argument: str, names: Iterable[str]) -> None:
+        """Refuse what is no constructor argument."""
+        known = cls._parameter_names()
+        for name in names:
+            if name not in known:
+                msg = (
+                    f"`{argument}` must be constructor arguments of {cls.__name__}; "
+                    f"got {name!r}. {did_you_mean(name, known, limit=len(known))}"
+                )
+                raise UnknownNameError(msg)
 
     def __sklearn_tags__(self) -> Any:
         from sklearn.utils import Tags, TargetTags

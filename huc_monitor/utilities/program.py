@@ -53,6 +53,20 @@ class Program(NamedTuple):
     payoff: Floats
 
 
+def value_range(program: Program) -> tuple[float, float]:
+    """Return the smallest and the largest value that the utility can have.
+
+    Examples
+    --------
+    >>> value_range(program(RANK, floats=[1, 0.5, 0]))
+    (0.0, 1.0)
+    """
+    values = {PAYOFF: program.payoff, RANK: program.floats, SELECTIVE: program.floats[2:]}
+    reports = [-1.0 if program.kind == DENSE else 0.0, 1.0]
+    found = values.get(program.kind, reports)
+    return float(np.min(found)), float(np.max(found))
+
+
 def program(
     kind: int,
     *,

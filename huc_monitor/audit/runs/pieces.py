@@ -355,6 +355,7 @@ class PieceAudit(PiecePlan):
             total=facts.copies or facts.total,
             shares=facts.shares / facts.total,
             interiorized=facts.any_zero,
+            weighted=facts.unit.whole != 1,
             coverage=coverage,
             notes=notes_on(self.tree, facts.depths),
             design=Design.of(known, bound.n_effective, facts.least if chosen else None),

@@ -195,6 +195,8 @@ def test_weights_that_are_no_counts_say_how_they_were_read():
     (note,) = audit(p, y, weights=np.linspace(0.5, 2, 50)).notes
     assert "pass `label_probability` instead" in note
     assert not audit(p, y, weights=np.arange(1, 51)).notes
+    (many,) = audit(p, y, weights=np.full(50, 1e6)).notes
+    assert "the 50 rows count as 50,000,000 independent ones" in many
 
 
 BAD = {

@@ -335,7 +335,7 @@ def test_wrong_input_is_refused_with_a_remedy():
         compare(before, other, paired=True)
     with pytest.raises(hm.InvalidInputError, match=r"`before` must be a pair .* got ndarray"):
         hm.compare(before[0], after[:2], tree=TREE, utilities=UTILITIES)
-    with pytest.raises(hm.InvalidInputError, match="`tree` and `utilities` must be given"):
+    with pytest.raises(hm.InvalidInputError, match="`tree` must be given"):
         hm.compare(before[:2], after[:2])
     with pytest.raises(hm.InvalidInputError, match="`features` must be a pair"):
         compare(before, after, features=before[2])
@@ -345,3 +345,33 @@ def test_wrong_input_is_refused_with_a_remedy():
         hm.compare(result, fewer)
     with pytest.raises(hm.InvalidInputError, match="`after` must be an AuditResult"):
         hm.compare(result, after[:2])
+    with pytest.raises(hm.InvalidInputError, match="`tree` must be left out for two audits"):
+        hm.compare(result, result, tree=TREE)
+    with pytest.raises(hm.InvalidInputError, match="`paired` must be left out for two audits"):
+        hm.compare(result, result, paired=True)
+
+
+def test_samples_are_compared_by_correctness_at_every_level_unless_told(tmp_path):
+    before, after = sample(40, seed=1)[:2], sample(50, seed=2)[:2]
+    path = tmp_path / "tree.json"
+    path.write_text(json.dumps(TREE.to_dict()), "utf-8")
+    levels = [hm.LevelCorrectness(level=depth) for depth in range(1, TREE.height + 1)]
+    found = hm.compare(before, after, tree=str(path), n_draws=50)
+    wanted = hm.compare(before, after, tree=TREE, utilities=levels, n_draws=50)
+    assert found.to_dict() == wanted.to_dict()
+
+
+def test_audits_of_other_trees_or_payoffs_under_the_same_names_are_not_compared():
+    def audit(leaves, **payoffs):
+        tree, pay = hm.LabelTree.flat(leaves), hm.Payoff("pay", payoffs)
+        return hm.audit([[0.5, 0.5]] * 8, [leaves[0]] * 8, tree=tree, utilities=[pay])
+
+    one = audit(["a", "b"], a=1)
+    assert hm.compare(one, audit(["a", "b"], a=1)).huc.difference == 0
+    with pytest.raises(hm.InvalidInputError, match="must be audits of the same tree; got the fing"):
+        hm.compare(one, audit(["a", "c"], a=1))
+    other = audit(["a", "b"], a=-1)
+    with pytest.raises(hm.InvalidInputError, match=r"same utilities; 'pay' is Payoff.*'a': 1"):
+        hm.compare(one, other)
+    read = hm.AuditResult.from_dict(other.to_dict())
+    assert hm.compare(one, read).huc.difference == 0, "a result that was read has names only"

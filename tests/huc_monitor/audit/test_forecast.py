@@ -147,11 +147,13 @@ def test_seldom_predicted_leaves_are_corrected_together():
 
 def test_scores_beyond_the_audited_ones_widen_the_bound_by_the_range_of_utility():
     past, y = sure(0.6, 100), ["a", "b"] * 50
-    near, far = (
-        hm.forecast(sure(p, 50), past, y, tree=PAIR, utilities=hm.TopK(1))[0] for p in (0.6, 0.8)
-    )
+    (rows,) = decompose(past, y, tree=PAIR, utilities=[hm.TopK(1)])
+    gaps = dataclasses.replace(ScoreGaps.of(rows, np.empty(0)), limits=(-9.0, 9.0))
+    near, far = (gaps.forecast(np.full(50, score)) for score in (0.6, 0.8))
     assert (near.outside, far.outside) == (0.0, 1.0)
     assert far.upper - far.value == pytest.approx(near.upper - near.value + 1.0)
+    (told,) = hm.forecast(sure(0.8, 50), past, y, tree=PAIR, utilities=hm.TopK(1))
+    assert (told.lower, told.value, told.upper) == pytest.approx((0.0, far.value, 1.0))
 
 
 def test_labels_bought_with_known_probability_are_weighted_back():
@@ -260,3 +262,32 @@ def test_a_utility_that_no_label_tells_is_refused_by_name():
     assert found.value == pytest.approx(0.6)
     with pytest.raises(hm.HUCError, match="all of them stop above for level2"):
         hm.forecast(rows, rows, labels, tree=TREE, utilities=both)
+
+
+def test_a_forecast_stays_within_the_values_that_the_utility_can_have():
+    rng = np.random.default_rng(0)
+    tree = hm.LabelTree.flat(list("abcd"))
+    p = rng.dirichlet([1] * 4, 200)
+    one = np.array([[0.4, 0.3, 0.2, 0.1]])
+    utilities = [
+        hm.LevelCorrectness(level=1),
+        hm.Payoff("cost", {"a": -0.5, "b": -0.25}),
+        hm.RankPayoff("search", payoffs=[1, 0.5, 0.25]),
+        hm.SelectiveReport(0.4, 0.6, leaf_wrong=-0.5, group_wrong=-0.5),
+        hm.CustomUtility("brier", lambda p: 2 * p - (p**2).sum(1, keepdims=True)),
+    ]
+    limits = [(0, 1), (-0.5, 0), (0.25, 1), (-0.5, 1), (-1, 1)]
+    for label in "abcd":  # the only one that is known
+        found = hm.forecast(p, one, [label], tree=tree, utilities=utilities)
+        for item, (least, most) in zip(found, limits, strict=True):
+            assert least <= item.lower <= item.value <= item.upper <= most
+            assert least in (item.lower, item.value) or most in (item.upper, item.value)
+
+
+def test_a_forecast_at_the_end_of_the_range_is_judged_by_its_whole_radius():
+    told = {"n": 100, "n_audited": 50.0, "score": 0.9, "confidence_level": 0.95}
+    parts = {"shift": 0.1, "sampling": 0.1, "variance": 0.04}
+    found = Forecast(utility="u", value=0.95, lower=0.75, upper=1.0, **told, **parts)
+    # Of 10 labels nine gaps are large: more than the utility can be, by chance.
+    assert found.judged(0.12, 10).inside
+    assert not found.judged(-0.3, 100).inside

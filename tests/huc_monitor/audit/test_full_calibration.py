@@ -84,6 +84,60 @@ def test_other_rows_than_the_audited_ones_are_refused():
         result.p_value_calibrated([[0.5, 0.5]] * 3)
 
 
+@pytest.mark.parametrize(
+    ("design", "told"),
+    [
+        ({"clusters": np.arange(100) // 4}, r"had clusters: rows that depend .* `huc_lower`"),
+        ({"label_probability": np.linspace(0.1, 1, 100)}, r"had `label_probability`.*weights=1 /"),
+        ({"labels": ["left"] + ["c"] * 99}, "had labels at inner nodes. Judge by its bounds"),
+    ],
+)
+def test_an_audit_that_plain_draws_do_not_imitate_has_no_p_value(design, told):
+    p = np.random.default_rng(5).dirichlet(np.ones(4), 100)
+    given = {"labels": ["c"] * 100, **design}
+    result = hm.audit(p, given.pop("labels"), tree=TREE, utilities=UTILITIES, **given)
+    with pytest.raises(InvalidInputError, match=told):
+        result.p_value_calibrated(p)
+
+
+def test_weights_of_the_audit_cannot_be_left_out_though_they_sum_to_the_rows():
+    rng = np.random.default_rng(6)
+    p, weights = rng.dirichlet(np.ones(4), 100), np.tile([0.5, 1.5], 50)
+    options = {"tree": TREE, "utilities": UTILITIES}
+    result = hm.audit(p, draw(rng, p), weights=weights, **options)
+    with pytest.raises(InvalidInputError, match="had rows of different weight"):
+        result.p_value_calibrated(p)
+    plain = hm.audit(p, draw(rng, p), **options)
+    with pytest.raises(InvalidInputError, match="had no rows of different weight"):
+        plain.p_value_calibrated(p, weights=weights)
+
+
+def test_rows_of_weight_zero_and_a_factor_on_all_weights_have_the_p_value_of_the_other_rows():
+    rng = np.random.default_rng(7)
+    p, weights = rng.dirichlet(np.ones(4), 90), np.repeat([0.1, 0.0], [80, 10])
+    result = hm.audit(p, draw(rng, p), tree=TREE, utilities=UTILITIES, weights=weights)
+    found = result.p_value_calibrated(p, weights=weights, n_draws=19)
+    assert 0.05 <= found <= 1
+    others = np.full(80, 0.1)
+    assert 0.05 <= result.p_value_calibrated(p[:80], weights=others, n_draws=19) <= 1
+
+
+@pytest.mark.slow
+def test_labels_chosen_by_the_prediction_are_rejected_as_often_as_the_level_says():
+    rng = np.random.default_rng(3)
+    found = []
+    for k in range(400):
+        p = rng.dirichlet(np.full(4, 0.7), 300)
+        chance = 0.1 + 0.9 * p[:, 0]
+        kept = rng.random(300) < chance
+        p, weights = p[kept], 1 / chance[kept]
+        options = {"tree": TREE, "utilities": UTILITIES, "weights": weights}
+        found.append(calibration_p_value(p, draw(rng, p), n_draws=39, rng=k, **options))
+    for level in (0.05, 0.25, 0.5):
+        share = np.mean(np.array(found) <= level + 1e-12)
+        assert share == pytest.approx(level, abs=3.5 * np.sqrt(level * (1 - level) / 400))
+
+
 @pytest.mark.slow
 def test_calibrated_windows_are_rejected_as_often_as_the_level_says():
     rng = np.random.default_rng(2)

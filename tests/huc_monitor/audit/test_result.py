@@ -84,3 +84,13 @@ def test_damaged_data_is_refused_by_the_name_of_the_field(damage, match):
     damage(plain)
     with pytest.raises(InvalidInputError, match=match):
         hm.AuditResult.from_dict(plain)
+
+
+def test_a_utility_that_no_branch_can_change_is_told():
+    tree = hm.LabelTree.flat(["a", "b"])
+    utilities = [hm.Payoff("c", {"root": 0.3}), hm.TopK(2), hm.TopK(1)]
+    result = hm.audit([[0.5, 0.5]] * 4, ["a"] * 4, tree=tree, utilities=utilities)
+    assert result.notes == tuple(
+        f"No branch of this tree can change the utility {name!r}: nothing was audited for it."
+        for name in ("c", "top2")
+    )

@@ -448,3 +448,13 @@ def test_a_batch_costs_the_same_at_the_end_of_a_stream():
 @pytest.mark.slow
 def test_the_bench_resumes_bit_for_bit():
     assert load_bench().resume()["identical"]
+
+
+def test_a_detector_reads_its_tree_from_a_file(tmp_path):
+    path = tmp_path / "tree.json"
+    path.write_text(json.dumps({"cat": ["lion", "lynx"], "dog": None}), "utf-8")
+    given = {"utilities": [hm.TopK(1)], "tolerance": 0.1}
+    read = hm.EDetector(tree=str(path), **given)
+    assert read.candidates == hm.EDetector(tree=TREE, **given).candidates
+    step = read.update([[0.2, 0.3, 0.5]], ["dog"])
+    assert step.n_rows == 1

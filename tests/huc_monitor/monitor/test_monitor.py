@@ -1,12 +1,13 @@
 from __future__ import annotations
 
 import dataclasses
+import json
 from datetime import UTC, datetime, timedelta
 
 import numpy as np
 import pandas as pd
 import pytest
-from support.production_log import after, make_log, tree
+from support.production_log import TREE, after, make_log, tree
 from support.watched import UTILITIES, Ear, make, revisited, source_of
 
 import huc_monitor as hm
@@ -456,3 +457,19 @@ def test_a_row_that_comes_again_in_the_next_piece_of_a_rolling_window_counts_onc
     records = make(pd.concat([log, again]), labels, windows=rolling).check(after(4)).records
     assert records[0].n_repeated == 40
     assert records[0].audit["n"] == 800
+
+
+@pytest.mark.parametrize("source", [pd.DataFrame({"a": [0.5]}), "log.csv"])
+def test_a_source_that_is_none_is_refused_when_the_monitor_is_made(source):
+    with pytest.raises(InvalidInputError, match=r"`source` must be .*TableSource\(FrameTable\("):
+        make(*make_log(1, 20), source=source)
+
+
+def test_a_monitor_reads_its_tree_from_a_file(tmp_path):
+    path = tmp_path / "tree.json"
+    path.write_text(json.dumps(tree().to_dict()), "utf-8")
+    log, labels = make_log(1, 100)
+    read = make(log, labels, tree=str(path))
+    assert (read.tree, read.identity) == (tree(), make(log, labels).identity)
+    with pytest.raises(InvalidInputError, match="`tree` must be a LabelTree or the path"):
+        make(log, labels, tree=TREE)

@@ -191,6 +191,9 @@ def test_a_plan_lists_ids_with_their_probabilities():
     assert list(frame["id"]) == [f"r{i}" for i in plan.chosen]
     assert (frame["label_probability"] == plan.probability[plan.chosen]).all()
     assert plan.chosen.size == 10
+    for count in (10, 49, 60):
+        with pytest.raises(hm.InvalidInputError, match=rf"\(50\); got shape \({count},\)"):
+            plan.to_frame(range(count))
     assert hm.plan_labels(p, tree=TREE, budget=50).probability == pytest.approx(1.0)
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import math
 
 import numpy as np
@@ -217,3 +218,27 @@ def test_a_tolerance_of_nothing_is_allowed_and_a_negative_one_is_not():
     assert hm.detectable_size(100, mean_square=0.0, tolerance=0.0, **plan) > 0
     with pytest.raises(InvalidInputError, match="`tolerance` must be a number of at least 0"):
         hm.detectable_size(100, tolerance=-0.1, **plan)
+
+
+def test_plans_read_their_tree_from_a_file_as_an_audit_does(tmp_path):
+    path = tmp_path / "tree.json"
+    path.write_text(json.dumps({"cat": ["lion", "lynx"], "dog": None}), "utf-8")
+    p = np.random.default_rng(0).dirichlet([2, 2, 1], 60)
+    labels, utility = ["lion", "lynx", "dog"] * 20, hm.SubtreeIndicator(node="lion")
+    one, two = (hm.pilot_candidates(p, labels, tree=t, utilities=[utility]) for t in (path, TREE))
+    pd.testing.assert_frame_equal(one, two)
+    given = {"utilities": utility, "candidate": ("in_lion", "all", "cat")}
+    assert largest_moment(p, tree=path, **given) == largest_moment(p, tree=TREE, **given)
+    given |= {"size": 0.05, "tolerance": 0.01, "n_runs": 1, "max_batches": 3, "n_before": 1}
+    delays = [hm.simulate_alarm(p, tree=t, **given).labels for t in (path, TREE)]
+    assert delays[0] == delays[1]
+
+
+def test_a_seed_that_is_no_number_is_refused_by_its_name():
+    p = np.full((10, 3), 1 / 3)
+    told = "`rng` must be a whole number; got 'a'"
+    with pytest.raises(InvalidInputError, match=told):
+        hm.plan_labels(p, tree=TREE, budget=5, rng="a")
+    given = {"utilities": hm.SubtreeIndicator(node="lion"), "candidate": ("in_lion", "all", "cat")}
+    with pytest.raises(InvalidInputError, match=told):
+        hm.simulate_alarm(p, tree=TREE, size=0.05, tolerance=0.01, rng="a", **given)

@@ -371,6 +371,8 @@ def test_zeros_are_mixed_unless_forbidden():
         ({"traversal": "up"}, UnknownNameError, "`traversal` must be one of"),
         ({"shrinkage": "some"}, UnknownNameError, "`shrinkage` must be one of"),
         ({"selection": "auc"}, UnknownNameError, "`selection` must be one of"),
+        ({"rng": "a"}, InvalidInputError, "`rng` must be a whole number of at least 0; got 'a'"),
+        ({"early_stopping": 5}, InvalidInputError, "must come with `validation` rows; got 5"),
         ({"step": -1}, InvalidInputError, "`step` must be a number above 0 or 'adaptive'; got -1"),
         ({"tolerance": -1}, InvalidInputError, "`tolerance` must be a number of at least 0"),
         ({"max_updates": 0}, InvalidInputError, "`max_updates` must be a positive whole number"),

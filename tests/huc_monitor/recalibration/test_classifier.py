@@ -231,6 +231,23 @@ def test_an_unknown_method_is_refused_with_the_choices(data):
         HUCCalibratedClassifier(GaussianNB(), method="magic").fit(X, y)
 
 
+@pytest.mark.parametrize(
+    ("settings", "told"),
+    [
+        ({"boost_options": {"tol": 0.1}}, "of HUCBoost; got 'tol'. Did you mean 'tolerance'"),
+        ({"method": "uc", "boost_options": {"mode": "paper"}}, "of UCBoost; got 'mode'. Choose"),
+        (
+            {"method": "vector", "boost_options": {"tolerance": 0.1}},
+            "left out with method='vector', which does no boosting",
+        ),
+    ],
+)
+def test_boost_options_without_effect_are_refused_by_name(data, settings, told):
+    X, y, _, _ = data  # noqa: N806
+    with pytest.raises(hm.InvalidInputError, match=f"`boost_options` must be .*{told}"):
+        HUCCalibratedClassifier(GaussianNB(), **settings).fit(X, y)
+
+
 def test_an_unfitted_classifier_says_so(data):
     with pytest.raises(NotFittedError, match="not fitted yet"):
         HUCCalibratedClassifier().predict_proba(data[0])

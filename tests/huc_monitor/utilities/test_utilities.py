@@ -11,6 +11,7 @@ from support.brute_force import PlainTree, subtree_mean, utility_values
 from support.random_cases import random_tree, random_utilities
 
 import huc_monitor as hm
+from huc_monitor.utilities.program import value_range
 
 TREE = hm.LabelTree.from_nested({"a": ["x", "y"], "b": ["z", "w"], "v": None})
 
@@ -50,6 +51,8 @@ def test_values_equal_plain_loops_and_stay_in_range(seed):
     p = rng.dirichlet(np.ones(tree.n_leaves), 20) * (1 - 1e-6) + 1e-6 / tree.n_leaves
     for utility in random_utilities(rng, tree):
         values = utility.values(p, tree=tree)
+        least, most = value_range(utility.compile(tree))
+        assert least <= values.min() <= values.max() <= most, utility
         expected = np.array([utility_values(utility, row, plain) for row in p])
         assert np.abs(values - expected).max() < 1e-12
         assert np.abs(values).max() <= 1
