@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import datetime as dt
 import math
 from dataclasses import dataclass
 from itertools import combinations_with_replacement
@@ -44,6 +45,7 @@ class Ordered:
     cuts: Floats
     bins: Ints  # -1 where the value is missing
     is_time: bool
+    zone: dt.tzinfo | None = None
 
     def price(self, n_ends: int) -> float:
         """Return the price of a range with one or two ends.
@@ -73,7 +75,7 @@ class Ordered:
 
     def _cut(self, place: int) -> Any:
         cut = self.cuts[place]
-        return to_scalar(pd.Timestamp(int(cut)) if self.is_time else cut, self.name)
+        return to_scalar(pd.Timestamp(int(cut), tz=self.zone) if self.is_time else cut, self.name)
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -172,9 +174,11 @@ def _cells(
 
 
 def _ordered(name: str, column: pd.Series[Any], *, is_time: bool) -> Ordered:
+    zone = None
     if is_time:
-        plain = pd.DatetimeIndex(column).tz_localize(None).as_unit("ns")
-        values = np.where(plain.isna(), np.nan, plain.asi8.astype(np.float64))
+        times = pd.DatetimeIndex(column).as_unit("ns")
+        zone = times.tz
+        values = np.where(times.isna(), np.nan, times.asi8.astype(np.float64))
     else:
         values = column.to_numpy(dtype=np.float64, na_value=np.nan)
     present = values[np.isfinite(values)]
@@ -186,4 +190,4 @@ def _ordered(name: str, column: pd.Series[Any], *, is_time: bool) -> Ordered:
         cuts = np.array([float(f"{cut:.{_DIGITS}g}") for cut in cuts])
     cuts = np.unique(cuts)
     bins = np.where(np.isnan(values), -1, np.searchsorted(cuts, values, side="right"))
-    return Ordered(name, cuts, bins, is_time)
+    return Ordered(name, cuts, bins, is_time, zone)

@@ -282,6 +282,25 @@ def test_times_are_cut_like_numbers():
     assert abs(pd.Timestamp(rule["value"]) - pd.Timestamp("2026-01-25")) < pd.Timedelta(days=2)
 
 
+@pytest.mark.parametrize("dtype", ["datetime64[ns, Europe/Berlin]", "timestamp[us, UTC][pyarrow]"])
+def test_times_with_a_zone_are_cut_by_rules_that_hold_in_every_zone(dtype):
+    p, y, frame, _ = make_rows(off=0.0)
+    late = (frame["seen"] >= "2026-01-25").to_numpy()
+    y = np.where(late & (np.random.default_rng(1).random(len(y)) < 0.4), 4, y)
+    zoned = frame[["seen"]].apply(lambda times: times.dt.tz_localize("UTC").astype(dtype))
+    zoned.loc[:9, "seen"] = pd.NaT
+    result = hm.discover(p, y, tree=TREE, utilities=[BILLING], features=zoned)
+    pasted = yaml.safe_load(yaml.safe_dump(result.predicates))
+    (rule,) = pasted.values()
+    assert abs(pd.Timestamp(rule["value"]) - pd.Timestamp("2026-01-25", tz="UTC")).days < 2
+    family = hm.Subgroups.from_reference(zoned, predicates=pasted)
+    again = hm.Subgroups.from_dict(json.loads(json.dumps(family.to_dict())))
+    inside = (zoned["seen"] >= pd.Timestamp(rule["value"])).fillna(value=False).to_numpy(dtype=bool)
+    for zone in ("UTC", "Asia/Kolkata"):
+        later = pd.DataFrame({"seen": pd.to_datetime(zoned["seen"], utc=True).dt.tz_convert(zone)})
+        assert np.array_equal(again.weights(later, len(later))[1].astype(bool), inside)
+
+
 def test_a_column_of_many_texts_is_left_out_with_a_note():
     p, y, frame, _ = make_rows(800)
     frame["comment"] = [f"text {k}" for k in range(800)]
