@@ -11,6 +11,7 @@ from typing import Any, Final
 import numpy as np
 import pandas as pd
 
+from huc_monitor.subgroups._columns import read_columns
 from huc_monitor.subgroups._predicates import Predicate, compare, to_scalar, write_value
 from huc_monitor.utilities.program import Floats, Ints
 
@@ -104,6 +105,27 @@ class Feature:
         return Condition(self.name, rule, text, mask, float(self.prices[place]))
 
 
+def comparable(frame: pd.DataFrame) -> tuple[pd.DataFrame, list[str]]:
+    """Return the columns that rules can compare, named by text, and notes on the others."""
+    notes: list[str] = []
+    numbered = [label for label in frame.columns if not isinstance(label, str)]
+    if numbered:
+        notes.append(
+            f"rules name columns by text: the column {numbered[0]!r} is {str(numbered[0])!r} in "
+            "them; before you use them, set features.columns = features.columns.astype(str)"
+        )
+        frame = frame.set_axis([str(label) for label in frame.columns], axis=1)
+    needed = dict.fromkeys(frame.columns, "the search")
+    columns = read_columns(frame, needed, len(frame), argument="features")
+    notes += [
+        f"column {name!r} was left out, because rules cannot compare {column.problem}; "
+        "make numbers, text, true/false values or times of it"
+        for name, column in columns.items()
+        if column.problem
+    ]
+    return frame[[name for name, column in columns.items() if not column.problem]], notes
+
+
 def read_features(frame: pd.DataFrame, min_rows: int) -> tuple[list[Feature], list[str]]:
     """Return every column's conditions that divide the rows, and notes on what is left out."""
     features: list[Feature] = []
@@ -150,16 +172,18 @@ def _cells(
     if ordered is not None:
         places = np.linspace(0, ordered.cuts.size - 1, _CUTS).astype(int)
         firsts = np.append(firsts, np.unique(places) + 1)
-    values: list[Any] = []
+    unique: Any = []
     if few:
         of_row, unique = pd.factorize(column)
-        values = [to_scalar(value, name) for value in unique]
     elif ordered is not None:
         of_row = np.searchsorted(firsts, ordered.bins, side="right") - 1
-    cells = np.arange((len(values) if few else firsts.size) + 1)
-    meant: list[Any] = [None, *sorted(values, key=write_value)]
-    holds = [cells == cells[-1], *(cells == values.index(value) for value in meant[1:])]
-    prices = [math.log(max(2, len(values)))] * len(meant)
+    cells = np.arange((len(unique) if few else firsts.size) + 1)
+    # Rules name no infinity.
+    finite = [k for k, value in enumerate(unique) if value not in {math.inf, -math.inf}]
+    place_of = {to_scalar(unique[k], name): k for k in finite}
+    meant: list[Any] = [None, *sorted(place_of, key=write_value)]
+    holds = [cells == cells[-1], *(cells == place_of[value] for value in meant[1:])]
+    prices = [math.log(max(2, len(place_of)))] * len(meant)
     if ordered is not None:
         bins = np.full(cells.size, -1)
         bins[of_row] = ordered.bins

@@ -309,6 +309,46 @@ def test_a_column_of_many_texts_is_left_out_with_a_note():
 
 
 @pytest.mark.parametrize(
+    ("values", "kind"),
+    [
+        ([[1], [2]], "values of type list"),
+        ([{"a": 1}, {}], "values of type dict"),
+        ([{1}, {2}], "values of type set"),
+        ([np.arange(2), np.arange(3)], "values of type ndarray"),
+        ([b"a", b"b"], "values of type bytes"),
+        ([1j, 2j], "the dtype complex128"),
+        (pd.interval_range(0, 2), "values of type interval"),
+        ([1, "one"], r"mixed types \(row 0: 1, row 1: 'one'\)"),
+    ],
+)
+def test_a_column_that_rules_cannot_compare_is_left_out_with_a_note(values, kind):
+    p, y, frame, _ = make_rows(800)
+    frame = frame[["vip"]].assign(odd=pd.Series(list(values) * 400))
+    (note,) = hm.discover(p, y, tree=TREE, utilities=[BILLING], features=frame).notes
+    assert re.match(f"column 'odd' was left out, because rules cannot compare {kind}; make", note)
+
+
+def test_infinite_values_are_in_no_rule():
+    p, y, frame, inside = make_rows(off=0.4)
+    frame = pd.DataFrame({"income": np.where(inside, 1.0, np.where(frame["vip"], np.inf, 2.0))})
+    (first, *_) = hm.discover(p, y, tree=TREE, utilities=[BILLING], features=frame).certified
+    assert "inf" not in json.dumps(first.rule).lower()
+    assert "income" in first.name
+
+
+def test_columns_named_by_numbers_are_searched_and_a_note_says_how_to_rename_them():
+    p, y, frame, _ = make_rows()
+    frame = pd.DataFrame({0: frame["channel"], 1: frame["age"]})
+    result = hm.discover(p, y, tree=TREE, utilities=[BILLING], features=frame)
+    assert {part["column"] for part in result.certified[0].rule["and"]} == {"0", "1"}
+    assert "the column 0 is '0' in them; before you use them, set" in result.notes[0]
+    with pytest.raises(hm.UnknownNameError, match=r"It is named [01], which is no text: rename it"):
+        result.make_subgroups(frame)
+    frame.columns = frame.columns.astype(str)
+    assert len(result.make_subgroups(frame)) > 1
+
+
+@pytest.mark.parametrize(
     ("wrong", "message"),
     [
         ({"max_conditions": 4}, "`max_conditions` must be at most 3"),
