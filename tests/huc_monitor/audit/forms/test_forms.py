@@ -112,6 +112,68 @@ def test_a_list_of_maps_and_logits_are_taken_by_audit_itself():
     assert found.huc == pytest.approx(DENSE["huc"], abs=1e-9)
 
 
+def masked():
+    p, y = predictions(120, zeros=True)
+    with np.errstate(divide="ignore"):
+        return p, y, np.log(p) + 3.0
+
+
+@pytest.mark.parametrize("form", ["columns", "list", "json", "map"])
+def test_a_logit_of_minus_infinity_is_probability_0_in_every_form(form, tmp_path):
+    p, y, logits = masked()
+    rows = [dict(zip(TREE.leaves, row, strict=True)) for row in logits.tolist()]
+    found = [
+        hm.audit(given, y, tree=TREE, utilities=UTILITIES, logits=True, n_draws=50)
+        for given in (logits, pd.DataFrame(logits, columns=TREE.leaves), rows)
+    ]
+    if form == "columns":
+        words, frame = {"pattern": "{leaf}"}, pd.DataFrame(logits, columns=TREE.leaves)
+    else:
+        words = {"map" if form == "map" else "list": "s"}
+        values = rows if form == "map" else logits.tolist()
+        frame = pd.DataFrame({"s": [json.dumps(v) for v in values] if form == "json" else values})
+    words["scale"] = "logits"
+    found.append(audit(hm.read_predictions(frame, tree=TREE, **words), y))
+    times = pd.date_range("2024-01-01", periods=120, freq="min", tz="UTC")
+    frame.assign(at=times, y=y).to_parquet(tmp_path / "log.parquet")
+    (tmp_path / "tree.json").write_text(json.dumps(TREE.to_dict()))
+    document = {
+        "version": 1,
+        "model": "m",
+        "tree": "tree.json",
+        "source": {"log": {"path": "log.parquet"}},
+        "windows": {"length": "1d"},
+        "columns": {"time": "at", "label": "y", "probabilities": words},
+    }
+    source = parse_config(yaml.safe_dump(document), folder=tmp_path).open_source()
+    day = datetime(2024, 1, 1, tzinfo=UTC), datetime(2024, 1, 2, tzinfo=UTC)
+    data = source.labelled(*day)
+    found.append(audit(data.probabilities, LeafCodes(data.labels)))
+    dense = audit(p, y)
+    for one in found:
+        assert one.n == 120
+        assert one.huc == pytest.approx(dense.huc, abs=1e-9)
+
+
+@pytest.mark.parametrize(
+    ("bad", "message"),
+    [
+        (np.inf, "the logit inf for 'b'"),
+        (np.nan, "the logit nan for 'b'"),
+        (-np.inf, "no logit of all leaves is finite"),
+    ],
+)
+def test_logits_that_say_nothing_are_refused_by_the_name_of_the_argument(bad, message):
+    _, y, logits = masked()
+    logits[7, slice(None) if bad < 0 else 1] = bad
+    rows = [dict(zip(TREE.leaves, row, strict=True)) for row in logits.tolist()]
+    for given in (logits, rows):
+        with pytest.raises(
+            hm.InvalidInputError, match=rf"`probabilities` must .*{message} \(row 7"
+        ):
+            hm.audit(given, y, tree=TREE, utilities=UTILITIES, logits=True)
+
+
 def test_the_completed_prediction_is_what_is_audited():
     best = np.argsort(-P, axis=1)[:, :2]
     kept = np.take_along_axis(P, best, axis=1)
