@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from datetime import UTC, datetime
 
 import numpy as np
@@ -253,6 +254,15 @@ def test_words_that_make_no_sense_are_refused(words, message):
     frame = pd.DataFrame({"s": [{"a": 1.0}], "c": [["a"]]})
     with pytest.raises(hm.HUCError, match=message):
         hm.read_predictions(frame, tree=TREE, **words)
+
+
+@pytest.mark.parametrize("rest", ["unif", 3, {"lef": "a"}, {"a": "much"}, ["a"], {"leaf": ""}])
+def test_a_rule_for_the_rest_that_is_none_is_told_the_choices(rest):
+    message = "`rest` must be 'uniform', 'reference', {'leaf': name} or shares by leaf; got "
+    with pytest.raises(hm.InvalidInputError, match=f"^{re.escape(f'{message}{rest!r}')}[.]$"):
+        audit(hm.TopKPredictions([["a"]] * 120, [[0.7]] * 120, rest=rest))
+    with pytest.raises(hm.InvalidInputError, match=re.escape(f"`rest` {message[7:]}")):
+        hm.read_predictions(pd.DataFrame({"s": ["{}"]}), tree=TREE, map="s", rest=rest)
 
 
 def test_groups_of_node_scores_that_do_not_sum_to_one_are_named():
