@@ -46,9 +46,9 @@ class HUCCalibratedClassifier(ClassifierMixin, MetaEstimatorMixin, BaseEstimator
         is ``classes[k]``.
     utilities : list of Utility, optional
         What predictions are used for; correctness at the first level when left out.
-    subgroups : Subgroups or mapping, optional
+    subgroups : Subgroups, mapping or "discover", optional
         A mapping is a specification for `Subgroups.from_reference`, read from the data of `fit`,
-        which must then be a DataFrame.
+        which must then be a DataFrame; so it must for "discover" (see `HUCBoost`).
     method : {"noise_aware", "huc", "uc", "temperature", "vector", "dirichlet"}
         ``"noise_aware"`` updates a branch only where its violation is statistically real;
         ``"huc"`` and ``"uc"`` are the paper's boosting; the others scale and do no boosting.
@@ -90,7 +90,7 @@ class HUCCalibratedClassifier(ClassifierMixin, MetaEstimatorMixin, BaseEstimator
         tree: LabelTree | None = None,
         classes: Sequence[str] | None = None,
         utilities: Sequence[Utility] | None = None,
-        subgroups: Subgroups | Mapping[str, Any] | None = None,
+        subgroups: Subgroups | Mapping[str, Any] | str | None = None,
         method: str = "noise_aware",
         initial: str | Scaling | None = "auto",
         cv: Any = None,
@@ -238,6 +238,9 @@ class HUCCalibratedClassifier(ClassifierMixin, MetaEstimatorMixin, BaseEstimator
             self.recalibrator_.fit(probabilities, labels, tree=self.tree_, weights=weights)
         else:
             features, groups = self._features(X), self._subgroups(X)
+            if isinstance(groups, str):  # that are to be discovered, in all rows as they are
+                self.recalibrator_.fit(probabilities, labels, features=features, weights=weights)
+                return
             memberships = [] if groups is None else groups.weights(features, len(labels))
             first, times = _merged(probabilities, labels, memberships, weights)
             self.recalibrator_.fit(
@@ -247,8 +250,8 @@ class HUCCalibratedClassifier(ClassifierMixin, MetaEstimatorMixin, BaseEstimator
                 weights=times,
             )
 
-    def _subgroups(self, X: Any) -> Subgroups | None:  # noqa: N803
-        if self.subgroups is None or isinstance(self.subgroups, Subgroups):
+    def _subgroups(self, X: Any) -> Subgroups | str | None:  # noqa: N803
+        if self.subgroups is None or isinstance(self.subgroups, Subgroups | str):
             return self.subgroups
         self._features(X)
         return Subgroups.from_reference(X, self.subgroups)

@@ -154,6 +154,23 @@ def test_subgroups_are_read_from_the_frame(data, tree):
     assert again.recalibrator_.subgroups == groups
 
 
+def test_subgroups_that_nobody_named_are_discovered_in_the_frame(data, tree):
+    X, y, X_new, _ = data  # noqa: N806
+    base = GaussianNB().fit(X[:100], y[:100])
+    options = {"utilities": [hm.LevelCorrectness(level=2)], "subgroups": "discover"}
+    model = HUCCalibratedClassifier(base, tree=tree, **options).fit(X, y)
+    p = base.predict_proba(X)
+    leaves = pd.DataFrame(p / p.sum(axis=1, keepdims=True), columns=base.classes_)
+    alone = HUCBoost(tree=tree, mode="noise_aware", initial="auto", **options)
+    alone.fit(leaves, y, features=X)
+    assert model.recalibrator_.discovery_.to_dict() == alone.discovery_.to_dict()
+    assert model.predict_proba(X_new).shape == (600, 4)
+    with pytest.raises(hm.InvalidInputError, match="`X` must be a DataFrame when `subgroups`"):
+        clone(model).fit(X.to_numpy(), y)
+    with pytest.raises(hm.HUCError, match="`subgroups` must be one of 'discover'; got 'find'"):
+        clone(model).set_params(subgroups="find").fit(X, y)
+
+
 def test_feature_names_and_counts_are_those_of_the_wrapped_estimator(data):
     X, y, _, _ = data  # noqa: N806
     model = HUCCalibratedClassifier(GaussianNB(), method="temperature").fit(X, y)
