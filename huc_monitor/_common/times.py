@@ -102,15 +102,15 @@ def get_zone(name: object, *, argument: str = "time_zone") -> ZoneInfo:
 
 def to_utc(time: object, *, argument: str, zone: ZoneInfo | None = None) -> datetime:
     """Return an aware datetime in UTC; a naive one is refused unless a zone says what it means."""
+    given, remedy = time, "Add one, for example tzinfo=datetime.UTC."
     if isinstance(time, str):
-        text = time
+        remedy = "Write it as 2024-03-31T06:00:00+02:00."
         try:
-            time = datetime.fromisoformat(text)
+            time = datetime.fromisoformat(time)
         except ValueError:
-            msg = (
-                f"`{argument}` must be a date or time; got {text!r}. "
-                "Write it as 2024-03-31 or 2024-03-31T06:00:00+02:00."
-            )
+            if zone is not None:
+                remedy = f"Write it as 2024-03-31 or {remedy.split()[-1]}"
+            msg = f"`{argument}` must be a date or time; got {given!r}. {remedy}"
             raise InvalidInputError(msg) from None
     if isinstance(time, datetime):
         time = time.to_pydatetime(warn=False) if isinstance(time, pd.Timestamp) else time
@@ -118,10 +118,7 @@ def to_utc(time: object, *, argument: str, zone: ZoneInfo | None = None) -> date
             return time.astimezone(UTC)
         if zone is not None:
             return from_wall(time, zone)
-    msg = (
-        f"`{argument}` must be a datetime with a time zone; got {time!r}. "
-        "Add one, for example tzinfo=datetime.UTC."
-    )
+    msg = f"`{argument}` must be a datetime with a time zone; got {given!r}. {remedy}"
     raise InvalidInputError(msg)
 
 

@@ -86,7 +86,7 @@ def audit(
         not. The probability may depend on the prediction, on features, even on the outcome; it must
         be known. Needs bounds="bootstrap" or None.
     logits : bool, default False
-        The numbers are logits of all leaves: softmax makes probabilities of them.
+        The numbers are logits of all leaves: softmax makes probabilities of them, 0 of -inf.
     familiar : bool, default False
         Compute accuracy, log loss and the other numbers of `familiar_numbers` as well.
     bounds : {"bootstrap", "sharp", "theorem"} or None, default "bootstrap"

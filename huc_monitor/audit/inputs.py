@@ -110,7 +110,8 @@ def check_predictions(
     probabilities: Any, *, tree: LabelTree, argument: str = "probabilities", logits: bool = False
 ) -> Predictions:
     """Check shape, columns and every row of predictions, in any form that Python has them in."""
-    from huc_monitor.audit.forms.given import TopKPredictions, read_predictions
+    from huc_monitor.audit.forms.given import TopKPredictions, read_given
+    from huc_monitor.audit.forms.spec import PredictionColumns
 
     if isinstance(probabilities, Sequence) and probabilities and isinstance(probabilities[0], dict):
         maps = probabilities
@@ -122,9 +123,9 @@ def check_predictions(
     if isinstance(probabilities, Predictions):
         return _of_this_tree(probabilities, tree, argument)
     if logits:
-        return read_predictions(
-            _as_matrix(probabilities, tree, argument), tree=tree, scale="logits"
-        )
+        given = PredictionColumns(list=argument, scale="logits")
+        matrix = _as_matrix(probabilities, tree, argument)
+        return read_given(tree, given, {argument: matrix}, argument)
     matrix = _as_matrix(probabilities, tree, argument)
     divisor = _divisor(matrix)
     zeros = _check_rows(matrix, divisor, tree, argument)

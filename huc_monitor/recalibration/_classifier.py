@@ -38,12 +38,17 @@ class HUCCalibratedClassifier(ClassifierMixin, MetaEstimatorMixin, BaseEstimator
     estimator : classifier, optional
         A logistic regression when left out.
     tree : LabelTree, optional
-        Tree over the classes, whose names are the leaves. Flat when left out.
+        Tree over the classes, whose names are the leaves; leaves of no row of `fit` are classes
+        of probability 0. Flat when left out.
+    classes : sequence of str, optional
+        ``np.unique(labels)``, where scikit-learn hands numbers to `fit` in the place of labels, as
+        in `cross_val_predict`, `VotingClassifier` and `StackingClassifier`: the leaf of number k
+        is ``classes[k]``.
     utilities : list of Utility, optional
         What predictions are used for; correctness at the first level when left out.
-    subgroups : Subgroups or mapping, optional
+    subgroups : Subgroups, mapping or "discover", optional
         A mapping is a specification for `Subgroups.from_reference`, read from the data of `fit`,
-        which must then be a DataFrame.
+        which must then be a DataFrame; so it must for "discover" (see `HUCBoost`).
     method : {"noise_aware", "huc", "uc", "temperature", "vector", "dirichlet"}
         ``"noise_aware"`` updates a branch only where its violation is statistically real;
         ``"huc"`` and ``"uc"`` are the paper's boosting; the others scale and do no boosting.
@@ -83,8 +88,9 @@ class HUCCalibratedClassifier(ClassifierMixin, MetaEstimatorMixin, BaseEstimator
         estimator: Any = None,
         *,
         tree: LabelTree | None = None,
+        classes: Sequence[str] | None = None,
         utilities: Sequence[Utility] | None = None,
-        subgroups: Subgroups | Mapping[str, Any] | None = None,
+        subgroups: Subgroups | Mapping[str, Any] | str | None = None,
         method: str = "noise_aware",
         initial: str | Scaling | None = "auto",
         cv: Any = None,
@@ -92,6 +98,7 @@ class HUCCalibratedClassifier(ClassifierMixin, MetaEstimatorMixin, BaseEstimator
     ) -> None:
         self.estimator = estimator
         self.tree = tree
+        self.classes = classes
         self.utilities = utilities
         self.subgroups = subgroups
         self.method = method
@@ -131,11 +138,11 @@ class HUCCalibratedClassifier(ClassifierMixin, MetaEstimatorMixin, BaseEstimator
         for name in ("n_features_in_", "feature_names_in_"):
             if hasattr(self.estimator_, name):
                 setattr(self, name, getattr(self.estimator_, name))
-        self.tree_, self._columns = _tree_of_classes(self.tree, self.classes_)
-        labels = np.array(self.tree_.leaves)[_codes(y, self.classes_, self._columns)]
+        self.tree_, self._leaves = _tree_of_classes(self.tree, self.classes_, self.classes)
+        labels = np.array(self.tree_.leaves)[self._leaves[_places(y, self.classes_)]]
         self.recalibrator_ = self._recalibrator(X)
-        if self.tree_.n_leaves > 1:
-            self._fit_recalibrator(probabilities[:, self._columns], labels, X, weights)
+        if len(self.classes_) > 1:
+            self._fit_recalibrator(self._by_leaf(probabilities), labels, X, weights)
         return self
 
     def predict_proba(self, X: Any) -> Floats:  # noqa: N803
@@ -143,16 +150,15 @@ class HUCCalibratedClassifier(ClassifierMixin, MetaEstimatorMixin, BaseEstimator
         check_is_fitted(self)
         features = self._features(X)
         raw = np.asarray(self.estimator_.predict_proba(X), dtype=np.float64)
-        if self.tree_.n_leaves < 2:
+        if len(self.classes_) < 2:
             return raw
-        inputs = _normalised(raw)[:, self._columns]
+        inputs = self._by_leaf(_normalised(raw))
         if isinstance(self.recalibrator_, Scaling):
             leaves = self.recalibrator_.predict_proba(inputs)
         else:
             leaves = self.recalibrator_.predict_proba(inputs, features=features)
-        out = np.empty_like(leaves)
-        out[:, self._columns] = leaves
-        return out
+        out: Floats = leaves[:, self._leaves]
+        return out if out.shape == leaves.shape else _normalised(out)
 
     def predict(self, X: Any) -> np.ndarray[Any, Any]:  # noqa: N803
         """Most probable class of every row; shape (n,)."""
@@ -166,6 +172,11 @@ class HUCCalibratedClassifier(ClassifierMixin, MetaEstimatorMixin, BaseEstimator
         tags.input_tags.allow_nan = inner.input_tags.allow_nan
         tags.classifier_tags.multi_class = inner.classifier_tags.multi_class
         return tags
+
+    def _by_leaf(self, probabilities: Floats) -> Floats:
+        out = np.zeros((len(probabilities), self.tree_.n_leaves))
+        out[:, self._leaves] = probabilities
+        return out
 
     def _estimator(self) -> Any:
         if self.estimator is not None:
@@ -241,6 +252,9 @@ class HUCCalibratedClassifier(ClassifierMixin, MetaEstimatorMixin, BaseEstimator
             self.recalibrator_.fit(probabilities, labels, tree=self.tree_, weights=weights)
         else:
             features, groups = self._features(X), self._subgroups(X)
+            if isinstance(groups, str):  # that are to be discovered, in all rows as they are
+                self.recalibrator_.fit(probabilities, labels, features=features, weights=weights)
+                return
             memberships = [] if groups is None else groups.weights(features, len(labels))
             first, times = _merged(probabilities, labels, memberships, weights)
             self.recalibrator_.fit(
@@ -250,8 +264,8 @@ class HUCCalibratedClassifier(ClassifierMixin, MetaEstimatorMixin, BaseEstimator
                 weights=times,
             )
 
-    def _subgroups(self, X: Any) -> Subgroups | None:  # noqa: N803
-        if self.subgroups is None or isinstance(self.subgroups, Subgroups):
+    def _subgroups(self, X: Any) -> Subgroups | str | None:  # noqa: N803
+        if self.subgroups is None or isinstance(self.subgroups, Subgroups | str):
             return self.subgroups
         self._features(X)
         return Subgroups.from_reference(X, self.subgroups)
@@ -300,25 +314,47 @@ def _normalised(raw: Floats) -> Floats:
     return np.asarray(raw / raw.sum(axis=1, keepdims=True), dtype=np.float64)
 
 
-def _tree_of_classes(tree: LabelTree | None, classes: Any) -> tuple[LabelTree, Any]:
-    """Return the tree, and for each leaf the column of the classifier."""
-    names = [str(name) for name in classes]
+def _tree_of_classes(tree: LabelTree | None, known: Any, classes: Any) -> tuple[LabelTree, Any]:
+    """Return the tree, and the leaf of every class that the classifier knows."""
+    numbered = known.dtype.kind in "iu"
+    names = [str(name) for name in known]
+    if numbered and classes is not None:
+        names = _behind_numbers(known, [str(name) for name in classes])
     if tree is None:
         return LabelTree.flat(names), np.arange(len(names))
-    unknown = [name for name in names if name not in tree.leaves]
-    absent = [leaf for leaf in tree.leaves if leaf not in names]
-    if unknown or absent:
-        first = f"{unknown[0]!r} is no leaf" if unknown else f"leaf {absent[0]!r} is no class"
+    place = {leaf: k for k, leaf in enumerate(tree.leaves)}
+    unknown = [name for name in names if name not in place]
+    if unknown:
+        remedy = "Name the leaves as the labels in y are named."
+        if numbered and classes is None:
+            remedy = (
+                "Where scikit-learn numbered the labels, as cross_val_predict does, pass "
+                "classes=np.unique(labels)."
+            )
         msg = (
-            f"`tree` must have the estimator's {len(names)} classes as leaves; {first}. "
-            "Name the leaves as the labels in y are named."
+            f"`tree` must have the estimator's {len(names)} classes as leaves; {unknown[0]!r} is "
+            f"no leaf. {remedy}"
         )
         raise InvalidInputError(msg)
-    return tree, np.array([names.index(leaf) for leaf in tree.leaves])
+    return tree, np.array([place[name] for name in names])
 
 
-def _codes(y: Any, classes: Any, columns: Any) -> Any:
-    """Leaf codes of labels given as classes."""
+def _behind_numbers(numbers: Any, classes: list[str]) -> list[str]:
+    """Name numbered labels, unless the labels of a fold may have been numbered by themselves."""
+    anew = np.array_equal(numbers, np.arange(len(numbers))) and len(numbers) < len(classes)
+    unique = len(set(classes)) == len(classes)
+    if anew or not unique or numbers.min() < 0 or numbers.max() >= len(classes):
+        msg = (
+            f"`classes` must name every number in y once; got {len(classes)} names for "
+            f"{numbers.tolist()}. Pass classes=np.unique(labels), and folds with rows of every "
+            "class: one without was numbered in another way."
+        )
+        raise InvalidInputError(msg)
+    return [classes[number] for number in numbers]
+
+
+def _places(y: Any, classes: Any) -> Any:
+    """Places of labels among the classes."""
     place = np.searchsorted(classes, y)
     place = np.minimum(place, len(classes) - 1)
     bad = np.flatnonzero(classes[place] != y)
@@ -328,9 +364,7 @@ def _codes(y: Any, classes: Any, columns: Any) -> Any:
             f"got {y[bad[0]]!r} (row {bad[0]})."
         )
         raise InvalidInputError(msg)
-    leaf_of_column = np.empty(len(columns), dtype=np.int64)
-    leaf_of_column[columns] = np.arange(len(columns))
-    return leaf_of_column[place]
+    return place
 
 
 def _column_to_row(y: Any) -> Any:

@@ -39,7 +39,7 @@ def read(
             tree = source.tree
         window = view(source, tolerance=tolerance, curve=curve, familiar=source.familiar)
         return Report(title or "Utility audit", (window,), tree)
-    records = [source] if isinstance(source, WindowRecord) else list(source)
+    records = list(source) if isinstance(source, Iterable) else [source]
     for record in records:
         if not isinstance(record, WindowRecord):
             msg = (

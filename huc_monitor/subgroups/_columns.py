@@ -108,10 +108,16 @@ def _match(texts: Any, values: Sequence[str], rows: NDArray[np.intp]) -> None:
 
 def _read(features: Features, name: str, user: str, n: int, argument: str) -> pd.Series[Any]:
     if name not in features:
-        known = [str(column) for column in features]
+        known = {str(column): column for column in features}
+        remedy = did_you_mean(name, known)
+        if name in known:
+            remedy = (
+                f"It is named {known[name]!r}, which is no text: rename it with "
+                f"{argument}.columns = {argument}.columns.astype(str)."
+            )
         msg = (
             f"`{argument}` must have the column {name!r}, which {user} needs; got {len(known)} "
-            f"columns without it. {did_you_mean(name, known)}"
+            f"columns without it. {remedy}"
         )
         raise UnknownNameError(msg)
     given = features[name]

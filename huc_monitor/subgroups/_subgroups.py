@@ -487,12 +487,18 @@ class Subgroups:
 
 def _tell_many(family: Subgroups, n_small: int, column: str | None) -> None:
     """Doubt that so many subgroups were meant; ``column`` makes most of them."""
+    told = [f"{len(family.names)} subgroups"]
+    remedies = []
+    if column is not None:
+        remedies.append("Keep a column's most frequent values with {'each': {'top': 20}}")
+    if n_small:
+        told.append(f"{n_small} of them with fewer than {_FEW_ROWS} rows")
+        remedies.append("leave out small subgroups with min_size")
+    if column is not None:
+        told.append(f"most by the column {quoted(column)}")
+    remedy = ", or ".join(remedies) or "leave out those that nobody acts on"
     log.warning(
-        "%d subgroups, %d of them with fewer than %d rows%s: with each of them bounds get wider "
-        "and audits slower. Keep a column's most frequent values with {'each': {'top': 20}}, or "
-        "leave out small subgroups with min_size.",
-        len(family.names),
-        n_small,
-        _FEW_ROWS,
-        "" if column is None else f", most by the column {quoted(column)}",
+        "%s: with each of them bounds get wider and audits slower. %s.",
+        ", ".join(told),
+        remedy[0].upper() + remedy[1:],
     )

@@ -174,10 +174,19 @@ def _parse_yaml(text: str) -> object:
 
 def _csv_cells(text: str, name: str) -> list[list[str]]:
     try:
-        return list(csv.reader(io.StringIO(text, newline="")))
+        rows = list(csv.reader(io.StringIO(text, newline="")))
     except csv.Error as error:
         msg = f"`path` must be valid CSV; got {name!r}: {error}. Correct the file."
         raise InvalidTreeError(msg) from error
+    header = rows[0] if rows else []
+    other = next((mark for mark in ";\t" if len(header) == 1 and mark in header[0]), None)
+    if other is not None:
+        msg = (
+            f"`path` must have its columns separated by commas; got {header[0]!r} in {name!r}. "
+            f"Save it with commas instead of {other!r}."
+        )
+        raise InvalidTreeError(msg)
+    return rows
 
 
 def _parse_csv(

@@ -398,14 +398,14 @@ class LabelTree:
         if isinstance(depth, bool) or not isinstance(depth, int | np.integer):
             named = f" or one of {list(self.level_names)}" if self.level_names else ""
             msg = (
-                f"`level` must be a depth from 0 to {self.height}{named}; got {level!r}. "
+                f"`level` must be a depth from 1 to {self.height}{named}; got {level!r}. "
                 "Pass the depth as an integer."
             )
             raise UnknownNameError(msg)
         if not 0 <= depth <= self.height:
             msg = (
-                f"`level` must be a depth from 0 to {self.height}; got {depth}. "
-                "Level 1 is just below the root."
+                f"`level` must be a depth from 1 to {self.height}; got {depth}. "
+                "Level 1 is just below the root, which is level 0."
             )
             raise InvalidInputError(msg)
         return self._shape.level(int(depth))

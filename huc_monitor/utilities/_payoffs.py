@@ -95,11 +95,11 @@ def _check_payoffs(
     name: str, payoffs: Mapping[str, Any], *, scale: float, action: str | None = None
 ) -> dict[str, float]:
     where = f"utility {name!r}" + ("" if action is None else f", action {action!r}")
-    if not payoffs:
+    if not payoffs and action is None:
         msg = f"`payoffs` must name at least one leaf or node ({where})."
         raise InvalidInputError(msg)
     checked: dict[str, float] = {}
-    for key, value in payoffs.items():
+    for key, value in (payoffs or {}).items():
         ok = isinstance(value, int | float | np.number) and not isinstance(value, bool)
         if not ok or not np.isfinite(value) or abs(value) > scale:
             msg = (
@@ -181,7 +181,8 @@ class ActionPayoff(_PayoffRows):
     ----------
     name : str
     actions : mapping of action name to a mapping of node or leaf name to payoff
-        The order of the actions breaks ties: the first one wins.
+        The order of the actions breaks ties: the first one wins. An empty mapping is an action that
+        pays the default whatever happens, such as doing nothing.
     default : float, default 0
         Payoff of leaves that an action does not mention.
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import datetime as dt
 import math
 from dataclasses import dataclass
 from itertools import combinations_with_replacement
@@ -10,6 +11,7 @@ from typing import Any, Final
 import numpy as np
 import pandas as pd
 
+from huc_monitor.subgroups._columns import read_columns
 from huc_monitor.subgroups._predicates import Predicate, compare, to_scalar, write_value
 from huc_monitor.utilities.program import Floats, Ints
 
@@ -44,6 +46,7 @@ class Ordered:
     cuts: Floats
     bins: Ints  # -1 where the value is missing
     is_time: bool
+    zone: dt.tzinfo | None = None
 
     def price(self, n_ends: int) -> float:
         """Return the price of a range with one or two ends.
@@ -73,7 +76,7 @@ class Ordered:
 
     def _cut(self, place: int) -> Any:
         cut = self.cuts[place]
-        return to_scalar(pd.Timestamp(int(cut)) if self.is_time else cut, self.name)
+        return to_scalar(pd.Timestamp(int(cut), tz=self.zone) if self.is_time else cut, self.name)
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -100,6 +103,27 @@ class Feature:
             rule, text = {"column": self.name, "op": "is missing"}, f"{self.name} is missing"
         mask = self.holds[place].astype(bool)[self.of_row]
         return Condition(self.name, rule, text, mask, float(self.prices[place]))
+
+
+def comparable(frame: pd.DataFrame) -> tuple[pd.DataFrame, list[str]]:
+    """Return the columns that rules can compare, named by text, and notes on the others."""
+    notes: list[str] = []
+    numbered = [label for label in frame.columns if not isinstance(label, str)]
+    if numbered:
+        notes.append(
+            f"rules name columns by text: the column {numbered[0]!r} is {str(numbered[0])!r} in "
+            "them; before you use them, set features.columns = features.columns.astype(str)"
+        )
+        frame = frame.set_axis([str(label) for label in frame.columns], axis=1)
+    needed = dict.fromkeys(frame.columns, "the search")
+    columns = read_columns(frame, needed, len(frame), argument="features")
+    notes += [
+        f"column {name!r} was left out, because rules cannot compare {column.problem}; "
+        "make numbers, text, true/false values or times of it"
+        for name, column in columns.items()
+        if column.problem
+    ]
+    return frame[[name for name, column in columns.items() if not column.problem]], notes
 
 
 def read_features(frame: pd.DataFrame, min_rows: int) -> tuple[list[Feature], list[str]]:
@@ -148,16 +172,18 @@ def _cells(
     if ordered is not None:
         places = np.linspace(0, ordered.cuts.size - 1, _CUTS).astype(int)
         firsts = np.append(firsts, np.unique(places) + 1)
-    values: list[Any] = []
+    unique: Any = []
     if few:
         of_row, unique = pd.factorize(column)
-        values = [to_scalar(value, name) for value in unique]
     elif ordered is not None:
         of_row = np.searchsorted(firsts, ordered.bins, side="right") - 1
-    cells = np.arange((len(values) if few else firsts.size) + 1)
-    meant: list[Any] = [None, *sorted(values, key=write_value)]
-    holds = [cells == cells[-1], *(cells == values.index(value) for value in meant[1:])]
-    prices = [math.log(max(2, len(values)))] * len(meant)
+    cells = np.arange((len(unique) if few else firsts.size) + 1)
+    # Rules name no infinity.
+    finite = [k for k, value in enumerate(unique) if value not in {math.inf, -math.inf}]
+    place_of = {to_scalar(unique[k], name): k for k in finite}
+    meant: list[Any] = [None, *sorted(place_of, key=write_value)]
+    holds = [cells == cells[-1], *(cells == place_of[value] for value in meant[1:])]
+    prices = [math.log(max(2, len(place_of)))] * len(meant)
     if ordered is not None:
         bins = np.full(cells.size, -1)
         bins[of_row] = ordered.bins
@@ -172,9 +198,11 @@ def _cells(
 
 
 def _ordered(name: str, column: pd.Series[Any], *, is_time: bool) -> Ordered:
+    zone = None
     if is_time:
-        plain = pd.DatetimeIndex(column).tz_localize(None).as_unit("ns")
-        values = np.where(plain.isna(), np.nan, plain.asi8.astype(np.float64))
+        times = pd.DatetimeIndex(column).as_unit("ns")
+        zone = times.tz
+        values = np.where(times.isna(), np.nan, times.asi8.astype(np.float64))
     else:
         values = column.to_numpy(dtype=np.float64, na_value=np.nan)
     present = values[np.isfinite(values)]
@@ -186,4 +214,4 @@ def _ordered(name: str, column: pd.Series[Any], *, is_time: bool) -> Ordered:
         cuts = np.array([float(f"{cut:.{_DIGITS}g}") for cut in cuts])
     cuts = np.unique(cuts)
     bins = np.where(np.isnan(values), -1, np.searchsorted(cuts, values, side="right"))
-    return Ordered(name, cuts, bins, is_time)
+    return Ordered(name, cuts, bins, is_time, zone)

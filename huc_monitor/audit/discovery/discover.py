@@ -17,7 +17,7 @@ from huc_monitor._common.forms import Form
 from huc_monitor._common.frames import to_frame
 from huc_monitor._common.views import Plotted
 from huc_monitor.audit.decomposition import UtilityRows, iter_decomposed
-from huc_monitor.audit.discovery.conditions import Mask, read_features
+from huc_monitor.audit.discovery.conditions import Mask, comparable, read_features
 from huc_monitor.audit.discovery.options import SEARCH, DiscoveryOptions
 from huc_monitor.audit.discovery.search import Found, Search, unexplained
 from huc_monitor.audit.expected_squares import expected_squares
@@ -176,7 +176,8 @@ def discover(
         As in `audit`.
     features : DataFrame of n rows
         Columns of categories, numbers or times; missing values are a condition of their own.
-        Columns of more than 50 texts are left out, with a note.
+        Columns of more than 50 texts, and those that rules cannot compare, such as lists, are left
+        out, with a note.
     tolerance : float, optional
         A segment is certified where its moment is larger than this, with confidence; 0 when left
         out.
@@ -241,6 +242,7 @@ def discover(
     if predictions.n < FEWEST_ROWS:
         msg = f"`labels` must have at least {FEWEST_ROWS} rows to search and to certify; got "
         raise InvalidInputError(msg + f"{predictions.n}. Wait for more labels.")
+    frame, left_out = comparable(frame)
     order = np.random.default_rng(options.rng).permutation(predictions.n)
     halves = order[: order.size // 2][:_MOST_SEARCHED], order[order.size // 2 :]
     rows = list(iter_decomposed(chosen, predictions, codes, tree=tree))
@@ -255,6 +257,7 @@ def discover(
     )
     found, notes = _search(search, far)
     segments = _certify(found, certify, accepted, confidence_level)
+    notes = [*left_out, *notes]
     return Discovery(segments, halves[0].size, halves[1].size, confidence_level, tuple(notes))
 
 

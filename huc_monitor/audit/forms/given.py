@@ -73,7 +73,7 @@ class TopKPredictions:
         given = PredictionColumns(
             list="scores", class_column="classes", rest=self.rest, scale=self.scale
         )
-        return _read(tree, given, columns, argument)
+        return read_given(tree, given, columns, argument)
 
 
 def read_predictions(
@@ -119,12 +119,12 @@ def read_predictions(
         if "of" not in columns and columns.get("scale", "probabilities") == "probabilities":
             return check_predictions(matrix, tree=known, argument="data")
         given = PredictionColumns(list="data", **columns)
-        return _read(known, given, {"data": matrix}, "data")
+        return read_given(known, given, {"data": matrix}, "data")
     if not set(columns) & {"pattern", "columns", "list", "pairs", "map"}:
         columns["pattern"] = LEAF
     given = PredictionColumns(**columns)
     found = {str(name): frame[name] for name in frame.columns}
-    return _read(known, given, found, "data", shares)
+    return read_given(known, given, found, "data", shares)
 
 
 def leaf_shares(predictions: Predictions) -> Any:
@@ -143,13 +143,14 @@ def leaf_shares(predictions: Predictions) -> Any:
     return rows.logged() / max(1, len(rows))
 
 
-def _read(
+def read_given(
     tree: LabelTree,
     given: PredictionColumns,
     columns: Mapping[str, Any],
     argument: str,
     shares: Any = None,
 ) -> Predictions:
+    """Read columns as they were described, or refuse the first row that cannot be used."""
     reader = PredictionReader.of(tree, given, shares)
     for name in reader.names:
         if name not in columns:

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Final
 
 import numpy as np
 
 from huc_monitor.tree import LabelTree
 from huc_monitor.utilities.program import Floats, Ints
+
+_EMPTY: Final = "a branch all of whose children have probability 0"
 
 
 @dataclass(frozen=True, eq=False)
@@ -58,14 +60,13 @@ class Entries:
         self, matrix: Floats, scale: str, tolerance: float
     ) -> tuple[Floats, np.ndarray[Any, np.dtype[np.bool_]]]:
         """Return probabilities of the leaves, and which rows had a distribution in each group."""
-        known = np.asarray(np.isfinite(matrix).all(axis=1))
+        known = np.asarray((np.isfinite(matrix) | (matrix == -np.inf)).all(axis=1))
         with np.errstate(invalid="ignore", over="ignore", divide="ignore"):
             if scale == "logits":
                 values = matrix - self._over(np.maximum, matrix, self.group, -np.inf)
                 values = np.exp(values)
                 values /= self._over(np.add, values, self.group, 0.0)
             else:
-                known = np.asarray((np.isfinite(matrix) | (matrix == -np.inf)).all(axis=1))
                 values = matrix if scale == "probabilities" else np.exp(matrix)
                 off = np.abs(self._over(np.add, values, self.group, 0.0) - 1.0)
                 known &= (values >= 0).all(axis=1) & (off <= tolerance).all(axis=1)
@@ -78,7 +79,11 @@ class Entries:
         return leaves, known
 
     def explain(self, row: Floats, scale: str, tolerance: float) -> str:
-        """Say what is wrong with a row of finite numbers."""
+        """Say what is wrong with a row of numbers."""
+        if scale == "logits":
+            none = np.bincount(self.group, weights=np.isfinite(row)) == 0
+            at = int(np.argmax(none))
+            return f"no logit of {self.group_names[at]} is finite" if none[at] else _EMPTY
         values = row if scale == "probabilities" else np.exp(row)
         if (values < 0).any():
             at = int(np.argmax(values < 0))
@@ -87,7 +92,7 @@ class Entries:
         worst = int(np.argmax(np.abs(sums - 1.0)))
         if abs(sums[worst] - 1.0) > tolerance:
             return f"{scale} of {self.group_names[worst]} sum to {sums[worst]:.6g}"
-        return "a branch all of whose children have probability 0"
+        return _EMPTY
 
     def _over(self, function: Any, values: Floats, group: Ints, start: float) -> Floats:
         """Reduce each group of a row, and write the result beside each of its entries."""

@@ -159,11 +159,13 @@ class PredictionReader:
         good = summed & known
 
         def explain(row: int) -> str:
-            never = self.given.scale == "log_probabilities"
-            bad = np.flatnonzero(~(np.isfinite(given[row]) | (never & (given[row] == -np.inf))))
+            scale = self.given.scale
+            never = (given[row] == -np.inf) & (scale != "probabilities")
+            bad = np.flatnonzero(~(np.isfinite(given[row]) | never))
             if bad.size:
-                return f"{given[row, bad[0]]:g} for {names[bad[0]]!r}"
-            return self.entries.explain(given[row], self.given.scale, self.tolerance)
+                what = "the logit " if scale == "logits" else ""
+                return f"{what}{given[row, bad[0]]:g} for {names[bad[0]]!r}"
+            return self.entries.explain(given[row], scale, self.tolerance)
 
         return ReadRows(rows, good, total, explain)
 

@@ -9,6 +9,9 @@ from pydantic import (
     AfterValidator,
     Field,
     SerializerFunctionWrapHandler,
+    ValidationError,
+    ValidatorFunctionWrapHandler,
+    WrapValidator,
     model_serializer,
     model_validator,
 )
@@ -38,6 +41,15 @@ class RestLeaf(Section):
 Scale: TypeAlias = Literal["probabilities", "log_probabilities", "logits"]
 SCALE: Final[Scale] = "probabilities"
 RestRule: TypeAlias = Literal["uniform", "reference"] | RestLeaf
+
+
+def _check_rest(value: Any, check: ValidatorFunctionWrapHandler) -> Any:
+    """Say once what the choices are, instead of what each of them misses."""
+    try:
+        return check(value)
+    except ValidationError:
+        msg = f"must be 'uniform', 'reference', {{'leaf': name}} or shares by leaf; got {value!r}"
+        raise ValueError(msg) from None
 
 
 class PredictionColumns(Section):
@@ -91,7 +103,7 @@ class PredictionColumns(Section):
     map: Name | None = None
     scale: Scale = SCALE
     of: Literal["leaves", "branches", "levels"] = "leaves"
-    rest: RestRule | Mapping[str, Number] | None = None
+    rest: Annotated[RestRule | Mapping[str, Number] | None, WrapValidator(_check_rest)] = None
 
     @property
     def form(self) -> str:

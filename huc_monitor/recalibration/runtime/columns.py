@@ -101,6 +101,8 @@ class Column:
         # pd.to_numeric leaves booleans as they are.
         call = "{column}.astype('float64')" if self.kind == "boolean" else CONVERSIONS["number"]
         call = call if kind == "number" else CONVERSIONS[kind]
+        if (self.kind, kind) == ("zoned time", "time"):
+            call = CONVERSIONS["zoned time"] + ".dt.tz_localize(None)"
         return call.format(column=f"{argument}[{self.name!r}]")
 
     def compare(self, op: str, value: Any) -> NDArray[np.bool_]:

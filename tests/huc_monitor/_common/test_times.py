@@ -123,8 +123,17 @@ def test_a_time_needs_a_zone_unless_one_is_implied():
     naive = datetime(2024, 1, 1)  # noqa: DTZ001
     with pytest.raises(hm.InvalidInputError, match="`now` must be a datetime with a time zone"):
         to_utc(naive, argument="now")
-    with pytest.raises(hm.InvalidInputError, match="`now` must be a date or time; got 'noon'"):
+    # What is advised is accepted, by the same call.
+    remedy = "Write it as 2024-03-31T06:00:00[+]02:00[.]$"
+    with pytest.raises(hm.InvalidInputError, match=f"zone; got '2024-01-02'[.] {remedy}"):
+        to_utc("2024-01-02", argument="now")
+    with pytest.raises(
+        hm.InvalidInputError, match=f"`now` must be a date or time; got 'noon'[.] {remedy}"
+    ):
         to_utc("noon", argument="now")
+    with pytest.raises(hm.InvalidInputError, match="Write it as 2024-03-31 or 2024-03-31T06:00:00"):
+        to_utc("noon", argument="now", zone=get_zone("UTC"))
+    assert to_utc("2024-03-31T06:00:00+02:00", argument="now").hour == 4
     berlin = get_zone("Europe/Berlin")
     assert (
         to_utc("2024-01-01", argument="x", zone=berlin).isoformat() == "2023-12-31T23:00:00+00:00"

@@ -282,11 +282,70 @@ def test_times_are_cut_like_numbers():
     assert abs(pd.Timestamp(rule["value"]) - pd.Timestamp("2026-01-25")) < pd.Timedelta(days=2)
 
 
+@pytest.mark.parametrize("dtype", ["datetime64[ns, Europe/Berlin]", "timestamp[us, UTC][pyarrow]"])
+def test_times_with_a_zone_are_cut_by_rules_that_hold_in_every_zone(dtype):
+    p, y, frame, _ = make_rows(off=0.0)
+    late = (frame["seen"] >= "2026-01-25").to_numpy()
+    y = np.where(late & (np.random.default_rng(1).random(len(y)) < 0.4), 4, y)
+    zoned = frame[["seen"]].apply(lambda times: times.dt.tz_localize("UTC").astype(dtype))
+    zoned.loc[:9, "seen"] = pd.NaT
+    result = hm.discover(p, y, tree=TREE, utilities=[BILLING], features=zoned)
+    pasted = yaml.safe_load(yaml.safe_dump(result.predicates))
+    (rule,) = pasted.values()
+    assert abs(pd.Timestamp(rule["value"]) - pd.Timestamp("2026-01-25", tz="UTC")).days < 2
+    family = hm.Subgroups.from_reference(zoned, predicates=pasted)
+    again = hm.Subgroups.from_dict(json.loads(json.dumps(family.to_dict())))
+    inside = (zoned["seen"] >= pd.Timestamp(rule["value"])).fillna(value=False).to_numpy(dtype=bool)
+    for zone in ("UTC", "Asia/Kolkata"):
+        later = pd.DataFrame({"seen": pd.to_datetime(zoned["seen"], utc=True).dt.tz_convert(zone)})
+        assert np.array_equal(again.weights(later, len(later))[1].astype(bool), inside)
+
+
 def test_a_column_of_many_texts_is_left_out_with_a_note():
     p, y, frame, _ = make_rows(800)
     frame["comment"] = [f"text {k}" for k in range(800)]
     result = hm.discover(p, y, tree=TREE, features=frame)
     assert any("'comment' has" in note for note in result.notes)
+
+
+@pytest.mark.parametrize(
+    ("values", "kind"),
+    [
+        ([[1], [2]], "values of type list"),
+        ([{"a": 1}, {}], "values of type dict"),
+        ([{1}, {2}], "values of type set"),
+        ([np.arange(2), np.arange(3)], "values of type ndarray"),
+        ([b"a", b"b"], "values of type bytes"),
+        ([1j, 2j], "the dtype complex128"),
+        (pd.interval_range(0, 2), "values of type interval"),
+        ([1, "one"], r"mixed types \(row 0: 1, row 1: 'one'\)"),
+    ],
+)
+def test_a_column_that_rules_cannot_compare_is_left_out_with_a_note(values, kind):
+    p, y, frame, _ = make_rows(800)
+    frame = frame[["vip"]].assign(odd=pd.Series(list(values) * 400))
+    (note,) = hm.discover(p, y, tree=TREE, utilities=[BILLING], features=frame).notes
+    assert re.match(f"column 'odd' was left out, because rules cannot compare {kind}; make", note)
+
+
+def test_infinite_values_are_in_no_rule():
+    p, y, frame, inside = make_rows(off=0.4)
+    frame = pd.DataFrame({"income": np.where(inside, 1.0, np.where(frame["vip"], np.inf, 2.0))})
+    (first, *_) = hm.discover(p, y, tree=TREE, utilities=[BILLING], features=frame).certified
+    assert "inf" not in json.dumps(first.rule).lower()
+    assert "income" in first.name
+
+
+def test_columns_named_by_numbers_are_searched_and_a_note_says_how_to_rename_them():
+    p, y, frame, _ = make_rows()
+    frame = pd.DataFrame({0: frame["channel"], 1: frame["age"]})
+    result = hm.discover(p, y, tree=TREE, utilities=[BILLING], features=frame)
+    assert {part["column"] for part in result.certified[0].rule["and"]} == {"0", "1"}
+    assert "the column 0 is '0' in them; before you use them, set" in result.notes[0]
+    with pytest.raises(hm.UnknownNameError, match=r"It is named [01], which is no text: rename it"):
+        result.make_subgroups(frame)
+    frame.columns = frame.columns.astype(str)
+    assert len(result.make_subgroups(frame)) > 1
 
 
 @pytest.mark.parametrize(

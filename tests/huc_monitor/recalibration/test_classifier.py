@@ -7,9 +7,10 @@ import pandas as pd
 import pytest
 from sklearn.base import clone, is_classifier
 from sklearn.datasets import make_classification
+from sklearn.ensemble import StackingClassifier, VotingClassifier
 from sklearn.exceptions import NotFittedError
 from sklearn.linear_model import LogisticRegression
-from sklearn.model_selection import KFold, cross_val_score
+from sklearn.model_selection import KFold, StratifiedKFold, cross_val_predict, cross_val_score
 from sklearn.naive_bayes import GaussianNB
 from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import StandardScaler
@@ -153,6 +154,23 @@ def test_subgroups_are_read_from_the_frame(data, tree):
     assert again.recalibrator_.subgroups == groups
 
 
+def test_subgroups_that_nobody_named_are_discovered_in_the_frame(data, tree):
+    X, y, X_new, _ = data  # noqa: N806
+    base = GaussianNB().fit(X[:100], y[:100])
+    options = {"utilities": [hm.LevelCorrectness(level=2)], "subgroups": "discover"}
+    model = HUCCalibratedClassifier(base, tree=tree, **options).fit(X, y)
+    p = base.predict_proba(X)
+    leaves = pd.DataFrame(p / p.sum(axis=1, keepdims=True), columns=base.classes_)
+    alone = HUCBoost(tree=tree, mode="noise_aware", initial="auto", **options)
+    alone.fit(leaves, y, features=X)
+    assert model.recalibrator_.discovery_.to_dict() == alone.discovery_.to_dict()
+    assert model.predict_proba(X_new).shape == (600, 4)
+    with pytest.raises(hm.InvalidInputError, match="`X` must be a DataFrame when `subgroups`"):
+        clone(model).fit(X.to_numpy(), y)
+    with pytest.raises(hm.HUCError, match="`subgroups` must be one of 'discover'; got 'find'"):
+        clone(model).set_params(subgroups="find").fit(X, y)
+
+
 def test_feature_names_and_counts_are_those_of_the_wrapped_estimator(data):
     X, y, _, _ = data  # noqa: N806
     model = HUCCalibratedClassifier(GaussianNB(), method="temperature").fit(X, y)
@@ -208,14 +226,82 @@ def test_sample_weights_reach_the_correction(data):
     )
 
 
-def test_a_tree_that_is_not_over_the_classes_is_refused(data):
+def test_a_class_that_the_tree_does_not_have_is_refused(data):
     X, y, _, _ = data  # noqa: N806
     small = hm.LabelTree.flat(["a", "b", "c"])
-    big = hm.LabelTree.flat(["a", "b", "c", "d", "e"])
-    with pytest.raises(hm.InvalidInputError, match="'d' is no leaf"):
+    with pytest.raises(hm.InvalidInputError, match=r"'d' is no leaf\. Name the leaves as the lab"):
         HUCCalibratedClassifier(GaussianNB(), tree=small).fit(X, y)
-    with pytest.raises(hm.InvalidInputError, match="leaf 'e' is no class"):
-        HUCCalibratedClassifier(GaussianNB(), tree=big).fit(X, y)
+
+
+@pytest.mark.parametrize("method", ["huc", "noise_aware", "temperature", "dirichlet"])
+def test_leaves_of_no_row_have_probability_0(data, method):
+    X, y, X_new, _ = data  # noqa: N806
+    tree = hm.LabelTree.from_nested(
+        {"high": ["d", "u2r", "b"], "low": ["c", "a"], "r2l": ["x", "y"]}
+    )
+    pay = hm.Payoff("pay", {"u2r": -1, "d": 1, "r2l": 0.5})
+    model = HUCCalibratedClassifier(GaussianNB(), tree=tree, utilities=[pay], method=method)
+    p = model.fit(X, y).predict_proba(X_new)
+    assert model.classes_.tolist() == ["a", "b", "c", "d"]
+    np.testing.assert_allclose(p.sum(axis=1), 1, atol=1e-12)
+    assert model.score(X_new, data[3]) > 0.6
+    some = np.isin(y, ["a", "d"])
+    assert model.fit(X[some], y[some]).predict_proba(X_new).shape == (600, 2)
+    assert (model.fit(X[y == "a"], y[y == "a"]).predict_proba(X_new) == 1).all()
+
+
+def test_a_rare_class_does_not_end_cross_validation(data):
+    X, y, _, _ = data  # noqa: N806
+    rare = np.where(np.arange(600) < 6, "u2r", y)
+    tree = hm.LabelTree.from_nested({"high": ["d", "b", "u2r"], "low": ["c", "a"]})
+    model = HUCCalibratedClassifier(GaussianNB(), tree=tree, method="temperature")
+    assert cross_val_score(model, X, rare, cv=KFold(3), error_score="raise").min() > 0.6
+
+
+@pytest.fixture(scope="module")
+def numbered(tree):
+    # "a" to "d" are numbered 0 to 3; the leaves of the tree have another order.
+    return HUCCalibratedClassifier(
+        GaussianNB(), tree=tree, classes=["a", "b", "c", "d"], method="vector"
+    )
+
+
+def test_predictions_across_folds_know_the_labels_behind_numbers(data, numbered):
+    X, y, _, _ = data  # noqa: N806
+    p = cross_val_predict(numbered, X, y, cv=3, method="predict_proba")
+    assert (np.unique(y)[p.argmax(axis=1)] == y).mean() > 0.6
+    for train, test in StratifiedKFold(3).split(X, y):
+        alone = clone(numbered).fit(X.iloc[train], y[train])
+        np.testing.assert_array_equal(alone.predict_proba(X.iloc[test]), p[test])
+
+
+@pytest.mark.parametrize("many", [VotingClassifier, StackingClassifier])
+def test_votes_and_stacks_know_the_labels_behind_numbers(data, numbered, many):
+    X, y, X_new, y_new = data  # noqa: N806
+    several = many([("huc", clone(numbered)), ("plain", GaussianNB())]).fit(X, y)
+    assert several.score(X_new, y_new) > 0.6
+    inner = several.estimators_[0]
+    assert inner.classes_.tolist() == [0, 1, 2, 3]
+    assert inner.tree_.leaves == ("d", "b", "c", "a")
+    alone = clone(numbered).fit(X, y)
+    np.testing.assert_array_equal(inner.predict_proba(X_new), alone.predict_proba(X_new))
+
+
+def test_numbers_without_names_are_refused_with_the_remedy(data, tree, numbered):
+    X, y, _, _ = data  # noqa: N806
+    codes = np.unique(y, return_inverse=True)[1]
+    model = HUCCalibratedClassifier(GaussianNB(), tree=tree)
+    with pytest.raises(hm.InvalidInputError, match=r"'0' is no .* pass classes=np\.unique\(labels"):
+        model.fit(X, codes)
+    # Were the labels b, c, d numbered anew, or is d missing?
+    for kept, given in ((codes < 3, codes), (codes >= 0, codes + 1), (codes >= 0, codes - 1)):
+        with pytest.raises(hm.InvalidInputError, match="`classes` must name every number in y on"):
+            clone(numbered).fit(X[kept], given[kept])
+    with pytest.raises(hm.InvalidInputError, match="got 4 names for"):
+        clone(numbered).set_params(classes=list("aacd")).fit(X, codes)
+    # Here 0 and 3 can only be those of all four labels.
+    ends = np.isin(codes, [0, 3])
+    assert clone(numbered).fit(X[ends], codes[ends]).classes_.tolist() == [0, 3]
 
 
 def test_a_label_that_the_estimator_never_saw_is_refused(data):

@@ -401,6 +401,11 @@ def test_a_tolerance_must_be_a_number_of_at_least_zero(tolerance):
 def test_what_is_no_audit_and_no_record_is_refused(tmp_path):
     with pytest.raises(hm.InvalidInputError, match="must be an AuditResult, its to_dict"):
         write_report([3], tmp_path / "report.html")
+    tree, even = hm.LabelTree.flat(["a", "b"]), ([[0.5, 0.5]] * 400, list("aabb") * 100)
+    found = hm.compare(even, even, tree=tree, utilities=hm.LevelCorrectness(level=1))
+    for wrong in (found, 3):
+        with pytest.raises(hm.InvalidInputError, match=f"got '{type(wrong).__name__}'"):
+            write_report(wrong, tmp_path / "report.html")
     with pytest.raises(hm.InvalidInputError, match="'candidates' is missing"):
         write_report({"schema_version": 1, "n": 3}, tmp_path / "report.html")
     assert not list(tmp_path.iterdir())

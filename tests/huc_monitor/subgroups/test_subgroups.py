@@ -396,3 +396,20 @@ def test_a_column_of_very_many_values_is_doubted_aloud(caplog, monkeypatch):
     (told,) = {text for text in caplog.messages if "subgroups" in text}
     assert told.startswith("401 subgroups, 400 of them with fewer than 50 rows")
     assert "by the column 'town'" in told
+    assert told.endswith(
+        "most frequent values with {'each': {'top': 20}}, or leave out small "
+        "subgroups with min_size."
+    )
+
+
+def test_very_many_weights_are_doubted_without_advice_that_is_for_small_subgroups(
+    caplog, monkeypatch
+):
+    frame = {f"w{k}": np.linspace(0.1, 1, 60) for k in range(120)}
+    monkeypatch.setattr(logging.getLogger("huc_monitor"), "propagate", True)
+    with caplog.at_level(logging.WARNING, logger="huc_monitor"):
+        Subgroups.from_reference(frame, weights={f"by {name}": name for name in frame})
+    assert (
+        "121 subgroups: with each of them bounds get wider and audits slower. "
+        "Leave out those that nobody acts on."
+    ) in caplog.messages

@@ -1,5 +1,7 @@
 from __future__ import annotations
 
+import re
+
 import numpy as np
 import pandas as pd
 import pytest
@@ -133,6 +135,20 @@ def test_a_column_that_changed_its_kind_is_refused():
         groups.weights(frame, 5)
     with pytest.raises(InvalidInputError, match=r"`frames\[1\]\['admitted'\]` must hold times"):
         groups.restrict(patients(), frame, min_size=1)
+
+
+@pytest.mark.parametrize(("before", "after"), [(None, "Asia/Kolkata"), ("Asia/Kolkata", None)])
+def test_a_time_that_got_or_lost_its_zone_can_be_converted_as_advised(before, after):
+    known, features = (
+        pd.DataFrame({"t": pd.date_range("2024-01-01", periods=4, tz=zone)})
+        for zone in (before, after)
+    )
+    groups = Subgroups.from_reference(known, {"t": ["2024-01-02" + ("T00:00Z" if before else "")]})
+    with pytest.raises(InvalidInputError, match="got times with") as caught:
+        groups.weights(features, 4)
+    (call,) = re.findall(r"for example with (.*)\.$", str(caught.value))
+    features["t"] = eval(call)  # noqa: S307
+    assert sum(weights.sum() for weights in groups.weights(features, 4)[1:]) == 4
 
 
 def test_wrong_features_are_refused_with_a_remedy():

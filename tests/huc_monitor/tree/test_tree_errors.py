@@ -204,12 +204,14 @@ class TestUnknownNames:
 
     @pytest.mark.parametrize("level", [-1, 4])
     def test_a_level_outside_the_tree(self, toy, level):
-        with pytest.raises(InvalidInputError, match=f"depth from 0 to 3; got {level}"):
+        with pytest.raises(
+            InvalidInputError, match=f"depth from 1 to 3; got {level}.*root, which is level 0"
+        ):
             toy.level(level)
 
     @pytest.mark.parametrize("level", ["sverity", 1.0, True, None])
     def test_a_level_that_is_neither_a_depth_nor_a_name(self, toy, level):
         with pytest.raises(
-            UnknownNameError, match=r"0 to 3 or one of .'status', 'severity', 'state'."
+            UnknownNameError, match=r"1 to 3 or one of .'status', 'severity', 'state'."
         ):
             toy.level_codes(level)

@@ -154,6 +154,11 @@ def test_bad_json(write, text, message):
         ("one,two\na,b\na\n", "got 'a' as both .row 1."),
         ("path\na/b\na/b\n", "repeat a path; got 'a/b' again .row 1."),
         ('path\n"a\nb"\n', "printable names"),
+        (
+            "status;severity\na;x\n",
+            "separated by commas; got 'status;severity' in 'tree.csv'. Save",
+        ),
+        ("child\tparent\na\tr\n", "commas instead of '.*t'"),
         ("path\n" + "x" * 200_000, "valid CSV; got 'tree.csv': field larger than"),
     ],
 )

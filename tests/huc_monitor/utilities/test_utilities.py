@@ -86,6 +86,22 @@ def test_an_action_equal_to_an_earlier_one_adds_nothing():
     assert hm.ActionPayoff("act", actions).spreads(TREE).tolist() == [1.0, 1.0, 0.0]
 
 
+@pytest.mark.parametrize("nothing", [{}, None])  # None is what YAML makes of `wait:`
+def test_an_action_without_payoffs_pays_the_default(nothing):
+    utility = hm.ActionPayoff("act", {"go": {"x": 1.0, "b": -1.0}, "wait": nothing}, default=-0.5)
+    assert utility.rows(TREE).tolist() == [[1, -0.5, -1, -1, -0.5], [-0.5] * 5]
+    assert hm.Utility.from_dict(json.loads(json.dumps(utility.to_dict()))) == utility
+    with pytest.raises(hm.InvalidInputError, match="`payoffs` must name at least one leaf or node"):
+        hm.Payoff("pay", {})
+
+
+def test_a_level_below_the_tree_is_refused_with_the_levels_that_utilities_have():
+    with pytest.raises(hm.InvalidInputError, match="must be a depth from 1 to 2; got 9"):
+        hm.LevelCorrectness(level=9).compile(TREE)
+    with pytest.raises(hm.InvalidInputError, match="must be at least 1"):
+        hm.LevelCorrectness(level=0)
+
+
 def test_the_first_action_wins_a_tie():
     utility = hm.ActionPayoff("act", {"first": {"x": 1.0}, "second": {"y": 1.0}})
     assert utility.values([[0.25, 0.25, 0.25, 0.125, 0.125]], tree=TREE)[0].tolist() == [

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from datetime import UTC, datetime
 
 import numpy as np
@@ -112,6 +113,68 @@ def test_a_list_of_maps_and_logits_are_taken_by_audit_itself():
     assert found.huc == pytest.approx(DENSE["huc"], abs=1e-9)
 
 
+def masked():
+    p, y = predictions(120, zeros=True)
+    with np.errstate(divide="ignore"):
+        return p, y, np.log(p) + 3.0
+
+
+@pytest.mark.parametrize("form", ["columns", "list", "json", "map"])
+def test_a_logit_of_minus_infinity_is_probability_0_in_every_form(form, tmp_path):
+    p, y, logits = masked()
+    rows = [dict(zip(TREE.leaves, row, strict=True)) for row in logits.tolist()]
+    found = [
+        hm.audit(given, y, tree=TREE, utilities=UTILITIES, logits=True, n_draws=50)
+        for given in (logits, pd.DataFrame(logits, columns=TREE.leaves), rows)
+    ]
+    if form == "columns":
+        words, frame = {"pattern": "{leaf}"}, pd.DataFrame(logits, columns=TREE.leaves)
+    else:
+        words = {"map" if form == "map" else "list": "s"}
+        values = rows if form == "map" else logits.tolist()
+        frame = pd.DataFrame({"s": [json.dumps(v) for v in values] if form == "json" else values})
+    words["scale"] = "logits"
+    found.append(audit(hm.read_predictions(frame, tree=TREE, **words), y))
+    times = pd.date_range("2024-01-01", periods=120, freq="min", tz="UTC")
+    frame.assign(at=times, y=y).to_parquet(tmp_path / "log.parquet")
+    (tmp_path / "tree.json").write_text(json.dumps(TREE.to_dict()))
+    document = {
+        "version": 1,
+        "model": "m",
+        "tree": "tree.json",
+        "source": {"log": {"path": "log.parquet"}},
+        "windows": {"length": "1d"},
+        "columns": {"time": "at", "label": "y", "probabilities": words},
+    }
+    source = parse_config(yaml.safe_dump(document), folder=tmp_path).open_source()
+    day = datetime(2024, 1, 1, tzinfo=UTC), datetime(2024, 1, 2, tzinfo=UTC)
+    data = source.labelled(*day)
+    found.append(audit(data.probabilities, LeafCodes(data.labels)))
+    dense = audit(p, y)
+    for one in found:
+        assert one.n == 120
+        assert one.huc == pytest.approx(dense.huc, abs=1e-9)
+
+
+@pytest.mark.parametrize(
+    ("bad", "message"),
+    [
+        (np.inf, "the logit inf for 'b'"),
+        (np.nan, "the logit nan for 'b'"),
+        (-np.inf, "no logit of all leaves is finite"),
+    ],
+)
+def test_logits_that_say_nothing_are_refused_by_the_name_of_the_argument(bad, message):
+    _, y, logits = masked()
+    logits[7, slice(None) if bad < 0 else 1] = bad
+    rows = [dict(zip(TREE.leaves, row, strict=True)) for row in logits.tolist()]
+    for given in (logits, rows):
+        with pytest.raises(
+            hm.InvalidInputError, match=rf"`probabilities` must .*{message} \(row 7"
+        ):
+            hm.audit(given, y, tree=TREE, utilities=UTILITIES, logits=True)
+
+
 def test_the_completed_prediction_is_what_is_audited():
     best = np.argsort(-P, axis=1)[:, :2]
     kept = np.take_along_axis(P, best, axis=1)
@@ -191,6 +254,15 @@ def test_words_that_make_no_sense_are_refused(words, message):
     frame = pd.DataFrame({"s": [{"a": 1.0}], "c": [["a"]]})
     with pytest.raises(hm.HUCError, match=message):
         hm.read_predictions(frame, tree=TREE, **words)
+
+
+@pytest.mark.parametrize("rest", ["unif", 3, {"lef": "a"}, {"a": "much"}, ["a"], {"leaf": ""}])
+def test_a_rule_for_the_rest_that_is_none_is_told_the_choices(rest):
+    message = "`rest` must be 'uniform', 'reference', {'leaf': name} or shares by leaf; got "
+    with pytest.raises(hm.InvalidInputError, match=f"^{re.escape(f'{message}{rest!r}')}[.]$"):
+        audit(hm.TopKPredictions([["a"]] * 120, [[0.7]] * 120, rest=rest))
+    with pytest.raises(hm.InvalidInputError, match=re.escape(f"`rest` {message[7:]}")):
+        hm.read_predictions(pd.DataFrame({"s": ["{}"]}), tree=TREE, map="s", rest=rest)
 
 
 def test_groups_of_node_scores_that_do_not_sum_to_one_are_named():
