@@ -15,6 +15,7 @@ from huc_monitor.monitor.alerts import Judgement
 from huc_monitor.monitor.records import DriftFinding
 from huc_monitor.monitor.tolerance import ignored
 from huc_monitor.monitor.windows import Window, pending_windows
+from huc_monitor.sources import TooManyBadRowsError
 
 if TYPE_CHECKING:
     from huc_monitor.monitor._monitor import Monitor
@@ -24,6 +25,7 @@ if TYPE_CHECKING:
     from huc_monitor.monitor.forecasting import Forecasting
 
 _ABOUT = {"branch": "branch", "scores": "utility", "subgroup": "subgroup"}
+_UNREAD = "rows:unread"
 _PLACES = {"scores": 0, "subgroup": 1, "branch": 2}  # in the names of a candidate
 
 
@@ -56,7 +58,10 @@ class Early:
         monitor, reference = self.monitor, self.standards.reference
         if reference is None:
             return None
-        data = monitor.source.predictions(window.start, window.end)
+        try:
+            data = monitor.source.predictions(window.start, window.end)
+        except TooManyBadRowsError as error:
+            return self._unread(window, str(error))
         if not data.n:
             return None
         rows = score_rows(monitor.utilities, Predictions.of(data.probabilities), tree=monitor.tree)
@@ -83,6 +88,17 @@ class Early:
             "forecasts": self.forecasting.look(window.id, rows, data),
         }
 
+    def _unread(self, window: Window, reason: str) -> dict[str, Any]:
+        """Say once that a window has too many bad rows; with its labels, it is read again."""
+        self.state.early_drift[window.id] = []
+        if self.telling.quiet.left_out(window.start, window.end) is None:
+            self.telling.note(
+                f"The window of {window.start:%Y-%m-%d %H:%M} UTC waits for labels and was not "
+                f"looked at early: {reason}"
+            )
+        n = self.monitor.source.counts(window.start, window.end).n_predictions
+        return {"reason": reason, "n_predictions": n}
+
     def _heard(self, drift: Sequence[DriftFinding]) -> Iterator[DriftFinding]:
         """Yield what moved, but for what no tolerance lets anybody speak of."""
         monitor, subgroups = self.monitor, self.standards.subgroups
@@ -96,7 +112,11 @@ class Early:
         if not n_predictions or not self.forecasting.possible:
             return ()
         monitor = self.monitor
-        data = monitor.source.predictions(window.start, window.end)
+        try:
+            data = monitor.source.predictions(window.start, window.end)
+        except TooManyBadRowsError as error:  # of rows without labels
+            self.telling.say(window, {_UNREAD: f"no forecast; {error}"})
+            return ()
         if not data.n:
             return ()
         rows = score_rows(monitor.utilities, Predictions.of(data.probabilities), tree=monitor.tree)

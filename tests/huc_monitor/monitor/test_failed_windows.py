@@ -5,6 +5,7 @@ from __future__ import annotations
 import pandas as pd
 import pytest
 from support.production_log import after, make_log
+from support.watched import Ear
 from support.watched import make as make_monitor
 
 from huc_monitor.errors import InvalidInputError, UnknownNameError
@@ -21,6 +22,43 @@ def half_loaded(n_days=3):
     cut = labels.copy()
     cut.loc[cut["id"].between(400, 540), "label"] = "nept"
     return log, labels, cut
+
+
+def unreadable(log, ids):
+    """The same log with predictions that are no numbers."""
+    return log.assign(p_normal=log["p_normal"].where(~log["id"].isin(ids)))
+
+
+def test_a_window_that_cannot_be_looked_at_early_is_told_once_and_stops_nothing():
+    log, labels = make_log(4, 1500, broken_from=1)
+    damaged = unreadable(log, range(4500, 4700))  # of the last day, which waits for labels
+    ear = Ear()
+    tracker = MemoryTracker()
+    monitor = make_monitor(damaged, labels, tracker=tracker, notifiers={"ear": ear})
+    result = monitor.check(after(4.25))
+    assert [record.status for record in result.records] == ["audited"] * 3 + ["pending"]
+    assert "200 of 1,500" in result.records[-1].reason
+    assert (result.status, result.failed) == ("critical", ())
+    assert ear.heard == [result.message]
+    assert "CRITICAL" in result.message.text
+    said = "The window of 2024-03-04 00:00 UTC waits for labels and was not looked at early: "
+    assert result.message.text.count(said) == 1
+    again = monitor.check(after(4.3))
+    assert (again.records, again.message) == ((), None)
+    failed = monitor.check(after(4.5))
+    assert [record.status for record in failed.records] == ["failed"]
+    mended = make_monitor(log, labels, tracker=tracker).check(after(4.6))
+    assert [record.status for record in mended.records] == ["audited"]
+    assert tracker.load_state()["early_drift"] == {}
+
+
+def test_a_window_with_few_labels_and_unusable_predictions_is_thin_and_has_no_forecast():
+    log, labels = make_log(3, 800)
+    few = labels[labels["id"] < 1630]
+    result = make_monitor(unreadable(log, range(2200, 2400)), few).check(after(3.5))
+    assert [record.status for record in result.records] == ["audited", "audited", "thin"]
+    assert result.records[-1].forecasts == ()
+    assert result.message.text.count("2024-03-03 00:00 UTC: no forecast; ") == 1
 
 
 def test_labels_corrected_in_place_are_read_and_the_window_is_audited():
