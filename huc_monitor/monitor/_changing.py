@@ -94,9 +94,11 @@ class Changing:
     def look(
         self, visited: Visited, examined: Examination, as_of: datetime, *, newest: bool
     ) -> WindowChange | None:
-        """Keep a window's rows, and compare the newest windows with the reference.
+        """Keep a window's rows, and compare it and the windows before it with the reference.
 
-        None where there is nothing to compare: no reference, or a window that has rows of it.
+        None where there is nothing to compare: no reference, or a window that has rows of it. A
+        revision of an older window is judged with those before it that are kept, as of then; one
+        older than all of them by itself.
         """
         window = visited.window
         if self._test is None or not self._is_apart(window):
@@ -105,17 +107,27 @@ class Changing:
         kept = self.state.compared
         known = {item.id for item in kept}
         if window.id not in known and kept and window.ordinal < kept[-1].ordinal:
-            return None
+            return self._alone(window, examined, as_of)
         history.add(window.id, _sample(examined.found))
         self._keep(window, as_of, examined.found)
-        if not newest or not self._load_reference().n:
+        if not self._load_reference().n:
             return None
-        chosen = self._pooled()
+        chosen = self._pooled(window.ordinal)
         samples = dict(zip(history.names, history.samples, strict=True))
         found = self._compare(examined, chosen, [samples[item.id] for item in chosen])
-        onsets = [item.onset_first for item in found.changes if item.onset_first is not None]
-        self.state.changed_since = min(onsets, default=None)
+        if newest:
+            onsets = [item.onset_first for item in found.changes if item.onset_first is not None]
+            self.state.changed_since = min(onsets, default=None)
         return found
+
+    def _alone(self, window: Window, examined: Examination, as_of: datetime) -> WindowChange | None:
+        """Compare a window whose rows are not kept, because newer ones are."""
+        if not self._load_reference().n:
+            return None
+        own = ChangeHistory(self.test.plan, 1)
+        own.add(window.id, _sample(examined.found))
+        item = _kept(window, as_of, "", examined.found)
+        return self._compare(examined, [item], own.samples)
 
     def audited(self) -> list[Sample]:
         """Rows with labels that still hold: the newest windows, and the reference.
@@ -164,9 +176,7 @@ class Changing:
     def _keep(self, window: Window, as_of: datetime, found: Decomposed) -> None:
         assert self._history is not None  # noqa: S101 - loaded before
         digest = self.files.write(self._history.to_bytes(window.id))
-        when = (window.start, window.end, as_of)
-        sampled, version = found.data.sampled_from is not None, found.data.version
-        item = KeptWindow(window.id, window.ordinal, *when, digest, sampled, version)
+        item = _kept(window, as_of, digest, found)
         others = {kept.id: kept for kept in self.state.compared}
         others[window.id] = item
         self.state.compared = [others[name] for name in self._history.names]
@@ -229,10 +239,12 @@ class Changing:
         )
         return _sample(cache.window(start, end, as_of))
 
-    def _pooled(self) -> list[KeptWindow]:
-        """Return the newest windows without common rows, oldest first."""
+    def _pooled(self, last: int | None = None) -> list[KeptWindow]:
+        """Return the newest windows, or those up to one, without common rows, oldest first."""
         chosen: list[KeptWindow] = []
         for item in reversed(self.state.compared):
+            if last is not None and item.ordinal > last:
+                continue
             if not chosen or item.end <= chosen[-1].start:
                 chosen.append(item)
         return chosen[::-1]
@@ -407,6 +419,12 @@ def _sample(found: Decomposed) -> Sample:
     counts = count_unforeseen(tree, data.probabilities, data.labels, groups)
     likeliest = Predictions.of(data.probabilities).likeliest()
     return Sample(tuple(found.rows), groups, counts, likeliest)
+
+
+def _kept(window: Window, as_of: datetime, digest: str, found: Decomposed) -> KeptWindow:
+    when = (window.start, window.end, as_of)
+    sampled, version = found.data.sampled_from is not None, found.data.version
+    return KeptWindow(window.id, window.ordinal, *when, digest, sampled, version)
 
 
 def _triple(at: Difference) -> Triple:

@@ -45,6 +45,7 @@ _NO_ROWS = RowCounts(0, 0)
 _SOME_WINDOWS, _MANY_WINDOWS = 100, 1_000
 # Failed windows that are read again at every check; older ones only when their counts change.
 _MOST_RETRIED = 16
+_BY_ITSELF = "What changed in this window is judged by it alone: earlier rows are no longer kept."
 
 
 @dataclass(slots=True, eq=False)
@@ -332,6 +333,8 @@ class Check:
                 self._telling.standing(findings, change)
         else:
             notes.append("A newer window was judged already: this revision changes no alert.")
+            if change is not None and window.id not in {item.id for item in state.compared}:
+                notes.append(_BY_ITSELF)
         notes += [*self._early.reconcile(window, judgements), *examined.result.notes]
         unknown = say_unknown(found.data.unknown_labels, monitor.tree)
         if unknown is not None:

@@ -14,7 +14,7 @@ from huc_monitor.config import init_config
 from huc_monitor.monitor import Monitor
 from huc_monitor.monitor.policy import Policy
 from huc_monitor.monitor.ports import MonitorInfo
-from huc_monitor.monitor.ports.tracker import FilesTracker
+from huc_monitor.monitor.ports.tracker import FilesTracker, MemoryTracker
 from huc_monitor.monitor.records import WindowRecord
 from huc_monitor.monitor.windows import TimeWindows
 from huc_monitor.sources import Columns, FrameTable, TableSource
@@ -223,6 +223,47 @@ def test_rolling_windows_pool_those_without_common_rows():
 def test_the_change_test_can_be_turned_off():
     records = watch(make_stream(), policy={"change": {"enabled": False}}).check(day(4)).records
     assert all(record.change is None for record in records)
+
+
+def revise(log, *, late, newest, pools):
+    """Check until the day `newest`, at whose check labels of the day `late` arrive."""
+    more = {"windows": TimeWindows(length="1d", revisit="90d"), "tracker": MemoryTracker()}
+    more |= {"policy": {"change": {"windows": pools}}}
+    missing = log["at"].between(day(late), day(late + 1), "left") & (log.index % 20 == 0)
+    watch(log.assign(y=log["y"].mask(missing)), **more).check(day(newest - 1))
+    before = more["tracker"].load_state()
+    found = watch(log, **more).check(day(newest)).records
+    assert [(r.ordinal, r.revision) for r in found] == [(newest, 0), (late + 1, 1)]
+    return found[-1], before, more["tracker"].load_state()
+
+
+def nodes_changed(record):
+    return [one.node for one in record.findings if one.change is not None]
+
+
+def test_a_revision_of_an_older_window_keeps_what_changed_as_of_then():
+    log, pools = make_stream(days=9, fault_from=4), (1, 4, 16)
+    again, *_ = revise(log, late=5, newest=9, pools=pools)
+    assert again.change == watch(log).check(day(6)).records[-1].change
+    assert nodes_changed(again) == ["billing"]
+    assert again.transitions == ()
+    assert not any("alone" in note for note in again.notes)
+
+
+def test_a_revision_of_a_window_whose_rows_are_no_longer_kept_is_judged_by_itself():
+    again, *_ = revise(make_stream(days=9, fault_from=4), late=5, newest=9, pools=(1, 2))
+    assert again.change.n_after == (600,)
+    assert any("judged by it alone: earlier rows" in note for note in again.notes)
+    assert nodes_changed(again) == ["billing"]
+
+
+def test_a_revision_of_an_older_window_leaves_the_date_of_the_change_to_the_newest():
+    log, mended = make_stream(days=9, fault_from=4), make_stream(days=9)
+    log = log.assign(y=log["y"].where(log["at"] < day(7), mended["y"]))
+    again, before, after = revise(log, late=5, newest=9, pools=(1,))
+    assert nodes_changed(again) == ["billing"]
+    assert before["changed_since"] is None
+    assert after["changed_since"] is None
 
 
 def test_small_changes_are_not_told_where_a_least_one_is_set():
