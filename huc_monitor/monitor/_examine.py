@@ -175,6 +175,7 @@ class Examination:
             version=self.found.data.version,
         )
         steps = [self._once_per_branch(step, alerts) for step in steps]
+        steps = self._whole_branches(steps, alerts, after, judgements)
         after |= {step.judgement.candidate: step.state for step in steps if step.kind != "resolved"}
         excess = sorted(
             (step for step in steps if step.announced and step.kind != "resolved"),
@@ -204,6 +205,43 @@ class Examination:
         # It is due again with the others of its branch.
         state = dataclasses.replace(step.state, announced_at=max(told))
         return dataclasses.replace(step, announced=False, state=state)
+
+    def _whole_branches(
+        self,
+        steps: Sequence[AlertStep],
+        before: Mapping[Triple, AlertState],
+        after: Mapping[Triple, AlertState],
+        judgements: Sequence[Judgement],
+    ) -> list[AlertStep]:
+        """Tell all of a branch whose change is told: it may be largest where it was acknowledged.
+
+        Not what is muted.
+        """
+        told = {
+            step.judgement.candidate[2]
+            for step in steps
+            if step.announced and step.level == "critical" and "changed" in step.judgement.reasons
+        }
+        known = {step.judgement.candidate: step for step in steps}
+        for item in judgements:
+            alert = after.get(item.candidate)
+            if item.candidate[2] not in told or "changed" not in item.reasons:
+                continue
+            if alert is None or alert.level != "critical" or alert.muted is not None:
+                continue
+            step = known.get(item.candidate)
+            if step is None:
+                step = AlertStep(
+                    "repeated",
+                    "critical",
+                    alert,
+                    item,
+                    announced=True,
+                    before=before.get(item.candidate),
+                )
+            state = step.state.heard(self.window.end)
+            known[item.candidate] = dataclasses.replace(step, state=state, announced=True)
+        return list(known.values())
 
     def _change_of(self, candidate: Triple) -> CandidateChange | None:
         found = () if self.change is None else self.change.changes

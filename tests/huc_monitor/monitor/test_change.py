@@ -337,6 +337,28 @@ def test_a_change_is_told_again_after_its_cool_down_whoever_joined_it_meanwhile(
     assert told == [5, 8, 11]
 
 
+@pytest.mark.parametrize("muted", [False, True])
+def test_a_branch_is_told_by_what_leads_its_finding_though_that_was_acknowledged(muted):
+    monitor = watch(make_stream(days=8, fault_from=4), policy={"alerts": {"cool_down": "2d"}})
+    assert monitor.check(day(5)).message.level == "critical"
+    if muted:
+        about = {"branch": "billing", "subgroup": "channel=app"}
+        monitor.actions.mute(until=day(30), by="ann", now=day(5), **about)
+    else:
+        monitor.actions.ack(by="ann", branch="billing", subgroup="channel=app")
+    assert monitor.check(day(6)).message is None
+    result = monitor.check(day(7))
+    (finding,) = [one for one in result[0].findings if one.node == "billing"]
+    assert finding.subgroups[0] == "channel=app"
+    (told,) = result.message.data["findings"]
+    assert (told["subgroups"][0] == "channel=app") is not muted
+    lead = result.message.text.startswith("CRITICAL\nBranch *billing*, channel=app (")
+    assert lead is not muted
+    if not muted:
+        assert told["subgroups"] == list(finding.subgroups)
+        assert "ann" in result.message.text
+
+
 def test_the_subgroup_of_a_fault_leads_every_day_and_everyone_where_it_is_everyone():
     log = make_stream(days=8, rows=600, fault_from=4)
     for record in watch(log).check(day(8)).records[4:]:
