@@ -211,8 +211,7 @@ class Check:
             visited.revision, visited.as_of = before  # as it was: nothing to tell
             return
         if failed is not None and visited.failed is None:
-            when = f"{visited.window.start:%Y-%m-%d %H:%M}"
-            self._telling.note(f"The window of {when} UTC, which had failed, can be read now.")
+            self._telling.mended(visited.window)
         self.outbox.commit(record)
 
     def _again(self, visited: Visited) -> Decomposed:
@@ -270,8 +269,7 @@ class Check:
         window = visited.window
         visited.counts = self.monitor.source.counts(window.start, window.end, as_of=as_of)
         if not muted and reason != visited.failed:
-            when = f"{window.start:%Y-%m-%d %H:%M}"
-            self._telling.note(f"The window of {when} UTC was not audited: {reason}")
+            self._telling.failed(window, reason)
         visited.failed = None if muted else reason
         return self._base(visited, "failed", reason=reason, **_facts_of(visited.counts))
 

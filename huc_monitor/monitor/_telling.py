@@ -61,6 +61,23 @@ class Telling:
         """Say something in the next message."""
         self.state.notes.append(text)
 
+    def failed(self, window: Window, reason: str) -> None:
+        """Say that a window was not audited, in place of what is not told yet of why."""
+        self._take_back(window)
+        self.note(f"{_not_audited(window)}{reason}")
+
+    def mended(self, window: Window) -> None:
+        """Say that a window that failed can be read now, if anybody was told that it failed."""
+        if not self._take_back(window):
+            when = f"{window.start:%Y-%m-%d %H:%M}"
+            self.note(f"The window of {when} UTC, which had failed, can be read now.")
+
+    def _take_back(self, window: Window) -> bool:
+        notes = self.state.notes
+        said = _not_audited(window)
+        self.state.notes = [text for text in notes if not text.startswith(said)]
+        return len(self.state.notes) < len(notes)
+
     def rows(self, window: Window, data: WindowData) -> None:
         """Say which rows count once or not at all."""
         unknown = say_unknown(data.unknown_labels, self.monitor.tree)
@@ -103,3 +120,7 @@ class Telling:
             state.alerts[alert.candidate] = alert.heard(alert.last_seen)
             state.transitions.append(still_there(alert, utilities[alert.utility], last.id))
             state.until = state.until or last.end
+
+
+def _not_audited(window: Window) -> str:
+    return f"The window of {window.start:%Y-%m-%d %H:%M} UTC was not audited: "

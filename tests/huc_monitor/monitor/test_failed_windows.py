@@ -61,6 +61,26 @@ def test_a_window_with_few_labels_and_unusable_predictions_is_thin_and_has_no_fo
     assert result.message.text.count("2024-03-03 00:00 UTC: no forecast; ") == 1
 
 
+def test_a_window_that_fails_twice_in_one_check_is_told_as_it_failed_last():
+    log, labels = make_log(2, 400)
+    later = labels["id"].between(541, 600)
+    labels["label"] = labels["label"].where(~labels["id"].between(400, 600), "nept")
+    labels["known_at"] = labels["known_at"].where(~later, pd.Timestamp(after(2.55)))
+    result = make(log, labels).check(after(2.6))
+    assert [r.revision for r in result.records if r.status == "failed"] == [0, 1]
+    assert result.message.text.count("The window of 2024-03-02 00:00 UTC was not audited: ") == 1
+    assert "201 of 400" in result.message.text
+
+
+def test_a_window_that_fails_and_is_corrected_in_one_check_is_not_told():
+    log, labels, cut = half_loaded(2)
+    right = labels[cut["label"] == "nept"].assign(known_at=pd.Timestamp(after(2.55)))
+    result = make(log, pd.concat([cut, right])).check(after(2.6))
+    assert [r.status for r in result.records if r.ordinal == 2] == ["failed", "audited"]
+    assert result.message is None or "was not audited" not in result.message.text
+    assert result.message is None or "had failed" not in result.message.text
+
+
 def test_labels_corrected_in_place_are_read_and_the_window_is_audited():
     log, labels, cut = half_loaded()
     tracker = MemoryTracker()
