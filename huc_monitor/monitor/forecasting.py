@@ -191,11 +191,12 @@ def say_versions(records: Sequence[WindowRecord], audited: str | None = None) ->
     for record in records:
         audited = audited if record.audit is None else record.model_version
     coming = [r.model_version for r in waiting(records) if r.model_version]
-    if not audited or not set(coming) - {audited}:
+    others = [version for version in coming if version != audited]
+    if not audited or not others:
         return None
     return (
-        f"Version {chat(audited)} was audited, and version {chat(coming[-1])} predicts: its "
-        "outcomes may follow predictions in another way."
+        f"Version {chat(audited)} was audited, and version {chat(others[-1])} predicted where "
+        "labels are missing: its outcomes may follow predictions in another way."
     )
 
 

@@ -48,12 +48,24 @@ def test_a_forecast_for_another_version_than_the_audited_one_says_so(watched):
     renamed = [
         dataclasses.replace(r, model_version="2" if r.status == "pending" else "1") for r in records
     ]
-    assert say_versions(renamed).startswith("Version 1 was audited, and version 2 predicts: ")
+    assert say_versions(renamed).startswith(
+        "Version 1 was audited, and version 2 predicted where labels are missing: "
+    )
     pending = [record for record in renamed if record.status == "pending"]
     assert say_versions(pending) is None
     assert say_versions(pending, "1") == say_versions(renamed)
     said = say_forecasts(renamed, {})
     assert said[-1] == say_versions(renamed)
+
+
+def test_the_version_that_is_named_beside_the_audited_one_is_another(watched):
+    _, early = watched
+    (pending,) = [record for record in early[2].records if record.status == "pending"]
+    old = dataclasses.replace(pending, window_id="old", model_version="1")
+    new = dataclasses.replace(pending, model_version="2")
+    for records in ([old, new], [new, old]):
+        said = say_versions(records, "2")
+        assert said.startswith("Version 2 was audited, and version 1 predicted where labels are")
 
 
 def test_a_forecast_is_judged_by_the_labels_and_counted(watched):
