@@ -247,7 +247,8 @@ class Check:
         if ready == "ready" and data.n_usable < max(1, self.monitor.windows.min_labelled):
             ready = "few labels"
         noticing = Noticing(self.monitor, self._standards.subgroups)
-        selection = noticing.selection(found) if ready == "ready" else Selection()
+        look = visited.revision
+        selection = noticing.selection(found, look) if ready == "ready" else Selection()
         facts["branch_coverage"] = dict(selection.coverage)
         late = selection.late(self.monitor.windows.min_branch_coverage)
         if late is not None:

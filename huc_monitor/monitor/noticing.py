@@ -11,12 +11,14 @@ predicted, subgroups. Where labels are a random sample, each mean differs by cha
 that depend on the outcome are noticed as far as they move these means; two rows with the same
 prediction, of which the wrong one is labelled more often, look alike to any test without labels.
 
-Each of the two has an error budget of 1 % per window, split between what it looks at; for
-selection half of it is for mean scores, which labels that follow errors move first. Where few rows
-have no label, or few have one, sums are skewed, and a normal distribution would call several times
-as many of them unlikely: deviations are corrected for it. Not told is what cannot matter: where so
-few rows have no label that they move no moment by as much as the tolerance, whatever their outcome,
-and differences that are worth less than a tenth of it.
+Each of the two has an error budget of 1 % per window, split between what it looks at; for selection
+also between the looks at a window that is asked for late labels (`windows.revisit`), a half, a
+sixth, a twelfth and so on, which is all of it however often one looks. For selection half of it is
+for mean scores, which labels that follow errors move first. Where few rows have no label, or few
+have one, sums are skewed, and a normal distribution would call several times as many of them
+unlikely: deviations are corrected for it. Not told is what cannot matter: where so few rows have no
+label that they move no moment by as much as the tolerance, whatever their outcome, and differences
+that are worth less than a tenth of it.
 """
 
 from __future__ import annotations
@@ -262,8 +264,11 @@ class Noticing:
     monitor: Monitor
     subgroups: Subgroups
 
-    def selection(self, found: Decomposed) -> Selection:
-        """Compare labelled rows with all rows of the window, where some have no label."""
+    def selection(self, found: Decomposed, look: int = 0) -> Selection:
+        """Compare labelled rows with all rows of the window, where some have no label.
+
+        `look` counts the earlier looks at the same window.
+        """
         data, monitor = found.data, self.monitor
         wanted = monitor.policy.noticing.enabled or monitor.windows.min_branch_coverage > 0
         if not wanted or data.n_labelled >= data.n_predictions or data.sampled_from is not None:
@@ -286,6 +291,7 @@ class Noticing:
                     monitor.tree, monitor.utilities, self.subgroups
                 ).min(initial=1.0)
             ),
+            part=1.0 / ((look + 1) * (look + 2)) if monitor.windows.revisit_for else 1.0,
         )
 
     def faults(self, found: Decomposed, selection: Selection) -> dict[str, str | None]:
@@ -312,10 +318,12 @@ def look_at_labels(
     subgroups: Subgroups,
     tolerance: float,
     label_probability: Floats | None = None,
+    part: float = 1.0,
 ) -> Selection:
     """Compare labelled rows, given as probabilities, rows and subgroup weights, with all rows.
 
-    What cannot matter beside the `tolerance` is left out.
+    What cannot matter beside the `tolerance` is left out. `part` is how much of the error budget
+    this look may use.
     """
     probabilities, rows, weights = labelled
     n, n_labelled = everyone.n, probabilities.shape[0]
@@ -338,7 +346,11 @@ def look_at_labels(
         *_child_terms(here, there, names),
         *_group_terms(weights, subgroups.weights(everyone.features, n), subgroups),
     ]
-    sure = [*_sure(_mean_terms(rows, scored), chance), *_sure(shares, chance, spread)]
+    level = part * _LEVEL
+    sure = [
+        *_sure(_mean_terms(rows, scored), chance, level),
+        *_sure(shares, chance, level, spread),
+    ]
     bound = (1.0 - share) * spread
     least = _LEAST_WORTH * tolerance if bound > tolerance else math.inf
     told = [(worth, words) for worth, words in sure if worth > least]
@@ -388,7 +400,9 @@ def _moved(effect: float) -> str:
     return f"{number(abs(effect))} {'higher' if effect > 0 else 'lower'}"
 
 
-def _sure(terms: Terms, chance: Floats, spread: float | None = None) -> list[tuple[float, str]]:
+def _sure(
+    terms: Terms, chance: Floats, level: float, spread: float | None = None
+) -> list[tuple[float, str]]:
     """Say what differs by more than chance, and its worth, with half of the error budget.
 
     Terms are utilities, or, where a `spread` of contributions is given, shares of rows.
@@ -403,7 +417,7 @@ def _sure(terms: Terms, chance: Floats, spread: float | None = None) -> list[tup
             style = ".3f" if spread is None else ".1%"
             worth = abs(own - mean) * (1.0 if spread is None else spread)
             tested.append((abs(z), worth, f"{told} ({own:{style}} instead of {mean:{style}})"))
-    least = NormalDist().inv_cdf(1.0 - 0.5 * _LEVEL / (2 * max(1, len(tested))))
+    least = NormalDist().inv_cdf(1.0 - 0.5 * level / (2 * max(1, len(tested))))
     return [(worth, words) for z, worth, words in sorted(tested, reverse=True) if z > least]
 
 

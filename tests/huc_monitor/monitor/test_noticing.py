@@ -10,7 +10,7 @@ import pandas as pd
 import pytest
 from scipy.stats import hypergeom, norm
 from support.production_log import after, make_log, write_project
-from support.watched import make, source_of
+from support.watched import make, revisited, source_of
 
 import huc_monitor as hm
 from huc_monitor.audit.dependence import design_effect, measure_blocks, measure_dependence
@@ -290,6 +290,38 @@ def test_labels_by_chance_get_a_note_in_at_most_one_percent_of_windows():
         labelled = np.flatnonzero(rng.random(n) < share)
         noticed.append(bool(choose(p, y, labelled, frame).differs))
     assert np.mean(noticed) <= 0.01
+
+
+@pytest.mark.slow
+def test_labels_by_chance_that_come_late_get_a_note_in_at_most_one_percent_of_windows():
+    noticed = []
+    for seed in range(1000):
+        rng = np.random.default_rng(seed)
+        p, y = predicted(rng, 900)
+        known = rng.random(900)
+        looks = [
+            choose(p, y, np.flatnonzero(known < share), part=1.0 / ((look + 1) * (look + 2)))
+            for look, share in enumerate([0.5, 0.6, 0.7, 0.8, 0.9])
+        ]
+        noticed.append(any(found.differs for found in looks))
+    assert np.mean(noticed) <= 0.01
+
+
+@pytest.mark.parametrize(("span", "parts"), [("0s", [1.0]), ("5d", [1 / 2, 1 / 6, 1 / 12])])
+def test_looks_at_a_window_whose_labels_are_late_share_one_error_budget(span, parts, monkeypatch):
+    log, labels = make_log(1, 600)
+    labels["known_at"] += pd.to_timedelta(12 * (labels["id"] % 8), unit="h")
+    spent = []
+
+    def counting(*where, part=1.0, **more):
+        spent.append(part)
+        return look_at_labels(*where, part=part, **more)
+
+    monkeypatch.setattr("huc_monitor.monitor.noticing.look_at_labels", counting)
+    monitor = make(log, labels, windows=revisited(span))
+    for days in (1.5, 2.0, 2.5):
+        monitor.check(after(days))
+    assert spent == parts
 
 
 def test_the_visible_effect_is_what_the_scores_of_all_rows_would_change():
