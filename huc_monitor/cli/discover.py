@@ -40,7 +40,10 @@ def run(
     ] = None,
     feature: Annotated[
         list[str] | None,
-        typer.Option(help="Column to describe segments by; repeatable. From --config: all."),
+        typer.Option(
+            help="Column to describe segments by; repeatable. With --config: all that have no "
+            "other meaning, if left out."
+        ),
     ] = None,
     since: Annotated[
         str | None,
@@ -70,6 +73,7 @@ def run(
     Example: huc-monitor discover log.parquet --tree tree.yaml --label y --feature age --feature app
     """
     import huc_monitor as hm
+    from huc_monitor._common.safe_text import quoted
     from huc_monitor.cli.showing import print_json
     from huc_monitor.cli.specs import parse_utilities
 
@@ -77,10 +81,12 @@ def run(
     where: dict[str, Any] = {"label": label, "label_mapping": label_mapping, "prefix": prefix}
     where |= {"lists": lists, "classes": classes}
     asked: Sequence[hm.Utility] | None
+    told: list[str] = []
     if config is not None:
         given: dict[str, Any] = {f"--{name.replace('_', '-')}": at for name, at in where.items()}
         given |= {"PREDICTIONS": predictions, "--tree": tree, "--utility": utility}
         label_tree, asked, data = _configured(config, columns, given, since, until)
+        told.append(f"Searched the columns {', '.join(map(quoted, data.features))}.")
     elif since or until:
         msg = "--since and --until must come with --config, which names the column of times."
         raise typer.BadParameter(msg)
@@ -100,7 +106,7 @@ def run(
         max_conditions=conditions,
         confidence_level=confidence,
     )
-    found = replace(found, notes=(*note_aside(data, label_tree), *found.notes))
+    found = replace(found, notes=(*told, *note_aside(data, label_tree), *found.notes))
     if as_json:
         status = "found" if found.certified else "none"
         print_json({"status": status, "discovery": found.to_dict()})
@@ -140,16 +146,16 @@ def _configured(
     """Read what a configuration file describes: tree, utilities, and labelled rows."""
     from huc_monitor.cli.check import read_time
     from huc_monitor.config import load_config
+    from huc_monitor.config._guess import names_nodes
 
     twice = [name for name, value in given.items() if value]
     if twice:
         msg = f"--config says all of it; leave out {', '.join(twice)}."
         raise typer.BadParameter(msg)
     settings = load_config(path)
-    features = columns or list(settings.feature_columns)
-    if not features:
-        msg = f"{path} names no column for subgroups; say with --feature what to describe rows by."
-        raise typer.BadParameter(msg)
+    features = columns or list(
+        dict.fromkeys([*settings.feature_columns, *settings.searchable_columns()])
+    )
     source = settings.open_source(features=features, keys=())
     extent = source.time_range()
     if extent is None:
@@ -161,4 +167,11 @@ def _configured(
         msg = f"--since must be before --until and before the log ends ({extent.last:%Y-%m-%d})."
         raise typer.BadParameter(msg)
     rows = source.labelled(start, end)
+    if not columns:  # another label, or the model's answer, is no property of the case
+        encoder = settings.tree.label_encoder()
+        labels = [name for name in rows.features if names_nodes(rows.features[name], encoder)]
+        rows = replace(rows, features=rows.features.drop(columns=labels))
+    if rows.features.empty:
+        msg = f"The log of {path} has no labelled rows with columns to describe them by."
+        raise typer.BadParameter(msg)
     return settings.tree, list(settings.utilities), rows

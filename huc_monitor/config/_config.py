@@ -16,6 +16,7 @@ import pandas as pd
 from pydantic import ValidationError
 
 from huc_monitor._common.times import get_zone, to_utc
+from huc_monitor.audit.forms.spec import LEAF
 from huc_monitor.config._settings import Settings, TableSettings
 from huc_monitor.config._yaml import ConfigError, Document, read_document
 from huc_monitor.errors import HUCError, InvalidInputError, did_you_mean
@@ -270,6 +271,23 @@ class Config:
         searched = self.settings.subgroups.discover
         found |= dict.fromkeys(() if searched is None else searched.columns)
         return tuple(found)
+
+    def searchable_columns(self) -> tuple[str, ...]:
+        """Columns of the log that describe rows: all that have no other meaning."""
+        source = self.open_source(features=(), keys=())
+        used, partition = source.used_columns(), self.settings.source.log.partition
+        if partition is not None:  # it follows the time
+            used |= set(partition.columns)
+        if self.settings.columns.base_probabilities is not None:
+            used |= self.open_source(features=(), base=True, keys=()).used_columns()
+        pattern = source.probabilities.given.pattern or LEAF
+        # A leaf that the tree lacks has its column of predictions too.
+        own = re.compile(re.escape(pattern).replace(re.escape(LEAF), ".+"))
+        return tuple(
+            name
+            for name in source.log.columns()
+            if name not in used and (pattern == LEAF or not own.fullmatch(name))
+        )
 
     def make_subgroups(self, reference: pd.DataFrame) -> Subgroups:
         """Freeze the subgroups on reference rows, such as the features of the reference window."""

@@ -337,6 +337,13 @@ def _may_be_id(sample: TableSample, name: str, used: set[str], share: float = 0.
     return bool(values.notna().all()) and _distinct(values) >= share * len(values)
 
 
+def names_nodes(values: pd.Series[Any], encoder: LabelEncoder) -> bool:
+    """Say whether every text of a column is a node of the tree."""
+    texts = values.dropna()
+    named = len(texts) > 0 and isinstance(texts.iloc[0], str)
+    return named and bool((encoder.find(texts.astype(object)) >= 0).all())
+
+
 def _subgroups(guess: Guess, sample: TableSample, encoder: LabelEncoder) -> None:
     n = len(sample.frame)
     for name in sample.types:
@@ -346,8 +353,7 @@ def _subgroups(guess: Guess, sample: TableSample, encoder: LabelEncoder) -> None
         if sample.types[name].upper() == "DATE" or _scored(name, _ID):
             continue
         distinct = _distinct(values)
-        texts = values.dropna()
-        if isinstance(texts.iloc[0], str) and (encoder.find(texts.astype(object)) >= 0).all():
+        if names_nodes(values, encoder):
             continue  # the model's answer, or another label: not a property of the case
         if 2 <= distinct <= _MAX_GROUPS and distinct < n / 20:
             guess.groups.append(name)

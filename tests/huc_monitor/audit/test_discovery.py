@@ -401,6 +401,21 @@ def test_the_command_searches_the_log_of_a_configuration(tmp_path):
     assert (first["node"], first["name"], first["certified"]) == ("attack", "protocol=udp", True)
 
 
+def test_a_configuration_is_searched_in_all_columns_without_another_meaning(tmp_path):
+    log, labels = make_log(4, 1000, broken_from=0)
+    log = log.assign(seller="one", p_new=0.0, guessed="dos")
+    log.loc[::3, "seller"] = "two"
+    config = write_project(tmp_path, log, labels)
+    text = config.read_text("utf-8").replace("protocol: each", "seller: each")
+    config.write_text(text, "utf-8")
+    call = ["discover", "--config", str(config), "--json"]
+    found = json.loads(CliRunner().invoke(app, call).stdout)["discovery"]
+    assert found["segments"][0]["name"] == "protocol=udp"
+    assert found["notes"][0] == "Searched the columns 'seller', 'protocol', 'day'."
+    named = CliRunner().invoke(app, [*call, "--feature", "seller"])
+    assert "Searched the columns 'seller'." in json.loads(named.stdout)["discovery"]["notes"]
+
+
 def test_the_command_searches_the_rows_since_an_alert_began(tmp_path):
     log, labels = make_log(4, 1000, broken_from=3)
     write_project(tmp_path, log, labels)
