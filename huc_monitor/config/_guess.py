@@ -316,13 +316,13 @@ def possible_ids(sample: TableSample, used: set[str], share: float = 0.99) -> li
     return sorted(names, key=lambda name: -_scored(name, _ID))
 
 
-def repeated_ids(sample: TableSample, used: set[str]) -> str | None:
-    """Say that a column called an id has values that come more than once; None if there is none."""
+def repeated_ids(sample: TableSample, used: set[str]) -> tuple[str, str] | None:
+    """Name a column called an id whose values come more than once, and say so; None without one."""
     name = _best(sample.types, _ID, lambda name: name not in used)
     if name is None or not sample.frame[name].duplicated().any():
         return None
     counts = sample.frame[name].value_counts()
-    return (
+    return name, (
         f"{name!r} has {len(counts):,} values in {len(sample.frame):,} rows; "
         f"{str(counts.index[0])!r} comes {counts.iloc[0]:,} times"
     )

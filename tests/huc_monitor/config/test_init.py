@@ -351,6 +351,21 @@ def test_ids_that_repeat_are_said_to_repeat(folder):
         init_config(folder / "log.parquet", folder / "tree.yaml", **given)
 
 
+def test_a_log_with_retries_is_refused_with_the_option_that_takes_it(folder):
+    log = make_log(400).drop(columns="day")
+    log["request_id"] = [f"r{i}" for i in range(400)]
+    log = pd.concat([log, log.iloc[:40]])
+    log.drop(columns="outcome").to_parquet(folder / "log.parquet")
+    labels = log[["request_id", "outcome"]].drop_duplicates("request_id")
+    labels.to_csv(folder / "labels.csv", index=False)
+    given = {"labels": folder / "labels.csv", "folder": folder}
+    with pytest.raises(hm.InvalidInputError, match=r"where these are retries, say --id request_id"):
+        init_config(folder / "log.parquet", folder / "tree.yaml", **given)
+    taken = {**given, "columns": {"id": "request_id"}}
+    text = init_config(folder / "log.parquet", folder / "tree.yaml", **taken)
+    assert read(text, folder)[0].settings.columns.id == "request_id"
+
+
 def test_names_that_need_quotes_survive_the_file(folder):
     weird = 'age"; DROP TABLE x: #'
     log = make_log().drop(columns="day").rename(columns={"sex": weird, "outcome": "true label: é"})
