@@ -14,7 +14,11 @@ from support.production_log import after
 from support.report_page import Page
 from support.ui_server import copies, serve, watch_faulty
 
+from huc_monitor.cli.ui import _open
 from huc_monitor.config.opening import open_monitor
+from huc_monitor.reporting.ui import Fleet
+from huc_monitor.reporting.ui._links import DiskLinks
+from huc_monitor.reporting.ui._pages import Pages
 
 FAMILIES = ("dos", "probe")
 FAMILY = {"neptune": "dos", "smurf": "dos", "satan": "probe", "nmap": "probe"}
@@ -46,6 +50,15 @@ def test_a_model_page_has_verdict_tree_heat_map_and_findings_with_onset(site):
     assert "It began" in page.words
     links = {attributes.get("href") for tag, attributes in page.tags if tag == "a"}
     assert {"/m/intrusion/branch/1", "/m/intrusion?window=3"} <= links
+
+
+def test_a_window_without_a_page_is_no_link(faulty):
+    fleet = Fleet([faulty], _open)
+    page = Page(Pages(fleet, DiskLinks(windows={"intrusion": [8]})).model("intrusion"))
+    fleet.close()
+    links = [attributes.get("href") for tag, attributes in page.tags if tag == "a"]
+    assert "intrusion/window-8.html" in links
+    assert "None" not in links
 
 
 def test_an_older_window_shows_what_was_known_then(site):
