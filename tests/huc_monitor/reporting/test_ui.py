@@ -16,7 +16,8 @@ from support.ui_server import copies, serve, watch_faulty
 
 from huc_monitor.cli.ui import _open
 from huc_monitor.config.opening import open_monitor
-from huc_monitor.reporting.ui import Fleet
+from huc_monitor.monitor.forecasting import ForecastScore
+from huc_monitor.reporting.ui import Fleet, _fleet
 from huc_monitor.reporting.ui._links import DiskLinks
 from huc_monitor.reporting.ui._pages import Pages
 
@@ -59,6 +60,21 @@ def test_a_window_without_a_page_is_no_link(faulty):
     links = [attributes.get("href") for tag, attributes in page.tags if tag == "a"]
     assert "intrusion/window-8.html" in links
     assert "None" not in links
+
+
+def test_past_forecasts_are_counted_over_all_windows_as_everywhere_else(faulty, monkeypatch):
+    plain = _fleet.open_state
+
+    def opened(*given):
+        state = plain(*given)
+        state.forecast_scores = {"status": ForecastScore(n=108, n_inside=101)}
+        return state
+
+    monkeypatch.setattr(_fleet, "open_state", opened)
+    fleet = Fleet([faulty], _open)
+    assert "101 of 108 past forecasts held" in Page(Pages(fleet).model("intrusion")).words
+    assert "past forecasts" not in Page(Pages(fleet).model("intrusion", 7)).words
+    fleet.close()
 
 
 def test_an_older_window_shows_what_was_known_then(site):
