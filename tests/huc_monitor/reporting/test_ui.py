@@ -14,6 +14,7 @@ from support.production_log import after
 from support.report_page import Page
 from support.ui_server import copies, serve, watch_faulty
 
+from huc_monitor.cli import main
 from huc_monitor.cli.ui import _open
 from huc_monitor.config.opening import open_monitor
 from huc_monitor.monitor.forecasting import ForecastScore
@@ -75,6 +76,16 @@ def test_past_forecasts_are_counted_over_all_windows_as_everywhere_else(faulty, 
     assert "101 of 108 past forecasts held" in Page(Pages(fleet).model("intrusion")).words
     assert "past forecasts" not in Page(Pages(fleet).model("intrusion", 7)).words
     fleet.close()
+
+
+def test_an_export_says_which_monitor_could_not_be_read(faulty, tmp_path, capsys):
+    bad = tmp_path / "huc.yaml"
+    bad.write_text("model: [", "utf-8")
+    given = [f"--config={path}" for path in (faulty, bad)]
+    assert main(["ui", *given, "--export", str(tmp_path / "site")]) == 2
+    said = " ".join(capsys.readouterr().err.split())
+    assert f"1 of 2 monitors could not be read: {bad}" in said
+    assert (tmp_path / "site" / "intrusion" / "index.html").is_file()
 
 
 def test_an_older_window_shows_what_was_known_then(site):
