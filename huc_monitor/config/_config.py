@@ -16,7 +16,6 @@ import pandas as pd
 from pydantic import ValidationError
 
 from huc_monitor._common.times import get_zone, to_utc
-from huc_monitor.audit.forms.spec import LEAF
 from huc_monitor.config._settings import Settings, TableSettings
 from huc_monitor.config._yaml import ConfigError, Document, read_document
 from huc_monitor.errors import HUCError, InvalidInputError, did_you_mean
@@ -24,6 +23,7 @@ from huc_monitor.monitor.ports import MonitorInfo, make_plugin
 from huc_monitor.monitor.windows import WindowSpec
 from huc_monitor.sources import Columns, DuckTable, Engine, LabelTable, SQLTable, Table, TableSource
 from huc_monitor.sources._keys import likely_keys
+from huc_monitor.sources._rows import find_strays
 from huc_monitor.sources._spec import LabelColumns, LogColumns
 from huc_monitor.sources.large import LargeSource
 from huc_monitor.sources.versions import VersionedSource
@@ -280,14 +280,10 @@ class Config:
             used |= set(partition.columns)
         if self.settings.columns.base_probabilities is not None:
             used |= self.open_source(features=(), base=True, keys=()).used_columns()
-        pattern = source.probabilities.given.pattern or LEAF
+        names = list(source.log.columns())
         # A leaf that the tree lacks has its column of predictions too.
-        own = re.compile(re.escape(pattern).replace(re.escape(LEAF), ".+"))
-        return tuple(
-            name
-            for name in source.log.columns()
-            if name not in used and (pattern == LEAF or not own.fullmatch(name))
-        )
+        used |= set(find_strays(names, source.probabilities.given.pattern, used))
+        return tuple(name for name in names if name not in used)
 
     def make_subgroups(self, reference: pd.DataFrame) -> Subgroups:
         """Freeze the subgroups on reference rows, such as the features of the reference window."""

@@ -13,7 +13,7 @@ import pandas as pd
 from huc_monitor.audit.forms.spec import LEAF, PredictionColumns
 from huc_monitor.config._guess_forms import find_predictions
 from huc_monitor.errors import InvalidInputError, UnknownNameError, did_you_mean, other_spelling
-from huc_monitor.sources._rows import SPELLED_OTHERWISE, explain_missing, find_patterns
+from huc_monitor.sources._rows import SPELLED_OTHERWISE, explain_missing, find_patterns, find_strays
 from huc_monitor.sources._spec import ROW_CHECKS
 from huc_monitor.sources._table import TimeColumn
 from huc_monitor.tree import LabelTree
@@ -157,6 +157,10 @@ def _refuse_other_sums(sample: TableSample, tree: LabelTree) -> None:
         names = [pattern.replace(LEAF, leaf) for leaf in tree.leaves]
         first = sample.frame[names].iloc[0]
         total = pd.to_numeric(first, errors="coerce").sum(skipna=False)
+        strays = find_strays(sample.types, pattern, names)
+        lacking = "if a class is missing from the tree, put it in"
+        if strays:
+            lacking = f"the log also has {strays[0]!r}: if it is a new leaf, put it into the tree"
         held = f"hold {first.to_list()[:3]}, not all numbers"
         remedy = "Write numbers from 0 to 1"
         if np.isfinite(total):
@@ -164,8 +168,7 @@ def _refuse_other_sums(sample: TableSample, tree: LabelTree) -> None:
             remedy = "Divide them by 100" if abs(total - 100) < 1 else "Divide each by their sum"
         msg = (
             f"`log` must have probabilities that sum to 1; {sample.name} has all {len(names)} "
-            f"columns `{pattern}`, but they {held}. {remedy} before they are logged; if a class is "
-            "missing from the tree, put it in."
+            f"columns `{pattern}`, but they {held}. {remedy} before they are logged; {lacking}."
         )
         raise InvalidInputError(msg)
 

@@ -403,6 +403,15 @@ def test_what_cannot_be_found_is_answered_with_what_is_there(change, message, fo
         assert "request_id (VARCHAR)" in str(caught.value)
 
 
+def test_a_column_of_predictions_that_is_no_leaf_is_named_where_rows_miss_one(folder):
+    place = folder / "log.parquet", folder / "tree.yaml"
+    log = make_log().drop(columns="day")
+    leaves = [name for name in log if name.startswith("prob_")]
+    log.assign(prob_drone=0.03, **0.97 * log[leaves]).to_parquet(place[0])
+    with pytest.raises(hm.InvalidInputError, match=r"sum to 0.97 .* the log also has 'prob_drone'"):
+        init_config(*place, folder=folder)
+
+
 @pytest.mark.parametrize(
     ("log", "message"),
     [
