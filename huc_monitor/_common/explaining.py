@@ -52,15 +52,20 @@ def written(path: Sequence[str | int]) -> str:
     return text
 
 
-def sentence(finding: Any, path: Sequence[str | int], model: type[BaseModel]) -> str:
-    """Say what is wrong at a path of `model`, without the value where that may be a secret."""
+def sentence(
+    finding: Any, path: Sequence[str | int], model: type[BaseModel], whole: str = ""
+) -> str:
+    """Say what is wrong at a path of `model`, without the value where that may be a secret.
+
+    `whole` is what people call all of it, such as a file.
+    """
     name, kind, context = written(path) or model.__name__, finding["type"], finding.get("ctx", {})
     declared, _ = _find(model, path)
     secret = declared is not None and _holds_secret(declared.annotation)
     got = "" if secret else f"; got {_short(finding['input'])}"
     if kind == "extra_forbidden":
         choices = sorted(_keys(_find(model, path[:-1])[1]))
-        where = f"of `{written(path[:-1]) or model.__name__}`"
+        where = f"of `{written(path[:-1]) or whole or model.__name__}`"
         remedy = did_you_mean(path[-1], choices, limit=30)
         return f"`{name}` is not a setting {where}. {remedy}"
     if kind == "missing":

@@ -159,7 +159,7 @@ def say_forecasts(
     for record in waiting(records):
         for item in record.forecasts:
             found.append(f"{record.start:%Y-%m-%d %H:%M}: {say_forecast(item)}")
-            if item.outside:
+            if item.outside >= 0.001:  # less would be told as 0.0 %
                 found[-1] += f"; {item.outside:.1%} of its rows lie outside all audited ranges"
     if not found:
         return []

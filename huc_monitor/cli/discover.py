@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import textwrap
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from datetime import timedelta
@@ -15,10 +16,11 @@ from huc_monitor.cli import options
 from huc_monitor.cli.reading import note_aside, read_log
 
 if TYPE_CHECKING:
+    import pandas as pd
+
     from huc_monitor.audit.discovery.discover import Discovery
+    from huc_monitor.config import Config
     from huc_monitor.sources import WindowData
-    from huc_monitor.tree import LabelTree
-    from huc_monitor.utilities import Utility
 
 FINE, FOUND = 0, 1
 _NOTHING_TO_SEARCH = (
@@ -40,7 +42,10 @@ def run(
     ] = None,
     feature: Annotated[
         list[str] | None,
-        typer.Option(help="Column to describe segments by; repeatable. From --config: all."),
+        typer.Option(
+            help="Column to describe segments by; repeatable. With --config: all that have no "
+            "other meaning, if left out."
+        ),
     ] = None,
     since: Annotated[
         str | None,
@@ -70,6 +75,7 @@ def run(
     Example: huc-monitor discover log.parquet --tree tree.yaml --label y --feature age --feature app
     """
     import huc_monitor as hm
+    from huc_monitor._common.safe_text import quoted
     from huc_monitor.cli.showing import print_json
     from huc_monitor.cli.specs import parse_utilities
 
@@ -77,10 +83,14 @@ def run(
     where: dict[str, Any] = {"label": label, "label_mapping": label_mapping, "prefix": prefix}
     where |= {"lists": lists, "classes": classes}
     asked: Sequence[hm.Utility] | None
+    told: list[str] = []
+    settings: Config | None = None
     if config is not None:
         given: dict[str, Any] = {f"--{name.replace('_', '-')}": at for name, at in where.items()}
         given |= {"PREDICTIONS": predictions, "--tree": tree, "--utility": utility}
-        label_tree, asked, data = _configured(config, columns, given, since, until)
+        settings, data, columns = _configured(config, columns, given, since, until)
+        label_tree, asked = settings.tree, list(settings.utilities)
+        told.append(f"Searched the columns {', '.join(map(quoted, columns))}.")
     elif since or until:
         msg = "--since and --until must come with --config, which names the column of times."
         raise typer.BadParameter(msg)
@@ -94,24 +104,25 @@ def run(
         data.probabilities,
         data.codes,
         tree=label_tree,
-        features=data.features,
+        features=data.features[columns],
         utilities=asked,
         tolerance=tolerance,
         max_conditions=conditions,
         confidence_level=confidence,
     )
-    found = replace(found, notes=(*note_aside(data, label_tree), *found.notes))
+    watched = [] if settings is None else _watched(settings, data.features, found)
+    told += [f"{quoted(name)} is watched already." for name in watched]
+    found = replace(found, notes=(*told, *note_aside(data, label_tree), *found.notes))
     if as_json:
         status = "found" if found.certified else "none"
         print_json({"status": status, "discovery": found.to_dict()})
     else:
-        _show(found)
+        new = {name: rule for name, rule in found.predicates.items() if name not in watched}
+        _show(found, new, {} if settings is None else settings.document.content)
     raise typer.Exit(FOUND if found.certified else FINE)
 
 
-def _show(found: Discovery) -> None:
-    import yaml
-
+def _show(found: Discovery, new: dict[str, Any], content: dict[str, Any]) -> None:
     from huc_monitor._common.safe_text import line
     from huc_monitor.cli.showing import say, wrapped
 
@@ -124,10 +135,36 @@ def _show(found: Discovery) -> None:
         typer.echo(wrapped(f"  - {line(str(segment))}"))
     for note in found.notes:
         say(f"Note: {note}")
-    if found.predicates:
-        section = {"subgroups": {"predicates": found.predicates}}
-        typer.echo("\nTo watch them, add to huc.yaml:\n")
-        typer.echo(yaml.safe_dump(section, sort_keys=False, default_flow_style=None).rstrip())
+    if new:
+        _show_lines(new, content)
+
+
+def _show_lines(new: dict[str, Any], content: dict[str, Any]) -> None:
+    """Print what to add to a file with that content: a section that is there is not repeated."""
+    import yaml
+
+    section: dict[str, Any] = {"subgroups": {"predicates": new}}
+    where, depth = "to", 0
+    for key in ("subgroups", "predicates"):
+        content = content.get(key) or {}
+        if not content:
+            break
+        section, where, depth = section[key], f"below `{key}:` in", depth + 1
+    lines = yaml.safe_dump(section, sort_keys=False, default_flow_style=None).rstrip()
+    typer.echo(f"\nTo watch them, add {where} huc.yaml:\n")
+    typer.echo(textwrap.indent(lines, "  " * depth))
+
+
+def _watched(settings: Config, features: pd.DataFrame, found: Discovery) -> list[str]:
+    """Name the certified segments that the file's subgroups have already, by name or by rule."""
+    if not settings.feature_columns or not found.predicates:
+        return []
+    mine, theirs = (
+        family.to_dict()["subgroups"]
+        for family in (settings.make_subgroups(features), found.make_subgroups(features))
+    )
+    names, rules = [one["name"] for one in mine], [one["rule"] for one in mine]
+    return [one["name"] for one in theirs if one["name"] in names or one["rule"] in rules]
 
 
 def _configured(
@@ -136,21 +173,20 @@ def _configured(
     given: Mapping[str, Any],
     since: str | None,
     until: str | None,
-) -> tuple[LabelTree, Sequence[Utility], WindowData]:
-    """Read what a configuration file describes: tree, utilities, and labelled rows."""
+) -> tuple[Config, WindowData, list[str]]:
+    """Read a configuration file, its labelled rows, and which of their columns to search."""
     from huc_monitor.cli.check import read_time
     from huc_monitor.config import load_config
+    from huc_monitor.config._guess import names_nodes
 
     twice = [name for name, value in given.items() if value]
     if twice:
         msg = f"--config says all of it; leave out {', '.join(twice)}."
         raise typer.BadParameter(msg)
     settings = load_config(path)
-    features = columns or list(settings.feature_columns)
-    if not features:
-        msg = f"{path} names no column for subgroups; say with --feature what to describe rows by."
-        raise typer.BadParameter(msg)
-    source = settings.open_source(features=features, keys=())
+    named, features = bool(columns), list(settings.feature_columns)
+    columns = columns or list(dict.fromkeys([*features, *settings.searchable_columns()]))
+    source = settings.open_source(features=list(dict.fromkeys([*features, *columns])), keys=())
     extent = source.time_range()
     if extent is None:
         msg = f"`source.log` must have rows with a time; the log of {path} has none."
@@ -161,4 +197,10 @@ def _configured(
         msg = f"--since must be before --until and before the log ends ({extent.last:%Y-%m-%d})."
         raise typer.BadParameter(msg)
     rows = source.labelled(start, end)
-    return settings.tree, list(settings.utilities), rows
+    if not named:  # another label, or the model's answer, is no property of the case
+        encoder = settings.tree.label_encoder()
+        columns = [name for name in columns if not names_nodes(rows.features[name], encoder)]
+    if not columns or not rows.n:
+        msg = f"The log of {path} has no labelled rows with columns to describe them by."
+        raise typer.BadParameter(msg)
+    return settings, rows, columns

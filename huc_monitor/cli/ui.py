@@ -12,7 +12,7 @@ import typer
 from huc_monitor.cli import options
 from huc_monitor.cli.logs import start_logging
 from huc_monitor.cli.showing import say
-from huc_monitor.errors import InvalidInputError
+from huc_monitor.errors import HUCError, InvalidInputError
 
 if TYPE_CHECKING:
     from huc_monitor.reporting.ui import Access, Fleet, Watched
@@ -64,10 +64,14 @@ def run(
 def _export(fleet: Fleet, folder: Path, *, open_page: bool) -> None:
     from huc_monitor.reporting.ui._export import export_site
 
-    written = export_site(fleet, folder)
+    written, unread = export_site(fleet, folder)
     say(f"Wrote {len(written)} pages; the first is {written[0]}.")
     if open_page:
         _show(written[0].resolve().as_uri())
+    if unread:
+        told = "; ".join(f"{path}: {why}" for path, why in unread.items())
+        msg = f"{len(unread)} of {len(fleet.seats)} monitors could not be read: {told}"
+        raise HUCError(msg)
 
 
 def _access(token_file: Path | None, *, allowed: bool) -> Access:
@@ -94,7 +98,8 @@ def _serve(fleet: Fleet, access: Access, port: int, *, open_page: bool) -> None:
     app = make_app(fleet, access)
     with socket.create_server(("127.0.0.1", port)) as listener:
         address = f"http://127.0.0.1:{listener.getsockname()[1]}/"
-        say(f"{len(fleet.seats)} monitors at {address} (Ctrl+C ends it).")
+        many = "1 monitor" if len(fleet.seats) == 1 else f"{len(fleet.seats)} monitors"
+        say(f"{many} at {address} (Ctrl+C ends it).")
         if open_page:
             _show(address)
         config = uvicorn.Config(app, log_level="warning", server_header=False)

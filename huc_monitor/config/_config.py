@@ -23,6 +23,7 @@ from huc_monitor.monitor.ports import MonitorInfo, make_plugin
 from huc_monitor.monitor.windows import WindowSpec
 from huc_monitor.sources import Columns, DuckTable, Engine, LabelTable, SQLTable, Table, TableSource
 from huc_monitor.sources._keys import likely_keys
+from huc_monitor.sources._rows import find_strays
 from huc_monitor.sources._spec import LabelColumns, LogColumns
 from huc_monitor.sources.large import LargeSource
 from huc_monitor.sources.versions import VersionedSource
@@ -270,6 +271,19 @@ class Config:
         searched = self.settings.subgroups.discover
         found |= dict.fromkeys(() if searched is None else searched.columns)
         return tuple(found)
+
+    def searchable_columns(self) -> tuple[str, ...]:
+        """Columns of the log that describe rows: all that have no other meaning."""
+        source = self.open_source(features=(), keys=())
+        used, partition = source.used_columns(), self.settings.source.log.partition
+        if partition is not None:  # it follows the time
+            used |= set(partition.columns)
+        if self.settings.columns.base_probabilities is not None:
+            used |= self.open_source(features=(), base=True, keys=()).used_columns()
+        names = list(source.log.columns())
+        # A leaf that the tree lacks has its column of predictions too.
+        used |= set(find_strays(names, source.probabilities.given.pattern, used))
+        return tuple(name for name in names if name not in used)
 
     def make_subgroups(self, reference: pd.DataFrame) -> Subgroups:
         """Freeze the subgroups on reference rows, such as the features of the reference window."""

@@ -13,7 +13,7 @@ import pandas as pd
 from huc_monitor.audit.forms.spec import LEAF, PredictionColumns
 from huc_monitor.config._guess_forms import find_predictions
 from huc_monitor.errors import InvalidInputError, UnknownNameError, did_you_mean, other_spelling
-from huc_monitor.sources._rows import SPELLED_OTHERWISE, explain_missing, find_patterns
+from huc_monitor.sources._rows import SPELLED_OTHERWISE, explain_missing, find_patterns, find_strays
 from huc_monitor.sources._spec import ROW_CHECKS
 from huc_monitor.sources._table import TimeColumn
 from huc_monitor.tree import LabelTree
@@ -157,6 +157,10 @@ def _refuse_other_sums(sample: TableSample, tree: LabelTree) -> None:
         names = [pattern.replace(LEAF, leaf) for leaf in tree.leaves]
         first = sample.frame[names].iloc[0]
         total = pd.to_numeric(first, errors="coerce").sum(skipna=False)
+        strays = find_strays(sample.types, pattern, names)
+        lacking = "if a class is missing from the tree, put it in"
+        if strays:
+            lacking = f"the log also has {strays[0]!r}: if it is a new leaf, put it into the tree"
         held = f"hold {first.to_list()[:3]}, not all numbers"
         remedy = "Write numbers from 0 to 1"
         if np.isfinite(total):
@@ -164,8 +168,7 @@ def _refuse_other_sums(sample: TableSample, tree: LabelTree) -> None:
             remedy = "Divide them by 100" if abs(total - 100) < 1 else "Divide each by their sum"
         msg = (
             f"`log` must have probabilities that sum to 1; {sample.name} has all {len(names)} "
-            f"columns `{pattern}`, but they {held}. {remedy} before they are logged; if a class is "
-            "missing from the tree, put it in."
+            f"columns `{pattern}`, but they {held}. {remedy} before they are logged; {lacking}."
         )
         raise InvalidInputError(msg)
 
@@ -316,13 +319,13 @@ def possible_ids(sample: TableSample, used: set[str], share: float = 0.99) -> li
     return sorted(names, key=lambda name: -_scored(name, _ID))
 
 
-def repeated_ids(sample: TableSample, used: set[str]) -> str | None:
-    """Say that a column called an id has values that come more than once; None if there is none."""
+def repeated_ids(sample: TableSample, used: set[str]) -> tuple[str, str] | None:
+    """Name a column called an id whose values come more than once, and say so; None without one."""
     name = _best(sample.types, _ID, lambda name: name not in used)
     if name is None or not sample.frame[name].duplicated().any():
         return None
     counts = sample.frame[name].value_counts()
-    return (
+    return name, (
         f"{name!r} has {len(counts):,} values in {len(sample.frame):,} rows; "
         f"{str(counts.index[0])!r} comes {counts.iloc[0]:,} times"
     )
@@ -337,6 +340,13 @@ def _may_be_id(sample: TableSample, name: str, used: set[str], share: float = 0.
     return bool(values.notna().all()) and _distinct(values) >= share * len(values)
 
 
+def names_nodes(values: pd.Series[Any], encoder: LabelEncoder) -> bool:
+    """Say whether every text of a column is a node of the tree."""
+    texts = values.dropna()
+    named = len(texts) > 0 and isinstance(texts.iloc[0], str)
+    return named and bool((encoder.find(texts.astype(object)) >= 0).all())
+
+
 def _subgroups(guess: Guess, sample: TableSample, encoder: LabelEncoder) -> None:
     n = len(sample.frame)
     for name in sample.types:
@@ -346,8 +356,7 @@ def _subgroups(guess: Guess, sample: TableSample, encoder: LabelEncoder) -> None
         if sample.types[name].upper() == "DATE" or _scored(name, _ID):
             continue
         distinct = _distinct(values)
-        texts = values.dropna()
-        if isinstance(texts.iloc[0], str) and (encoder.find(texts.astype(object)) >= 0).all():
+        if names_nodes(values, encoder):
             continue  # the model's answer, or another label: not a property of the case
         if 2 <= distinct <= _MAX_GROUPS and distinct < n / 20:
             guess.groups.append(name)

@@ -338,7 +338,8 @@ def _meeting(
         if repeated is not None:
             msg = (
                 f"`log` must have a column of ids, another one in each row of {log.name}; "
-                f"{repeated}. Write each prediction once, or give each an id of its own."
+                f"{repeated[1]}. Write each prediction once, give each an id of its own, or, where "
+                f"these are retries, say --id {repeated[0]}: an id then counts once in a window."
             )
             raise InvalidInputError(msg)
         for name, theirs_name in itertools.product(mine, theirs):

@@ -79,7 +79,7 @@ class Document:
             path = _written_path(finding, self.content)
             place = self.place(path)
             row, column = place.rsplit(":", 2)[1:]
-            line = f"{place}: {sentence(finding, path, model)}"
+            line = f"{place}: {sentence(finding, path, model, whole=self.name)}"
             lines.setdefault(line, (int(row), int(column)))
         return ConfigError("\n".join(sorted(lines, key=lambda line: lines[line])))
 

@@ -193,8 +193,10 @@ def pilot_candidates(
     -------
     DataFrame
         A row per candidate: ``utility``, ``subgroup``, ``node``, ``mean_square`` and ``spread`` of
-        its contribution, and ``quantile``, the bootstrap's, the same for all. With clusters or
-        label probabilities also ``design_effect``: rows per independent row.
+        its contribution, and ``quantile``, the bootstrap's, the same for all. Where labels stop
+        above the leaves, contributions are divided by the label coverage of their branch; a branch
+        that no label of the pilot reaches has the largest mean square of a calibrated one. With
+        clusters or label probabilities also ``design_effect``: rows per independent row.
 
     Examples
     --------
@@ -228,15 +230,20 @@ def pilot_candidates(
     weights = [np.asarray(weight, dtype=np.float64) for weight in groups.weights(features, n)]
     squares, spreads = [], []
     for rows in decompose(probabilities, labels, tree=tree, utilities=chosen):
-        dense = rows.to_frame().iloc[:, 2:].to_numpy() ** 2
+        # A branch does not see a label that stops above it: it counts no row, at its coverage.
+        dense = np.nan_to_num(rows.to_frame().iloc[:, 2:].to_numpy()) ** 2
         squares += [(weight**2 @ dense) / n for weight in weights]
         spreads += [rows.utility.spreads(tree)[rows.relevant]] * len(weights)
-    frame["mean_square"] = np.concatenate(squares)
-    frame["spread"] = np.concatenate(spreads)
+    seen, spread = result.candidates.label_coverage, np.concatenate(spreads)
+    times = np.divide(1.0, seen, out=np.ones_like(seen), where=seen > 0)
+    square = np.where(seen > 0, np.concatenate(squares), spread**2 / 4.0)
+    frame["mean_square"] = square * times**2
+    frame["spread"] = spread * times
     share = math.log(result.candidates.n / (1.0 - confidence_level))
     rows_counted = n if result.design is None else result.design.n_effective
     scale = np.sqrt(frame["mean_square"] + frame["spread"] ** 2 * share / rows_counted)
-    frame["quantile"] = result.radii * math.sqrt(rows_counted) / scale
+    # Where labels stop above the leaves, the radius of a branch they hardly reach is cut off.
+    frame["quantile"] = (result.radii * math.sqrt(rows_counted) / scale).max()
     if result.design is not None:
         frame["design_effect"] = n / rows_counted
     return frame

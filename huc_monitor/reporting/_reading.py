@@ -9,7 +9,13 @@ from typing import Any, TypeAlias
 from huc_monitor.audit.curves import ReliabilityCurve
 from huc_monitor.audit.result import AuditResult
 from huc_monitor.errors import InvalidInputError
-from huc_monitor.monitor.forecasting import ASSUMPTION, say_forecast, say_score, score_forecasts
+from huc_monitor.monitor.forecasting import (
+    ASSUMPTION,
+    ForecastScore,
+    say_forecast,
+    say_score,
+    score_forecasts,
+)
 from huc_monitor.monitor.forecasting import waiting as open_forecasts
 from huc_monitor.monitor.people import say_people_of
 from huc_monitor.monitor.records import AlertState, AlertTransition, WindowRecord
@@ -30,8 +36,12 @@ def read(
     title: str | None = None,
     curve: ReliabilityCurve | None = None,
     max_windows: int = 60,
+    forecast_scores: Mapping[str, ForecastScore] | None = None,
 ) -> Report:
-    """Make a report of an audit, its dict, one record, or several."""
+    """Make a report of an audit, its dict, one record, or several.
+
+    `forecast_scores` say how past forecasts did, where these are not all records.
+    """
     if isinstance(source, Mapping):
         source = AuditResult.from_dict(source)
     if isinstance(source, AuditResult):
@@ -47,7 +57,8 @@ def read(
                 f"{type(record).__name__!r}."
             )
             raise InvalidInputError(msg)
-    return _of_records(records, tree, tolerance, title, curve, max_windows)
+    scores = score_forecasts(records) if forecast_scores is None else forecast_scores
+    return _of_records(records, tree, tolerance, title, curve, max_windows, scores)
 
 
 def _of_records(
@@ -57,6 +68,7 @@ def _of_records(
     title: str | None,
     curve: ReliabilityCurve | None,
     max_windows: int,
+    scores: Mapping[str, ForecastScore],
 ) -> Report:
     kept = _renamed(_newest(records))
     shown = kept[-max_windows:]
@@ -72,7 +84,7 @@ def _of_records(
         tuple(windows),
         tree,
         alerts=tuple(_alerts(shown, audited)),
-        notices=tuple(_notices(records, shown, len(kept) - len(shown))),
+        notices=tuple(_notices(records, shown, len(kept) - len(shown), scores)),
         facts={} if last is None else _facts(audited or last),
         findings=() if audited is None else audited.findings,
         change=None if audited is None else audited.change,
@@ -264,7 +276,10 @@ def _since_reference(step: AlertTransition) -> str:
 
 
 def _notices(
-    records: Sequence[WindowRecord], shown: Sequence[WindowRecord], left_out: int
+    records: Sequence[WindowRecord],
+    shown: Sequence[WindowRecord],
+    left_out: int,
+    scores: Mapping[str, ForecastScore],
 ) -> list[str]:
     audited = {record.window_id for record in shown}
     waiting = [r for r in records if r.status == "pending" and r.window_id not in audited]
@@ -283,7 +298,7 @@ def _notices(
         told = "; ".join(say_forecast(item) for item in record.forecasts)
         when = f"{record.start:%Y-%m-%d %H:%M}"
         notices.append(_words.quoted(f"Forecast for {when} UTC, {ASSUMPTION}: {told}."))
-    score = say_score(score_forecasts(records))
+    score = say_score(scores)
     notices += [f"{score}."] if score else []
     skipped = [record for record in shown if record.audit is None]
     if skipped:

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any, Final
 from urllib.parse import unquote
 
 from huc_monitor._common.times import wall_bound
-from huc_monitor.errors import InvalidInputError
+from huc_monitor.errors import InvalidInputError, nearest
 from huc_monitor.sources._data import TimeRange
 from huc_monitor.sources._lake import is_delta, is_iceberg, lake_files
 from huc_monitor.sources._partition import Partition
@@ -390,6 +390,11 @@ def _format(place: str) -> str:
         return "csv"
     if lower.endswith(_JSON):
         return "jsonl"
+    parent, name = Path(place).parent, Path(place).name
+    if not Path(place).exists() and parent.is_dir():
+        near = nearest(name, [entry.name for entry in parent.iterdir()]) or "Correct the path."
+        msg = f"`path` must be a file or folder; there is no {place!r}. {near}"
+        raise InvalidInputError(msg)
     msg = (
         f"`path` must end in one of {', '.join((*_PARQUET, *_CSV, *_JSON))}, or be a folder; got "
         f"{place!r}. Otherwise say which with `format`: 'parquet', 'csv' or 'jsonl'."

@@ -15,7 +15,6 @@ from huc_monitor._common.frames import as_numbers
 from huc_monitor._common.safe_text import distinct, quoted
 from huc_monitor._common.times import EPOCH
 from huc_monitor.audit.forms.reader import BAD_PROBABILITIES, ReadRows
-from huc_monitor.audit.forms.spec import LEAF
 from huc_monitor.audit.sparse_rows import Rows, SparseRows, as_dense, join
 from huc_monitor.errors import InvalidInputError
 from huc_monitor.sources._data import (
@@ -41,6 +40,7 @@ from huc_monitor.sources._rows import (
     UNKNOWN_LABEL,
     Quarantine,
     add_design,
+    find_strays,
     read_chunk,
     say_unknown,
 )
@@ -347,16 +347,11 @@ class Reading:
             return f" `columns.id` must name one prediction each: is {name!r} such an id?"
         if self.unknown:
             return f" {say_unknown(dict(self.unknown.most_common()), self.source.tree)}"
-        template = self.source.probabilities.given.pattern
-        if template is None:
+        if BAD_PROBABILITIES not in self.bad.reasons:
             return ""
-        before, _, after = template.partition(LEAF)
-        if BAD_PROBABILITIES not in self.bad.reasons or not (before or after):
-            return ""
-        known = set(self.source.probabilities.names)
-        for name in self.source.log.columns():
-            if name.startswith(before) and name.endswith(after) and name not in known:
-                return f" The log also has {name!r}: is a leaf missing from the tree?"
+        reader = self.source.probabilities
+        for name in find_strays(self.source.log.columns(), reader.given.pattern, reader.names):
+            return f" The log also has {name!r}: is a leaf missing from the tree? See tree_changes."
         return ""
 
 

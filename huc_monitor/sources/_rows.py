@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import timedelta
 from difflib import get_close_matches
@@ -123,6 +123,20 @@ def say_unknown(found: Mapping[str, int], tree: LabelTree) -> str | None:
     new = f"New leaf? Put it into the tree, or into {_MAPPING}."
     remedy = new if alike is None else f"{alike} {SPELLED_OTHERWISE}"
     return f"Labels that are no node of the tree: {told}{more}. {remedy}"
+
+
+def find_strays(names: Iterable[str], pattern: str | None, known: Collection[str]) -> list[str]:
+    """Return columns that are named like those of leaves and are none of them.
+
+    Examples
+    --------
+    >>> find_strays(["at", "p_lion", "p_drone"], "p_{leaf}", {"p_lion"})
+    ['p_drone']
+    """
+    before, _, after = (pattern or LEAF).partition(LEAF)
+    if not (before or after):
+        return []
+    return [n for n in names if n.startswith(before) and n.endswith(after) and n not in known]
 
 
 def explain_missing(

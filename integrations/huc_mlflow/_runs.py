@@ -52,10 +52,19 @@ class Runs:
 
     @cached_property
     def experiment(self) -> str:
-        """Id of the experiment, made at the first use."""
+        """Id of the experiment, made if there is none."""
         return find_experiment(self.client, self._experiment_name)
 
     # Finding.
+
+    def places(self) -> list[str]:
+        """Return the experiments to search in: none before the first write makes one."""
+        if "experiment" not in vars(self):
+            found = self.client.get_experiment_by_name(self._experiment_name)
+            if found is None:
+                return []
+            self.experiment = str(found.experiment_id)
+        return [self.experiment]
 
     def search(
         self, kind: str, key: str | None = None, *, newest: int | None = None
@@ -69,10 +78,11 @@ class Runs:
         if key is not None:
             sign = "LIKE" if key.endswith("%") else "="
             wanted += f" and tags.`huc.key` {sign} {filter_text(key)}"
+        places = self.places()
         token = None
-        while True:
+        while places:
             page = self.client.search_runs(
-                [self.experiment],
+                places,
                 wanted,
                 max_results=newest or _PAGE,
                 order_by=["tags.`huc.key` DESC"] if newest else None,

@@ -117,7 +117,7 @@ class MLflowTracker:
 
     @property
     def run_id(self) -> str:
-        """Id of the monitor run, made at the first use."""
+        """Id of the monitor run, made if there is none: what only reads asks `_run`."""
         if self._run_id is None:
             settings = json.dumps(self._info.settings or {}, sort_keys=True, default=str)
             tags = {
@@ -136,29 +136,37 @@ class MLflowTracker:
 
     # State.
 
+    def _run(self) -> Run | None:
+        """Return the monitor run, if there is one."""
+        if self._run_id is None:
+            return self.runs.find("monitor", self._info.identity)
+        return self._client.get_run(self._run_id)
+
     def load_state(self) -> dict[str, Any] | None:
         """Read the state that the monitor run's tag points at, to go on from it."""
-        self._seen_state = self._client.get_run(self.run_id).data.tags.get("huc.state")
-        return self._state_at(self._seen_state)
+        run = self._run()
+        self._seen_state = _pointer(run)
+        return self._state_of(run)
 
     def peek_state(self) -> dict[str, Any] | None:
         """Read the state only to look: `save_state` still minds what others did meanwhile."""
-        return self._state_at(self._client.get_run(self.run_id).data.tags.get("huc.state"))
+        return self._state_of(self._run())
 
     def previous_state(self) -> dict[str, Any] | None:
         """Read the state of the newest other monitor run in the experiment."""
+        places = self.runs.places()
         wanted = "tags.`huc.kind` = 'monitor'"
         order = ["attributes.start_time DESC"]
-        for run in self._client.search_runs([self.runs.experiment], wanted, order_by=order):
-            pointer = run.data.tags.get("huc.state")
-            if run.data.tags.get("huc.identity") != self._info.identity and pointer is not None:
-                return self._state_at(pointer, str(run.info.run_id))
+        for run in self._client.search_runs(places, wanted, order_by=order) if places else ():
+            if run.data.tags.get("huc.identity") != self._info.identity and _pointer(run):
+                return self._state_of(run)
         return None
 
-    def _state_at(self, pointer: str | None, run_id: str | None = None) -> dict[str, Any] | None:
-        if pointer is None:
+    def _state_of(self, run: Run | None) -> dict[str, Any] | None:
+        pointer = _pointer(run)
+        if run is None or pointer is None:
             return None
-        run_id = run_id or self.run_id
+        run_id = str(run.info.run_id)
         slot, _, digest = pointer.partition(" ")
         where = f"The state of monitor {self._info.name!r} ({slot!r} of run {run_id})"
         text = self.runs.read(run_id, slot)
@@ -172,7 +180,7 @@ class MLflowTracker:
 
     def save_state(self, state: Mapping[str, Any]) -> None:
         """Write the state beside the current one, then move the pointer: all or nothing."""
-        current = self._client.get_run(self.run_id).data.tags.get("huc.state")
+        current = _pointer(self._client.get_run(self.run_id))
         if current != self._seen_state:
             msg = (
                 f"Another process moved the state of monitor {self._info.name!r} meanwhile. "
@@ -397,6 +405,11 @@ class MLflowTracker:
 
     def close(self) -> None:
         """Nothing to let go of."""
+
+
+def _pointer(run: Run | None) -> str | None:
+    """Where a monitor run's state is, and its checksum."""
+    return None if run is None else run.data.tags.get("huc.state")
 
 
 def _people(alert: AlertState) -> str:

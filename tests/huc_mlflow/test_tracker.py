@@ -97,6 +97,20 @@ def test_a_window_is_a_step_of_the_monitor_run_and_a_child_run(store):
     } <= names
 
 
+def test_reading_makes_neither_experiment_nor_run(store):
+    nowhere, mine = tracker(store, experiment="not there"), tracker(store)
+    for one in (nowhere, mine):
+        assert (one.load_state(), one.peek_state(), one.previous_state()) == (None,) * 3
+        assert (one.records(), one.records(last=3), one.window(1)) == ([], [], None)
+    assert mine._client.get_experiment_by_name("not there") is None
+    assert not mine._client.search_runs([mine.runs.experiment])
+    mine.save_state({"schema_version": 1})
+    other = dataclasses.replace(INFO, identity="another one")
+    changed = type(mine)(other, tracking_uri=f"sqlite:///{store}/mlflow.db")
+    assert (changed.load_state(), changed.previous_state()) == (None, {"schema_version": 1})
+    assert len(mine._client.search_runs([mine.runs.experiment])) == 1
+
+
 def a_change(node, k=0):
     change = CandidateChange(
         utility="top1",

@@ -108,7 +108,7 @@ def test_names_of_an_attacker_are_text_on_every_page_of_an_exported_site(
     browser, hostile, tmp_path
 ):
     fleet = Fleet([hostile], _open)
-    written = export_site(fleet, tmp_path / "site")
+    written, _ = export_site(fleet, tmp_path / "site")
     fleet.close()
     assert {path.name for path in written} >= {"index.html", "alerts.html", "versions.html"}
     assert {path.parent.name for path in written} == {"site", "ids"}

@@ -43,9 +43,21 @@ def look_at_log(config: Config) -> Iterator[Diagnosis]:
     yield fresh
     if fresh.outcome != "ok" and source.labels is not None:
         yield from guarded("join", lambda: _join(source), "see the reason")
+    if config.feature_columns:
+        fix = "correct subgroups in the file"
+        yield from guarded("subgroups", lambda: _subgroups(config, source, span), fix)
     yield from guarded("rows", lambda: _dependence(config, span), "see the reason")
     if config.settings.columns.id is not None:
         yield from guarded("ids", lambda: _repeats(config, source, span), "see the reason")
+
+
+def _subgroups(config: Config, source: Any, span: Any) -> Iterator[Diagnosis]:
+    """Whether a check could freeze the subgroups: on the reference, or else on the first rows."""
+    times = config.reference or (span.first, span.first + _window(config))
+    rows = source.labelled(*times)
+    if rows.n:
+        found = config.make_subgroups(rows.features)
+        yield Diagnosis("subgroups", "ok", f"{len(found)}: {', '.join(found.names)}"[:200])
 
 
 def _strays(config: Config, source: Any, span: Any) -> Iterator[Diagnosis]:

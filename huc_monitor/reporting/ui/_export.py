@@ -16,21 +16,23 @@ _MOST_BRANCHES = 200
 _FIRST = "index.html"
 
 
-def export_site(fleet: Fleet, folder: Path) -> list[Path]:
+def export_site(fleet: Fleet, folder: Path) -> tuple[list[Path], dict[Path, str]]:
     """Write all pages into a folder that is new, empty, or such a site already.
 
     Of each monitor there are its newest windows, the branches that matter most, and its versions.
+    Returns the files, and why which configurations' monitors could not be read.
     """
     if folder.exists() and any(folder.iterdir()) and not (folder / _FIRST).is_file():
         msg = f"`export` must be a new or empty folder, or an earlier site; got {str(folder)!r}."
         raise InvalidInputError(msg)
     windows: dict[str, list[int]] = {}
     branches: dict[str, list[int]] = {}
+    unread: dict[Path, str] = {}
     for slug, seat in fleet.seats.items():
         try:
             windows[slug], branches[slug] = _pages_of(seat)
-        except (HUCError, OSError):
-            continue  # the fleet's page says what is wrong
+        except (HUCError, OSError) as error:
+            unread[seat.path] = " ".join(str(error).split())
     links = DiskLinks(windows=windows, branches=branches)
     top = Pages(fleet, links)
     written = [
@@ -50,7 +52,7 @@ def export_site(fleet: Fleet, folder: Path) -> list[Path]:
             _write(place / f"branch-{index}.html", below.branch(slug, index))
             for index in branches[slug]
         ]
-    return written
+    return written, unread
 
 
 def _pages_of(seat: Seat) -> tuple[list[int], list[int]]:

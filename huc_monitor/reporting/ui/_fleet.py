@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -11,6 +11,7 @@ from huc_monitor._common.safe_text import file_name
 from huc_monitor.errors import HUCError
 from huc_monitor.monitor import Monitor, MonitorState, TrendPoint, open_state
 from huc_monitor.monitor.acting import AlertActions
+from huc_monitor.monitor.forecasting import ForecastScore
 from huc_monitor.monitor.ports import RecalibrationHost, Tracker
 from huc_monitor.monitor.records import WindowRecord
 from huc_monitor.reporting._model import Report
@@ -66,6 +67,7 @@ class Seat:
     lock: threading.RLock = field(default_factory=threading.RLock)
     _opened: tuple[int, Watched] | None = None
     _newest: tuple[object, ...] = ()
+    _scores: Mapping[str, ForecastScore] = field(default_factory=dict)
     _reports: dict[int | None, Report] = field(default_factory=dict)
 
     @property
@@ -90,6 +92,7 @@ class Seat:
         newest = (state.newest, state.last, *state.forecasts, *state.early_drift)
         if newest != self._newest:
             self._newest, self._reports = newest, {}
+        self._scores = state.forecast_scores
         return state
 
     def records(self, until: int | None = None, last: int = WINDOWS) -> Sequence[WindowRecord]:
@@ -97,10 +100,14 @@ class Seat:
         return self.watched.tracker.records(last, until)
 
     def report(self, until: int | None = None) -> Report:
-        """Read the windows up to an ordinal as a report; asked again, nothing is read."""
+        """Read the windows up to an ordinal as a report; asked again, nothing is read.
+
+        How past forecasts did is known of all windows to the newest; of older ones it is not said.
+        """
         if until not in self._reports:
             kept = dict(list(self._reports.items())[1 - _KEPT_REPORTS :])
-            made = read(self.records(until), tree=self.watched.tree, title=self.watched.name)
+            one, scores = self.watched, self._scores if until is None else {}
+            made = read(self.records(until), tree=one.tree, title=one.name, forecast_scores=scores)
             self._reports = {**kept, until: made}
         return self._reports[until]
 

@@ -17,6 +17,7 @@ import huc_monitor as hm
 from huc_monitor.audit.discovery.conditions import read_features
 from huc_monitor.audit.discovery.search import Search, unexplained
 from huc_monitor.cli import app
+from huc_monitor.config import load_config
 from huc_monitor.reporting import draw_pictures
 
 TREE = hm.LabelTree.from_nested(
@@ -399,6 +400,55 @@ def test_the_command_searches_the_log_of_a_configuration(tmp_path):
     assert done.exit_code == 1, done.output
     first = json.loads(done.stdout)["discovery"]["segments"][0]
     assert (first["node"], first["name"], first["certified"]) == ("attack", "protocol=udp", True)
+
+
+def test_a_configuration_is_searched_in_all_columns_without_another_meaning(tmp_path):
+    log, labels = make_log(4, 1000, broken_from=0)
+    log = log.assign(seller="one", p_new=0.0, guessed="dos")
+    log.loc[::3, "seller"] = "two"
+    config = write_project(tmp_path, log, labels)
+    text = config.read_text("utf-8").replace("protocol: each", "seller: each")
+    config.write_text(text, "utf-8")
+    call = ["discover", "--config", str(config), "--json"]
+    found = json.loads(CliRunner().invoke(app, call).stdout)["discovery"]
+    assert found["segments"][0]["name"] == "protocol=udp"
+    assert found["notes"][0] == "Searched the columns 'seller', 'protocol', 'day'."
+    named = CliRunner().invoke(app, [*call, "--feature", "seller"])
+    assert "Searched the columns 'seller'." in json.loads(named.stdout)["discovery"]["notes"]
+
+
+def test_what_is_watched_already_is_said_and_not_proposed_again(tmp_path):
+    config = write_project(tmp_path, *make_log(4, 1000, broken_from=0))
+    call = ["discover", "--config", str(config), "--feature", "protocol"]
+    done = CliRunner().invoke(app, call)
+    assert done.exit_code == 1, done.output
+    assert "Note: 'protocol=udp' is watched already." in done.stdout
+    assert "To watch them" not in done.stdout
+    by_name = 'predicates: {udp: {column: protocol, op: "==", value: udp}}'
+    text = config.read_text("utf-8").replace("by: {protocol: each}", by_name)
+    config.write_text(text, "utf-8")
+    assert "'protocol=udp' is watched already." in CliRunner().invoke(app, call).stdout
+
+
+@pytest.mark.parametrize(
+    ("section", "said"),
+    [
+        ("", "add to huc.yaml:"),
+        ("subgroups:\n  min_size: 5\n", "add below `subgroups:` in huc.yaml:"),
+        (
+            "subgroups:\n  predicates:\n    tcp: {column: protocol, op: '==', value: tcp}\n",
+            "add below `predicates:` in huc.yaml:",
+        ),
+    ],
+)
+def test_what_is_printed_to_paste_fits_below_what_the_file_has(tmp_path, section, said):
+    config = write_project(tmp_path, *make_log(4, 1000, broken_from=0))
+    head, tail = config.read_text("utf-8").split("subgroups: {by: {protocol: each}}\n")
+    config.write_text(head + tail + section, "utf-8")
+    call = ["discover", "--config", str(config), "--feature", "protocol"]
+    pasted = CliRunner().invoke(app, call).stdout.split(said)[1]
+    config.write_text(head + tail + section + pasted.lstrip("\n"), "utf-8")
+    assert "protocol=udp" in load_config(config).settings.subgroups.predicates
 
 
 def test_the_command_searches_the_rows_since_an_alert_began(tmp_path):

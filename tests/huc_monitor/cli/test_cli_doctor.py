@@ -105,6 +105,19 @@ def test_a_cache_that_cannot_be_written_is_said(capsys, monkeypatch, tmp_path):
     assert "NUMBA_CACHE_DIR" in found["cache"]["fix"]
 
 
+def test_subgroups_that_a_check_could_not_freeze_are_wrong(capsys, project):
+    twice = {"by": {"label": "each"}, "predicates": {}}
+    config = project(subgroups=twice)
+    assert examine(capsys, "--config", config)[1]["subgroups"]["text"].startswith(
+        "4: all, label=dog,"
+    )
+    twice["predicates"] = {"label=dog": {"column": "label", "op": "==", "value": "dog"}}
+    code, found = examine(capsys, "--config", project(subgroups=twice))
+    assert (code, found["subgroups"]["outcome"]) == (2, "wrong")
+    assert "must have unique names" in found["subgroups"]["text"]
+    assert main(["check", "--config", str(config)]) == 2
+
+
 def test_a_bad_file_is_wrong_and_names_the_line(capsys, project):
     code, found = examine(capsys, "--config", project(tolerance=-1))
     assert code == 2

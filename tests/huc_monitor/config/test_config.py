@@ -169,6 +169,11 @@ def test_a_mistake_is_reported_at_its_line_with_what_would_do(change, message, f
     assert "\n" not in str(caught.value)
 
 
+def test_a_mistyped_section_is_no_setting_of_the_file(folder):
+    with pytest.raises(ConfigError, match=r"`tolerence` is not a setting of `huc\.yaml`\. Did you"):
+        parse(f"{GOOD}\ntolerence: 0.1\n", folder)
+
+
 def test_a_mistyped_setting_is_reported_beside_the_one_that_is_missing(folder):
     with pytest.raises(ConfigError) as caught:
         parse(GOOD.replace("length: 1d", "lenght: 1d"), folder)

@@ -351,6 +351,21 @@ def test_ids_that_repeat_are_said_to_repeat(folder):
         init_config(folder / "log.parquet", folder / "tree.yaml", **given)
 
 
+def test_a_log_with_retries_is_refused_with_the_option_that_takes_it(folder):
+    log = make_log(400).drop(columns="day")
+    log["request_id"] = [f"r{i}" for i in range(400)]
+    log = pd.concat([log, log.iloc[:40]])
+    log.drop(columns="outcome").to_parquet(folder / "log.parquet")
+    labels = log[["request_id", "outcome"]].drop_duplicates("request_id")
+    labels.to_csv(folder / "labels.csv", index=False)
+    given = {"labels": folder / "labels.csv", "folder": folder}
+    with pytest.raises(hm.InvalidInputError, match=r"where these are retries, say --id request_id"):
+        init_config(folder / "log.parquet", folder / "tree.yaml", **given)
+    taken = {**given, "columns": {"id": "request_id"}}
+    text = init_config(folder / "log.parquet", folder / "tree.yaml", **taken)
+    assert read(text, folder)[0].settings.columns.id == "request_id"
+
+
 def test_names_that_need_quotes_survive_the_file(folder):
     weird = 'age"; DROP TABLE x: #'
     log = make_log().drop(columns="day").rename(columns={"sex": weird, "outcome": "true label: é"})
@@ -386,6 +401,15 @@ def test_what_cannot_be_found_is_answered_with_what_is_there(change, message, fo
         init_config(folder / "log.parquet", folder / "tree.yaml", folder=folder)
     if "rows" not in message:
         assert "request_id (VARCHAR)" in str(caught.value)
+
+
+def test_a_column_of_predictions_that_is_no_leaf_is_named_where_rows_miss_one(folder):
+    place = folder / "log.parquet", folder / "tree.yaml"
+    log = make_log().drop(columns="day")
+    leaves = [name for name in log if name.startswith("prob_")]
+    log.assign(prob_drone=0.03, **0.97 * log[leaves]).to_parquet(place[0])
+    with pytest.raises(hm.InvalidInputError, match=r"sum to 0.97 .* the log also has 'prob_drone'"):
+        init_config(*place, folder=folder)
 
 
 @pytest.mark.parametrize(

@@ -68,6 +68,18 @@ def test_the_version_that_is_named_beside_the_audited_one_is_another(watched):
         assert said.startswith("Version 2 was audited, and version 1 predicted where labels are")
 
 
+@pytest.mark.parametrize(
+    ("outside", "told"), [(0.0004, ""), (0.02, "2.0% of its rows lie outside")]
+)
+def test_rows_outside_the_audited_ranges_are_told_where_there_are_some(watched, outside, told):
+    records = [r for r in watched[1][2].records if r.status == "pending"]
+    (item, *_) = records[0].forecasts
+    items = (dataclasses.replace(item, outside=outside),)
+    (_, said, *_) = say_forecasts([dataclasses.replace(records[0], forecasts=items)], {})
+    assert told in said
+    assert ("lie outside" in said) is bool(told)
+
+
 def test_a_forecast_is_judged_by_the_labels_and_counted(watched):
     monitor, _ = watched
     done = [r for r in monitor.records() if r.status == "audited" and r.forecasts]

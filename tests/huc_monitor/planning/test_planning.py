@@ -71,6 +71,28 @@ def test_planning_for_the_pilots_own_size_gives_its_own_radii(pilot, bounds):
     assert sizes == pytest.approx((2 * result.radii).tolist(), rel=1e-6)
 
 
+def test_a_pilot_whose_labels_stop_above_the_leaves_gives_its_own_radii(pilot):
+    p, codes, groups = pilot
+    labels = np.where(np.arange(600) % 3 == 0, "cat", np.array(TREE.leaves)[codes]).astype(object)
+    labels[codes == 2] = "dog"
+    planned = hm.pilot_candidates(p, labels, tree=TREE, utilities=UTILITIES, **groups)
+    result = hm.audit(p, labels, tree=TREE, utilities=UTILITIES, bounds="bootstrap", **groups)
+    assert (result.candidates.label_coverage < 0.8).any()
+    shared = {"bounds": "bootstrap", "n_candidates": len(planned)}
+    columns = ["mean_square", "spread", "quantile"]
+    rows = planned[columns].to_dict("records")
+    sizes = [hm.detectable_size(600, **shared, **row) for row in rows]
+    assert sizes == pytest.approx((2 * result.radii).tolist(), rel=1e-6)
+
+
+def test_a_branch_that_no_label_of_a_pilot_reaches_is_planned_for_at_its_widest():
+    labels = ["cat"] * 30 + ["dog"] * 30
+    p = [[0.3, 0.3, 0.4]] * 60
+    planned = hm.pilot_candidates(p, labels, tree=TREE, utilities=UTILITIES)
+    (cat,) = planned[planned["node"] == "cat"].itertuples()
+    assert (cat.mean_square, planned.notna().all(axis=None)) == (cat.spread**2 / 4, True)
+
+
 def test_without_a_pilot_the_bootstraps_quantile_is_on_the_safe_side(pilot):
     p, labels, groups = pilot
     planned = hm.pilot_candidates(p, labels, tree=TREE, utilities=UTILITIES, **groups)

@@ -14,7 +14,13 @@ from support.production_log import after
 from support.report_page import Page
 from support.ui_server import copies, serve, watch_faulty
 
+from huc_monitor.cli import main
+from huc_monitor.cli.ui import _open
 from huc_monitor.config.opening import open_monitor
+from huc_monitor.monitor.forecasting import ForecastScore
+from huc_monitor.reporting.ui import Fleet, _fleet
+from huc_monitor.reporting.ui._links import DiskLinks
+from huc_monitor.reporting.ui._pages import Pages
 
 FAMILIES = ("dos", "probe")
 FAMILY = {"neptune": "dos", "smurf": "dos", "satan": "probe", "nmap": "probe"}
@@ -46,6 +52,40 @@ def test_a_model_page_has_verdict_tree_heat_map_and_findings_with_onset(site):
     assert "It began" in page.words
     links = {attributes.get("href") for tag, attributes in page.tags if tag == "a"}
     assert {"/m/intrusion/branch/1", "/m/intrusion?window=3"} <= links
+
+
+def test_a_window_without_a_page_is_no_link(faulty):
+    fleet = Fleet([faulty], _open)
+    page = Page(Pages(fleet, DiskLinks(windows={"intrusion": [8]})).model("intrusion"))
+    fleet.close()
+    links = [attributes.get("href") for tag, attributes in page.tags if tag == "a"]
+    assert "intrusion/window-8.html" in links
+    assert "None" not in links
+
+
+def test_past_forecasts_are_counted_over_all_windows_as_everywhere_else(faulty, monkeypatch):
+    plain = _fleet.open_state
+
+    def opened(*given):
+        state = plain(*given)
+        state.forecast_scores = {"status": ForecastScore(n=108, n_inside=101)}
+        return state
+
+    monkeypatch.setattr(_fleet, "open_state", opened)
+    fleet = Fleet([faulty], _open)
+    assert "101 of 108 past forecasts held" in Page(Pages(fleet).model("intrusion")).words
+    assert "past forecasts" not in Page(Pages(fleet).model("intrusion", 7)).words
+    fleet.close()
+
+
+def test_an_export_says_which_monitor_could_not_be_read(faulty, tmp_path, capsys):
+    bad = tmp_path / "huc.yaml"
+    bad.write_text("model: [", "utf-8")
+    given = [f"--config={path}" for path in (faulty, bad)]
+    assert main(["ui", *given, "--export", str(tmp_path / "site")]) == 2
+    said = " ".join(capsys.readouterr().err.split())
+    assert f"1 of 2 monitors could not be read: {bad}" in said
+    assert (tmp_path / "site" / "intrusion" / "index.html").is_file()
 
 
 def test_an_older_window_shows_what_was_known_then(site):

@@ -98,8 +98,9 @@ def test_below_600_pixels_the_tree_is_a_list(browser, site):
 
 def test_the_exported_site_opens_from_disk_and_every_link_is_a_file(browser, fleet, tmp_path):
     made = Fleet(fleet[:2], _open)
-    written = export_site(made, tmp_path / "site")
+    written, unread = export_site(made, tmp_path / "site")
     made.close()
+    assert not unread
     for path in written:
         page = Page(path.read_text("utf-8"))
         links = [a["href"] for tag, a in page.tags if tag == "a" and not a["href"].startswith("#")]

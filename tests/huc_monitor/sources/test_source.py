@@ -180,7 +180,7 @@ def test_short_floats_may_miss_one_by_their_own_rounding(kind, form, tmp_path):
 
 def test_a_leaf_removed_from_the_tree_is_named_when_rows_no_longer_sum_to_one():
     pruned = hm.LabelTree.flat(["a1", "b"])
-    message = r"sum to 0.7.* The log also has 'p_a2': is a leaf missing from the tree\?"
+    message = r"sum to 0.7.* The log also has 'p_a2': is a leaf missing from the tree\? See tree_ch"
     with pytest.raises(TooManyBadRowsError, match=message):
         open_frame(rows(), tree=pruned).labelled(START, END)
 
@@ -672,7 +672,14 @@ def test_without_a_promise_about_folders_no_row_is_lost(make_table, tmp_path):
             lambda path: DuckTable.files(path / "no.parquet").columns(),
             "no.parquet' could not be read: there is no such file",
         ),
-        (lambda path: DuckTable.files(path / "log.txt"), "`path` must end in one of .parquet"),
+        (
+            lambda path: (path / "log.txt").touch() or DuckTable.files(path / "log.txt"),
+            "`path` must end in one of .parquet",
+        ),
+        (
+            lambda path: (path / "labels").mkdir() or DuckTable.files(path / "label"),
+            r"must be a file or folder; there is no '.*label'\. Did you mean 'labels'\?",
+        ),
         (lambda path: DuckTable.database(path / "no.duckdb", "t"), "must be an existing file"),
         (lambda _: SQLTable("nonsense", "t").columns(), "its URL cannot be parsed"),
         (lambda path: SQLTable(f"sqlite:///{path}/x.db", "t").columns(), "got 't'"),
