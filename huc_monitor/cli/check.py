@@ -74,7 +74,7 @@ def run(
             progress=progress,
             **times,
         )
-    code = exit_code(result.alerts, result.failed, fail_on)
+    code = exit_code(result.alerts, result.failed, fail_on, result.silences)
     if as_json:
         print_json(as_document(result))
     else:
@@ -92,11 +92,18 @@ def read_time(config: Config, name: str, text: str | None) -> datetime | None:
 
 
 def exit_code(
-    alerts: Sequence[AlertState], failed: Sequence[Window], fail_on: options.FailOn
+    alerts: Sequence[AlertState],
+    failed: Sequence[Window],
+    fail_on: options.FailOn,
+    silences: Mapping[str, datetime],
 ) -> int:
-    """1 for an open alert, 2 for a window that could not be audited, else 0."""
+    """1 for an open alert, 2 for a window that could not be audited, else 0.
+
+    Rows or labels that do not come any more count as a warning.
+    """
     failing = {"warning": {"warning", "critical"}, "critical": {"critical"}, "never": set[str]()}
-    if failing[fail_on] & {alert.level for alert in alerts if alert.muted is None}:
+    levels = {alert.level for alert in alerts if alert.muted is None}
+    if failing[fail_on] & (levels | ({"warning"} if silences else set())):
         return ALERT
     return ERROR if failed and fail_on != "never" else FINE
 
@@ -111,6 +118,7 @@ def as_document(result: CheckResult) -> dict[str, Any]:
         "n_unsent": result.n_unsent,
         "failed": [window.to_dict() for window in result.failed],
         "preview": list(result.preview),
+        "silences": {name: since.isoformat() for name, since in result.silences.items()},
     }
 
 

@@ -12,6 +12,7 @@ from __future__ import annotations
 import dataclasses
 import logging
 from dataclasses import dataclass, field
+from datetime import datetime
 from typing import TYPE_CHECKING, Any
 
 from huc_monitor.monitor.messages import compose
@@ -37,6 +38,7 @@ class Outbox:
     state: MonitorState
     records: list[WindowRecord] = field(default_factory=list)
     message: Message | None = None
+    newest_row: datetime | None = None
     _saved: str = ""
     _newest_before: str | None = None
 
@@ -92,6 +94,7 @@ class Outbox:
             self.message = compose(
                 state.transitions,
                 drift=state.drift,
+                warnings=state.warnings,
                 notes=state.notes,
                 standing=state.standing_untold,
                 limit=self.monitor.policy.smallest_limit,
@@ -104,7 +107,7 @@ class Outbox:
                 place=self.monitor.hosts.place,
             )
             state.transitions, state.drift, state.notes, state.until = [], [], [], None
-            state.standing_untold = []
+            state.standing_untold, state.warnings = [], []
         if self.message is not None and self.monitor.hosts.notifiers:
             left = sorted(self.monitor.hosts.notifiers)
             entry = {"message": self.message.to_dict(), "left": left}
@@ -128,8 +131,9 @@ class Outbox:
                 is_current = state.exported.get(name) == self._newest_before
                 records = tuple(self.records if is_current else self.monitor.tracker.records())
                 alerts, n_unsent = state.open_alerts, len(state.messages)
+                history, newest = self.monitor.tracker.records, self.newest_row
                 exporter.export(
-                    Standing(state.status, alerts, n_unsent, records, self.monitor.tracker.records)
+                    Standing(state.status, alerts, n_unsent, records, history, newest_row=newest)
                 )
             except Exception as error:  # an exporter that fails must not fail a check
                 log.warning("exporter %s failed; it is tried again next time: %s", name, error)
