@@ -340,13 +340,17 @@ def compose(
 
 def say_repeats(data: WindowData) -> str | None:
     """Say what came more than once in a window, and what was done about it; None if nothing did."""
-    aside = {name: n for name, n in data.bad_reasons.items() if name in REPEAT_REASONS}
-    parts = [f"{n:,} rows set aside ({name})" for name, n in aside.items()]
-    if data.n_duplicate_ids:
-        parts.insert(0, f"{data.n_duplicate_ids:,} repeated rows left out")
-    if data.n_changed_labels:
-        parts.append(f"{data.n_changed_labels:,} labels replaced by later, different ones")
+    parts = [f"{n:,} {what}" for what, n in count_repeats(data).items()]
     return f"{'; '.join(parts)}, of {data.n_labelled:,} labelled rows." if parts else None
+
+
+def count_repeats(data: WindowData) -> dict[str, int]:
+    """Count what came more than once in a window, by what was done about it."""
+    found = {"repeated rows left out": data.n_duplicate_ids}
+    aside = {name: n for name, n in data.bad_reasons.items() if name in REPEAT_REASONS}
+    found |= {f"rows set aside ({name})": n for name, n in aside.items()}
+    found["labels replaced by later, different ones"] = data.n_changed_labels
+    return {what: n for what, n in found.items() if n}
 
 
 def say_untimed(n: int) -> str:
