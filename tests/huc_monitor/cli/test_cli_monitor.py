@@ -299,6 +299,13 @@ def test_watch_refuses_an_odd_pace(fresh, capsys):
     assert "`every` must be a whole number and one of the units" in err
 
 
+def test_windows_that_are_audited_again_are_counted_apart(tmp_path, capsys):
+    log, labels = make_log(3, 400, late_share=0.3)
+    config = write_project(tmp_path, log, labels, windows=", revisit: 30d")
+    check = ("check", "--config", config, "--dry-run", "--now", "2024-03-04T00:00")
+    assert "; 3 new windows: 2 audited, 1 pending; 2 revised.\n" in run(capsys, *check)[1]
+
+
 @pytest.mark.seconds
 def test_a_log_that_ended_is_a_warning_of_check_and_status(tmp_path, capsys):
     config = write_project(tmp_path, *make_log(2, 400))
