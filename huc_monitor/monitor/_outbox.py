@@ -59,7 +59,10 @@ class Outbox:
             record = dataclasses.replace(record, notes=(*record.notes, said))
             state.notes.append(said)
             state.remark = said
-        state.until = record.end if state.until is None else max(state.until, record.end)
+        # The newest window with labels; where none is new, the newest that waits for them.
+        labelled = state.until and state.last and state.until <= state.last.end
+        if record.status != "pending" or not labelled:
+            state.until = max(record.end, state.until or record.end)
         state.record = record.to_dict()
         if record.status != "pending":
             state.newest = record.key
@@ -90,6 +93,7 @@ class Outbox:
     def finish(self) -> None:
         """Decide on one message and save it; then publish, send and recalibrate."""
         state = self.state
+        early = max((r.end for r in self.records if r.status == "pending"), default=None)
         if state.until is not None:
             self.message = compose(
                 state.transitions,
@@ -102,6 +106,7 @@ class Outbox:
                 monitor=self.monitor.name,
                 identity=self.monitor.identity,
                 until=state.until,
+                early=early,
                 status=state.status,
                 tree=self.monitor.tree,
                 place=self.monitor.hosts.place,

@@ -254,11 +254,15 @@ def compose(
     monitor: str,
     identity: str,
     until: datetime,
+    early: datetime | None = None,
     status: str | None = None,
     tree: LabelTree | None = None,
     place: NextSteps = NextSteps(),
 ) -> Message | None:
     """Group what a check has to tell into one message; None if there is nothing.
+
+    `until` is the end of the newest window of which the message speaks, `early` that of the newest
+    one that waits for its labels, which the title of a message of drift alone names.
 
     `status` is where the monitor stands after the check: a message may speak of resolved alerts
     alone while others stay open. `alerts` are those open then: after a check of several windows,
@@ -316,8 +320,11 @@ def compose(
     sizes["warning"] += len(warnings)
     counts = [f"{n} {kind}" for kind, n in sizes.items() if n]
     counts += ["drift"] if drift else []
-    title = f"{chat(monitor)}: {', '.join(counts) or 'note'} (data to {_moment(until)})"
     level = next((kind for kind, n in sizes.items() if n), "drift" if drift else "note")
+    seen = f"predictions to {_moment(early)}" if level == "drift" and early else None
+    title = (
+        f"{chat(monitor)}: {', '.join(counts) or 'note'} ({seen or f'data to {_moment(until)}'})"
+    )
     parts = [f"{step.kind} {step.window_id} {'/'.join(step.candidate)}" for step in latest.values()]
     parts += [f"drift {item.kind} {item.name}" for item in drift] + [
         _moment(until),

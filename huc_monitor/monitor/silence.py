@@ -105,7 +105,8 @@ class Silence:
         ]
         self.state.warnings += [text for text in warned if text]
         if self.state.warnings or len(self.state.notes) > n_notes:
-            self.state.until = self.state.until or last
+            newest = self.state.last
+            self.state.until = self.state.until or (last if newest is None else newest.end)
         kept = self.state.arrivals.items()
         self.state.arrivals = {name: item for name, item in kept if item != Arrivals()}
         return last
