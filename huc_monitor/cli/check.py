@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import sys
+from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from datetime import datetime
 from pathlib import Path
@@ -74,7 +75,7 @@ def run(
             progress=progress,
             **times,
         )
-    code = exit_code(result.alerts, result.failed, fail_on)
+    code = exit_code(result.alerts, result.failed, fail_on, result.silences)
     if as_json:
         print_json(as_document(result))
     else:
@@ -92,11 +93,18 @@ def read_time(config: Config, name: str, text: str | None) -> datetime | None:
 
 
 def exit_code(
-    alerts: Sequence[AlertState], failed: Sequence[Window], fail_on: options.FailOn
+    alerts: Sequence[AlertState],
+    failed: Sequence[Window],
+    fail_on: options.FailOn,
+    silences: Mapping[str, datetime],
 ) -> int:
-    """1 for an open alert, 2 for a window that could not be audited, else 0."""
+    """1 for an open alert, 2 for a window that could not be audited, else 0.
+
+    Rows or labels that do not come any more count as a warning.
+    """
     failing = {"warning": {"warning", "critical"}, "critical": {"critical"}, "never": set[str]()}
-    if failing[fail_on] & {alert.level for alert in alerts if alert.muted is None}:
+    levels = {alert.level for alert in alerts if alert.muted is None}
+    if failing[fail_on] & (levels | ({"warning"} if silences else set())):
         return ALERT
     return ERROR if failed and fail_on != "never" else FINE
 
@@ -111,6 +119,7 @@ def as_document(result: CheckResult) -> dict[str, Any]:
         "n_unsent": result.n_unsent,
         "failed": [window.to_dict() for window in result.failed],
         "preview": list(result.preview),
+        "silences": {name: since.isoformat() for name, since in result.silences.items()},
     }
 
 
@@ -119,13 +128,7 @@ def show(result: CheckResult, *, always: bool = False) -> None:
     for text in result.preview:
         say(text)
     if always or sys.stdout.isatty() or result.message is not None:
-        counts: dict[str, int] = {}
-        for record in result.records:
-            counts[record.status] = counts.get(record.status, 0) + 1
-        done = ", ".join(f"{n} {status}" for status, n in counts.items())
-        n_windows = len(result.records)
-        new = f"{n_windows} new window{'s' * (n_windows != 1)}: {done}" if done else "no new window"
-        typer.echo(f"Status {result.status}; {new}.")
+        typer.echo(f"Status {result.status}; {say_windows(result.records)}.")
     if result.message is not None:
         tell(f"\n{result.message.text}")
     if sys.stdout.isatty() or result.message is not None:
@@ -139,6 +142,15 @@ def show(result: CheckResult, *, always: bool = False) -> None:
         say(say_failed(result.failed))
     if result.n_unsent:
         typer.echo(f"{result.n_unsent} messages could not be sent and are kept.", err=True)
+
+
+def say_windows(records: Sequence[WindowRecord]) -> str:
+    """Count the windows that a check dealt with; those audited again apart from the new ones."""
+    counts = Counter(record.status for record in records if not record.revision)
+    n, done = counts.total(), ", ".join(f"{n} {status}" for status, n in counts.items())
+    new = f"{n} new window{'s' * (n != 1)}: {done}" if n else "no new window"
+    revised = len({record.ordinal for record in records if record.revision})
+    return f"{new}; {revised} revised" if revised else new
 
 
 def say_forecasts(

@@ -5,6 +5,7 @@ Fields are added, never renamed or removed: who reads them leaves out what it do
 
 from __future__ import annotations
 
+from datetime import datetime
 from typing import Any, Final, Literal, NotRequired, TypedDict
 
 from huc_monitor.audit.comparison import Comparison
@@ -340,6 +341,8 @@ class CheckDocument(TypedDict):
         Windows that could not be audited.
     preview : list of str
         With --dry-run, what changed settings would do.
+    silences : dict of str to datetime
+        What does not come any more, "rows" or "labels", and since when.
     """
 
     status: str
@@ -349,6 +352,7 @@ class CheckDocument(TypedDict):
     n_unsent: int
     failed: list[Window]
     preview: list[str]
+    silences: dict[str, datetime]
 
 
 class WindowRow(TypedDict):
@@ -424,6 +428,8 @@ class MonitorDocument(TypedDict):
         Messages that could not be delivered yet.
     failed : list of Window
         Windows that could not be audited.
+    silences : dict of str to datetime
+        What does not come any more, "rows" or "labels", and since when.
     """
 
     status: str
@@ -436,6 +442,7 @@ class MonitorDocument(TypedDict):
     windows: list[WindowRow]
     n_unsent: int
     failed: list[Window]
+    silences: dict[str, datetime]
 
 
 class StatusDocument(MonitorDocument):

@@ -58,7 +58,11 @@ def run(
             tell(text)
         if trial is not None:
             say(f"On trial: {trial}.")
-    raise typer.Exit(exit_code(state.open_alerts, state.failed, fail_on))
+    raise typer.Exit(_exit_code(state, fail_on))
+
+
+def _exit_code(state: MonitorState, fail_on: options.FailOn) -> int:
+    return exit_code(state.open_alerts, state.failed, fail_on, state.silences)
 
 
 def _read(
@@ -116,6 +120,7 @@ def _document(state: MonitorState, records: Sequence[WindowRecord]) -> dict[str,
         "windows": [_row(record) for record in records],
         "n_unsent": len(state.messages),
         "failed": [window.to_dict() for window in state.failed],
+        "silences": {name: since.isoformat() for name, since in state.silences.items()},
     }
 
 
@@ -147,6 +152,8 @@ def _show(
 ) -> None:
     from rich.text import Text
 
+    from huc_monitor.monitor.silence import say_silences
+
     console, alerts = make_console(), state.open_alerts
     muted = sum(alert.muted is not None for alert in alerts)
     counted = " (muted alerts do not count)" if muted else ""
@@ -163,6 +170,8 @@ def _show(
         _print_windows(console, records)
     for text in _say_alerts(alerts, utilities):
         tell(text)
+    if state.silences:
+        tell("\n".join(["WARNING", *say_silences(state.silences)]))
     for mute in state.mutes:
         if not any(alert.muted == mute.words for alert in alerts):
             say(f"Muted: {mute}.")
@@ -255,7 +264,7 @@ def _show_fleet(
             codes.append(ERROR)
             continue
         documents.append({"config": str(config), **_document(state, records)})
-        codes.append(exit_code(state.open_alerts, state.failed, fail_on))
+        codes.append(_exit_code(state, fail_on))
     if as_json:
         print_json({"monitors": documents})
     else:

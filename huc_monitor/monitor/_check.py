@@ -34,6 +34,7 @@ from huc_monitor.monitor.forecasting import Forecasting
 from huc_monitor.monitor.muting import Quiet
 from huc_monitor.monitor.noticing import Noticing, Selection
 from huc_monitor.monitor.records import AlertTransition, WindowRecord
+from huc_monitor.monitor.silence import Silence
 from huc_monitor.monitor.windows import Window, due_windows, next_revision, readiness
 from huc_monitor.sources import RowCounts, TooManyBadRowsError
 from huc_monitor.sources._rows import say_unknown
@@ -60,6 +61,7 @@ class Check:
     outbox: Outbox = field(init=False)
     _quiet: Quiet = field(init=False)
     _telling: Telling = field(init=False)
+    _silence: Silence = field(init=False)
     _standards: Standards = field(init=False)
     _detecting: Detecting = field(init=False)
     _changing: Changing = field(init=False)
@@ -72,6 +74,7 @@ class Check:
         given = monitor.policy.maintenance
         self._quiet = Quiet(state.mutes, given, monitor.windows.zone, self.now)
         self._telling = Telling(monitor, state, self._quiet, self.now)
+        self._silence = Silence(monitor, state, self._quiet, self.now)
         self._discovering = Discovering(monitor, state)
         self._begin()
 
@@ -105,6 +108,7 @@ class Check:
             self._tell(done, total, window)
             self._look_early(window)
         self._telling.unmuted()
+        self.outbox.newest_row = self._silence.tell()
         if total and self.progress is not None:
             self.progress(total, total, "")
         tell = self.progress
@@ -180,6 +184,7 @@ class Check:
         visited = Visited(window, 0, window.due_at, _NO_ROWS, fed_from, None)
         self.state.last = window
         record = self._record(visited, window.due_at, partial(ahead.take, window))
+        self._silence.visit(window, visited.counts)
         kept = [*self.state.visited, visited]
         self.state.visited = [item for item in kept if self._may_change(item)]
         grown = record.status == "audited" and self._discovering.look(window, window.due_at)
@@ -205,6 +210,7 @@ class Check:
 
     def _look_again(self, visited: Visited) -> None:
         before, failed = (visited.revision, visited.as_of), visited.failed
+        n_labelled = visited.counts.n_labelled
         visited.revision, visited.as_of = visited.revision + 1, self.now
         record = self._record(visited, self.now, partial(self._again, visited))
         if failed is not None and visited.failed == failed:
@@ -212,6 +218,8 @@ class Check:
             return
         if failed is not None and visited.failed is None:
             self._telling.mended(visited.window)
+        if visited.counts.n_labelled > n_labelled:
+            self._silence.late_labels()
         self.outbox.commit(record)
 
     def _again(self, visited: Visited) -> Decomposed:

@@ -64,6 +64,8 @@ class CheckResult(Plotted):
         How all forecasts so far did once labels came, by utility.
     preview : tuple of str
         Of a dry run: what changed settings will do.
+    silences : dict of str to datetime
+        What does not come any more, "rows" or "labels", and since when.
     """
 
     records: tuple[WindowRecord, ...]
@@ -74,6 +76,7 @@ class CheckResult(Plotted):
     failed: tuple[Window, ...] = ()
     forecast_scores: Mapping[str, ForecastScore] = field(default_factory=dict)
     preview: tuple[str, ...] = ()
+    silences: Mapping[str, datetime] = field(default_factory=dict)
 
     def __len__(self) -> int:
         return len(self.records)
@@ -318,4 +321,5 @@ def _result(check: Check) -> CheckResult:
         len(state.messages),
         state.failed,
         dict(state.forecast_scores),
+        silences=state.silences,
     )

@@ -12,6 +12,7 @@ from __future__ import annotations
 import dataclasses
 import logging
 from dataclasses import dataclass, field
+from datetime import datetime
 from typing import TYPE_CHECKING, Any
 
 from huc_monitor.monitor.messages import compose
@@ -37,6 +38,7 @@ class Outbox:
     state: MonitorState
     records: list[WindowRecord] = field(default_factory=list)
     message: Message | None = None
+    newest_row: datetime | None = None
     _saved: str = ""
     _newest_before: str | None = None
 
@@ -57,7 +59,10 @@ class Outbox:
             record = dataclasses.replace(record, notes=(*record.notes, said))
             state.notes.append(said)
             state.remark = said
-        state.until = record.end if state.until is None else max(state.until, record.end)
+        # The newest window with labels; where none is new, the newest that waits for them.
+        labelled = state.until and state.last and state.until <= state.last.end
+        if record.status != "pending" or not labelled:
+            state.until = max(record.end, state.until or record.end)
         state.record = record.to_dict()
         if record.status != "pending":
             state.newest = record.key
@@ -88,10 +93,12 @@ class Outbox:
     def finish(self) -> None:
         """Decide on one message and save it; then publish, send and recalibrate."""
         state = self.state
+        early = max((r.end for r in self.records if r.status == "pending"), default=None)
         if state.until is not None:
             self.message = compose(
                 state.transitions,
                 drift=state.drift,
+                warnings=state.warnings,
                 notes=state.notes,
                 standing=state.standing_untold,
                 limit=self.monitor.policy.smallest_limit,
@@ -99,12 +106,13 @@ class Outbox:
                 monitor=self.monitor.name,
                 identity=self.monitor.identity,
                 until=state.until,
+                early=early,
                 status=state.status,
                 tree=self.monitor.tree,
                 place=self.monitor.hosts.place,
             )
             state.transitions, state.drift, state.notes, state.until = [], [], [], None
-            state.standing_untold = []
+            state.standing_untold, state.warnings = [], []
         if self.message is not None and self.monitor.hosts.notifiers:
             left = sorted(self.monitor.hosts.notifiers)
             entry = {"message": self.message.to_dict(), "left": left}
@@ -128,8 +136,9 @@ class Outbox:
                 is_current = state.exported.get(name) == self._newest_before
                 records = tuple(self.records if is_current else self.monitor.tracker.records())
                 alerts, n_unsent = state.open_alerts, len(state.messages)
+                history, newest = self.monitor.tracker.records, self.newest_row
                 exporter.export(
-                    Standing(state.status, alerts, n_unsent, records, self.monitor.tracker.records)
+                    Standing(state.status, alerts, n_unsent, records, history, newest_row=newest)
                 )
             except Exception as error:  # an exporter that fails must not fail a check
                 log.warning("exporter %s failed; it is tried again next time: %s", name, error)

@@ -22,6 +22,7 @@ from huc_monitor.monitor.records import (
     RecalibrationTrigger,
     WindowRecord,
 )
+from huc_monitor.monitor.silence import Arrivals
 from huc_monitor.monitor.windows import Window
 from huc_monitor.sources import RowCounts
 from huc_monitor.subgroups import Subgroups
@@ -184,6 +185,8 @@ class MonitorState(Form):
     discovered: list[str] = field(default_factory=list)
     searched_until: datetime | None = None
     unsearched: int = 0
+    arrivals: dict[str, Arrivals] = field(default_factory=dict)
+    warnings: list[str] = field(default_factory=list)
 
     schema: ClassVar[int | None] = SCHEMA_VERSION
     sparse: ClassVar[tuple[str, ...]] = (
@@ -192,6 +195,8 @@ class MonitorState(Form):
         "discovered",
         "searched_until",
         "unsearched",
+        "arrivals",
+        "warnings",
     )
 
     @property
@@ -219,16 +224,21 @@ class MonitorState(Form):
         return tuple(item.window for item in self.visited if item.failed is not None)
 
     @property
+    def silences(self) -> dict[str, datetime]:
+        """What does not come any more, "rows" or "labels", and since when."""
+        return {name: x.told for name, x in sorted(self.arrivals.items()) if x.told is not None}
+
+    @property
     def status(self) -> str:
         """Where the monitor stands: "critical", "failed", "warning" or "ok", the first that holds.
 
-        Failed: a window could not be audited, so nobody knows how the model did in it. Alerts that
-        are muted do not count.
+        Failed: a window could not be audited, so nobody knows how the model did in it. Warning: an
+        alert, or rows or labels do not come any more. Alerts that are muted do not count.
         """
         levels = {alert.level for alert in self.open_alerts if alert.muted is None}
         if "critical" in levels:
             return "critical"
-        return "failed" if self.failed else "warning" if levels else "ok"
+        return "failed" if self.failed else "warning" if levels or self.silences else "ok"
 
     def follow_trend(self, record: WindowRecord) -> None:
         """Add a window to the trend; a later revision takes the place of an earlier one."""

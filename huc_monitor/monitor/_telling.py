@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 import pandas as pd
 
 from huc_monitor.monitor.findings import Finding
-from huc_monitor.monitor.messages import say_repeats, say_untimed, still_there
+from huc_monitor.monitor.messages import count_repeats, say_repeats, say_untimed, still_there
 from huc_monitor.monitor.muting import Quiet
 from huc_monitor.monitor.windows import Window
 from huc_monitor.sources import WindowData
@@ -80,8 +80,26 @@ class Telling:
 
     def rows(self, window: Window, data: WindowData) -> None:
         """Say which rows count once or not at all."""
-        unknown = say_unknown(data.unknown_labels, self.monitor.tree)
-        self.say(window, {_REPEATS: say_repeats(data), _UNKNOWN: unknown})
+        if self._repeats_more(data):
+            self.note(f"Window of {window.start:%Y-%m-%d %H:%M} UTC: {say_repeats(data)}")
+        self.say(window, {_UNKNOWN: say_unknown(data.unknown_labels, self.monitor.tree)})
+
+    def _repeats_more(self, data: WindowData) -> bool:
+        """Tell whether the share of rows that come more than once is twice what was told of.
+
+        Retries are usual where rows have ids, and what to do about them is settled: told once.
+        """
+        told = self.state.drift_told
+        more = {}
+        for what, n in count_repeats(data).items():
+            key, share = f"{_REPEATS}:{what}", n / data.n_labelled
+            if share >= 2 * float(told.get(key, 0)):
+                more[key] = str(share)
+        if not more or _REPEATS in self._said:
+            return False
+        self._said.add(_REPEATS)
+        told.update(more)
+        return True
 
     def untimed(self) -> None:
         """Say that rows are in no window for want of a time, and again when there are more."""

@@ -246,6 +246,7 @@ def compose(
     transitions: Sequence[AlertTransition],
     *,
     drift: Sequence[DriftFinding] = (),
+    warnings: Sequence[str] = (),
     notes: Sequence[str] = (),
     standing: Sequence[str] = (),
     limit: str | None = None,
@@ -253,11 +254,15 @@ def compose(
     monitor: str,
     identity: str,
     until: datetime,
+    early: datetime | None = None,
     status: str | None = None,
     tree: LabelTree | None = None,
     place: NextSteps = NextSteps(),
 ) -> Message | None:
     """Group what a check has to tell into one message; None if there is nothing.
+
+    `until` is the end of the newest window of which the message speaks, `early` that of the newest
+    one that waits for its labels, which the title of a message of drift alone names.
 
     `status` is where the monitor stands after the check: a message may speak of resolved alerts
     alone while others stay open. `alerts` are those open then: after a check of several windows,
@@ -267,7 +272,8 @@ def compose(
     since the reference are told branch by branch; `tree` says which branch lies above which. The
     largest findings come first, and after five of a kind the rest is counted. `standing` are
     branches beyond `limit`, to be told as such unless the same message tells that they changed.
-    `place` is where to go on, which ends the message of an alert.
+    `warnings` say what does not come any more. `place` is where to go on, which ends the message
+    of an alert.
     """
     announced = {step.candidate for step in transitions if step.announced}
     latest = {step.candidate: step for step in transitions if step.candidate in announced}
@@ -292,12 +298,14 @@ def compose(
     moved = {node for one in findings for node in (one.node, *one.above, *one.below)}
     stand = [node for node in standing if node not in moved]
     notes = [*notes, *([say_standing(stand, limit)] if stand else [])]
-    if not latest and not drift and not notes:
+    if not latest and not drift and not warnings and not notes:
         return None
     groups = {kind: _by_branch(steps, findings) for kind, steps in groups.items()}
     now = {alert.candidate: alert for alert in alerts}
     told = {finding.candidate: finding for finding in findings}
     blocks = [_block(kind, steps, now, told) for kind, steps in groups.items() if steps]
+    if warnings:
+        blocks.append("\n".join(["NO NEW DATA", *map(chat_line, warnings)]))
     if drift:
         blocks.append(_drift_block(drift))
     muted = [alert for alert in alerts if alert.muted is not None]
@@ -308,12 +316,21 @@ def compose(
     open_now = groups["critical"] or groups["warning"]
     if open_now and (place.config is not None or place.page is not None):
         blocks.append(_next_block(_ranked(open_now)[0], place))
-    counts = [f"{len(steps)} {kind}" for kind, steps in groups.items() if steps]
+    sizes = {kind: len(steps) for kind, steps in groups.items()}
+    sizes["warning"] += len(warnings)
+    counts = [f"{n} {kind}" for kind, n in sizes.items() if n]
     counts += ["drift"] if drift else []
-    title = f"{chat(monitor)}: {', '.join(counts) or 'note'} (data to {_moment(until)})"
-    level = next((kind for kind, steps in groups.items() if steps), "drift" if drift else "note")
+    level = next((kind for kind, n in sizes.items() if n), "drift" if drift else "note")
+    seen = f"predictions to {_moment(early)}" if level == "drift" and early else None
+    title = (
+        f"{chat(monitor)}: {', '.join(counts) or 'note'} ({seen or f'data to {_moment(until)}'})"
+    )
     parts = [f"{step.kind} {step.window_id} {'/'.join(step.candidate)}" for step in latest.values()]
-    parts += [f"drift {item.kind} {item.name}" for item in drift] + [_moment(until), *notes]
+    parts += [f"drift {item.kind} {item.name}" for item in drift] + [
+        _moment(until),
+        *warnings,
+        *notes,
+    ]
     data: Mapping[str, Any] = {
         "monitor": monitor,
         "identity": identity,
@@ -322,6 +339,7 @@ def compose(
         "transitions": [step.to_dict() for step in latest.values()],
         **({"findings": [finding.to_dict() for finding in findings]} if findings else {}),
         "drift": [item.to_dict() for item in drift],
+        **({"warnings": list(warnings)} if warnings else {}),
         "notes": list(notes),
     }
     return Message(message_key(identity, parts), level, title, "\n\n".join(blocks), data)
@@ -329,13 +347,17 @@ def compose(
 
 def say_repeats(data: WindowData) -> str | None:
     """Say what came more than once in a window, and what was done about it; None if nothing did."""
-    aside = {name: n for name, n in data.bad_reasons.items() if name in REPEAT_REASONS}
-    parts = [f"{n:,} rows set aside ({name})" for name, n in aside.items()]
-    if data.n_duplicate_ids:
-        parts.insert(0, f"{data.n_duplicate_ids:,} repeated rows left out")
-    if data.n_changed_labels:
-        parts.append(f"{data.n_changed_labels:,} labels replaced by later, different ones")
+    parts = [f"{n:,} {what}" for what, n in count_repeats(data).items()]
     return f"{'; '.join(parts)}, of {data.n_labelled:,} labelled rows." if parts else None
+
+
+def count_repeats(data: WindowData) -> dict[str, int]:
+    """Count what came more than once in a window, by what was done about it."""
+    found = {"repeated rows left out": data.n_duplicate_ids}
+    aside = {name: n for name, n in data.bad_reasons.items() if name in REPEAT_REASONS}
+    found |= {f"rows set aside ({name})": n for name, n in aside.items()}
+    found["labels replaced by later, different ones"] = data.n_changed_labels
+    return {what: n for what, n in found.items() if n}
 
 
 def say_untimed(n: int) -> str:

@@ -34,6 +34,7 @@ CHECK: dict[str, tuple[str, tuple[str, ...]]] = {
     "huc_last_check_timestamp_seconds": ("When the last check ended.", ()),
     "huc_status": ("0 ok, 1 warning or a window that failed, 2 critical.", ()),
     "huc_alerts": ("Open alerts.", ("level",)),
+    "huc_newest_row_timestamp_seconds": ("Time of the newest row of the log.", ()),
     "huc_unsent_messages": ("Messages that could not be delivered yet.", ()),
 }
 WINDOW: dict[str, tuple[str, tuple[str, ...]]] = {
@@ -95,6 +96,8 @@ def check_families(info: MonitorInfo, standing: Standing) -> list[GaugeMetricFam
     for level in ("warning", "critical"):
         heard = [alert for alert in standing.alerts if alert.muted is None]
         families.add("huc_alerts", sum(alert.level == level for alert in heard), level)
+    newest = standing.newest_row
+    families.add("huc_newest_row_timestamp_seconds", None if newest is None else newest.timestamp())
     families.add("huc_unsent_messages", standing.n_unsent)
     return families.made
 

@@ -693,8 +693,8 @@ ADDED = {
     "reference": {"pairs", "radii"},
     "audit": {"familiar"},
     "plan": {"notes"},
-    "check": {"failed", "preview"},
-    "status": {"failed", "mutes", "notes"},
+    "check": {"failed", "preview", "silences"},
+    "status": {"failed", "mutes", "notes", "silences"},
     "windows": {"forecasts", "n_usable"},
 }
 

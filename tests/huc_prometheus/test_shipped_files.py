@@ -37,7 +37,7 @@ def test_promtool_accepts_the_rules(tmp_path):
     (tmp_path / "rules.yaml").write_text(huc_prometheus.rules(), "utf-8")
     code, text = promtool("check", "rules", "--lint-fatal", "rules.yaml", folder=tmp_path)
     assert code == 0, text
-    assert "SUCCESS: 9 rules found" in text
+    assert "SUCCESS: 10 rules found" in text
 
 
 @needs_promtool

@@ -9,13 +9,11 @@ from typing import TYPE_CHECKING, Any
 from huc_monitor._common.times import Span
 from huc_monitor.cli.doctor.findings import Diagnosis, guarded
 from huc_monitor.monitor.messages import say_repeats, say_untimed
+from huc_monitor.monitor.silence import LATE
 from huc_monitor.monitor.windows import TimeWindows
 
 if TYPE_CHECKING:
     from huc_monitor.config import Config
-
-# This many windows without anything new are worth a word.
-LATE = 3
 
 
 def look_at_log(config: Config) -> Iterator[Diagnosis]:

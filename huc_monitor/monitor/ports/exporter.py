@@ -5,6 +5,7 @@ from __future__ import annotations
 import logging
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from datetime import datetime
 from typing import TYPE_CHECKING, Protocol, runtime_checkable
 
 if TYPE_CHECKING:
@@ -31,6 +32,8 @@ class Standing:
         of them if it failed the last time.
     history : callable
         Reads all records from the tracker: for an exporter that has nothing to go on. Slow.
+    newest_row : datetime or None
+        Time of the newest row of the log.
     """
 
     status: str
@@ -38,6 +41,7 @@ class Standing:
     n_unsent: int
     records: tuple[WindowRecord, ...]
     history: Callable[[], Sequence[WindowRecord]]
+    newest_row: datetime | None = None
 
 
 @runtime_checkable

@@ -285,7 +285,7 @@ def test_watch_stops_cleanly_on_a_signal(fresh, name):
     process = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
     first = json.loads(process.stdout.readline())
     assert_follows("watch", first)
-    assert first["status"] == "ok"
+    assert (first["status"], list(first["silences"])) == ("warning", ["rows"]), "a log of 2024"
     started = time.monotonic()
     process.send_signal(name)
     out, err = process.communicate(timeout=30)
@@ -297,6 +297,31 @@ def test_watch_refuses_an_odd_pace(fresh, capsys):
     code, _, err = run(capsys, "watch", "--config", fresh("good"), "--every", "often")
     assert code == 2
     assert "`every` must be a whole number and one of the units" in err
+
+
+def test_windows_that_are_audited_again_are_counted_apart(tmp_path, capsys):
+    log, labels = make_log(3, 400, late_share=0.3)
+    config = write_project(tmp_path, log, labels, windows=", revisit: 30d")
+    check = ("check", "--config", config, "--dry-run", "--now", "2024-03-04T00:00")
+    assert "; 3 new windows: 2 audited, 1 pending; 2 revised.\n" in run(capsys, *check)[1]
+
+
+@pytest.mark.seconds
+def test_a_log_that_ended_is_a_warning_of_check_and_status(tmp_path, capsys):
+    config = write_project(tmp_path, *make_log(2, 400))
+    config.write_text(config.read_text("utf-8").replace("0.03", "0.3"), "utf-8")
+    check = ("check", "--config", config, "--fail-on", "warning", "--now")
+    assert run(capsys, *check, "2024-03-05") == (0, "", "")
+    code, out, _ = run(capsys, *check, "2024-03-10")
+    assert (code, "NO NEW DATA\nThe log has no rows since 2024-03-02 23:5" in out) == (1, True)
+    assert run(capsys, *check, "2024-03-11") == (1, "", ""), "told once"
+    code, out, _ = run(capsys, "status", "--config", config)
+    assert (code, "\nWARNING\nThe log has no rows since 2024-03-02 23:5" in out) == (0, True)
+    assert "Status warning; 0 open alerts." in out
+    code, out, _ = run(capsys, "status", "--config", config, "--json", "--fail-on", "warning")
+    said = json.loads(out)
+    assert_follows("status", said)
+    assert (code, said["silences"]["rows"][:13]) == (1, "2024-03-02T23")
 
 
 @pytest.mark.seconds

@@ -435,6 +435,19 @@ def test_repeated_rows_change_no_bound_and_are_told():
     assert "250 repeated rows left out, of 850 labelled rows." in twice.message.text
 
 
+def test_repeated_rows_are_told_once_and_again_when_their_share_doubles():
+    log, labels = make_log(5, 600)
+    day = log["id"] // 600
+    retried = [log[day == at].iloc[:n] for at, n in ((0, 60), (1, 70), (2, 50), (3, 150), (4, 160))]
+    monitor = make(pd.concat([log, *retried]), labels)
+    results = [monitor.check(after(day + 1.5)) for day in range(5)]
+    assert [result[0].n_repeated for result in results] == [60, 70, 50, 150, 160]
+    notes = [result.message.data["notes"] if result.message else [] for result in results]
+    told = [[note for note in found if "repeated rows" in note] for found in notes]
+    assert [len(found) for found in told] == [1, 0, 0, 1, 0]
+    assert "150 repeated rows left out, of 750 labelled rows." in told[3][0]
+
+
 def test_contradicting_labels_are_set_aside_and_told_and_too_many_fail_the_window():
     log, labels = make_log(3, 600)
     first = labels[(labels["id"] < 20) & (labels["label"] != "smurf")]

@@ -61,9 +61,20 @@ def test_drift_that_became_miscalibration_is_said_to_be_so():
     labels.loc[labels["id"] >= 8000, "label"] = "normal"
     monitor = make(log, labels)
     monitor.check(after(2.6))
-    monitor.check(after(3.2))
+    early = monitor.check(after(3.2))
+    assert early.message.title == "intrusion: drift (predictions to 2024-03-04 00:00 UTC)"
     (audited,) = monitor.check(after(3.5)).records
     assert "is miscalibration by now: " in " ".join(audited.notes)
+
+
+def test_titles_of_alerts_name_the_newest_window_with_labels(broken):
+    lag = TimeWindows(length="1d", label_lag="2d", min_labelled=50)
+    monitor = make(*broken, windows=lag)
+    first = monitor.check(after(7.1))
+    assert [record.status for record in first].count("pending") == 2
+    assert first.message.title.endswith(f"(data to {after(5):%Y-%m-%d} 00:00 UTC)")
+    second = monitor.check(after(8.1))
+    assert second.message.title.endswith(f"(data to {after(6):%Y-%m-%d} 00:00 UTC)")
 
 
 def test_a_message_that_cannot_be_sent_is_kept_and_sent_again_once(broken):
