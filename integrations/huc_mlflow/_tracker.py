@@ -140,7 +140,8 @@ class MLflowTracker:
         """Return the monitor run, if there is one."""
         if self._run_id is None:
             return self.runs.find("monitor", self._info.identity)
-        return self._client.get_run(self._run_id)
+        found: Run = self._client.get_run(self._run_id)
+        return found
 
     def load_state(self) -> dict[str, Any] | None:
         """Read the state that the monitor run's tag points at, to go on from it."""
