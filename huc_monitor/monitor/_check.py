@@ -74,7 +74,8 @@ class Check:
         given = monitor.policy.maintenance
         self._quiet = Quiet(state.mutes, given, monitor.windows.zone, self.now)
         self._telling = Telling(monitor, state, self._quiet, self.now)
-        self._silence = Silence(monitor, state, self._quiet, self.now)
+        first = state.newest is None
+        self._silence = Silence(monitor, state, self._quiet, self.now, first)
         self._discovering = Discovering(monitor, state)
         self._begin()
 

@@ -32,13 +32,15 @@ class Arrivals(Form):
 
     `n_missing` windows in a row are without them, from `since` on. `gaps` are earlier such runs of
     at least `LATE` windows, such as weekends. `told` is the time from which on they were missing
-    when people were last told, None once they came again.
+    when people were last told, None once they came again. `ended` is the newest row of a log that
+    had ended before the first check, as one of last year: that is no news.
     """
 
     n_missing: int = 0
     since: datetime | None = None
     gaps: list[int] = field(default_factory=list)
     told: datetime | None = None
+    ended: datetime | None = None
 
     def miss(self, start: datetime) -> None:
         """Count a window without them."""
@@ -65,6 +67,7 @@ class Silence:
     state: MonitorState
     quiet: Quiet
     now: datetime
+    is_first: bool
 
     def visit(self, window: Window, counts: RowCounts) -> None:
         """Count what a window has; one that maintenance leaves out counts for nothing."""
@@ -91,7 +94,9 @@ class Silence:
         if extent is None:
             return None
         last, rows, labels = extent.last, self._of("rows"), self._of("labels")
-        n = 0 if rows.told == last else self._n_due_after(last)
+        n = 0 if last in {rows.told, rows.ended} else self._n_due_after(last)
+        if self.is_first and rows.is_late(n):
+            rows.ended, n = last, 0
         unit = "windows" if isinstance(self.monitor.windows, TimeWindows) else "days"
         n_notes = len(self.state.notes)
         warned = [

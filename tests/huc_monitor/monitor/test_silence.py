@@ -52,10 +52,19 @@ def test_a_log_that_ended_is_told_once_and_is_a_warning_until_rows_come(fine):
     assert result.silences == {}
 
 
+def test_a_log_that_had_ended_before_the_first_check_is_told_when_it_ends_again(fine):
+    log, labels = fine
+    monitor = make(without_days(log, *range(3, 12)), labels)
+    assert heard(monitor, [30.6, 31.6]) == ["", ""]
+    assert monitor.check(after(31.7)).silences == {}
+    again = make(without_days(log, *range(3, 10)), labels, tracker=monitor.tracker)
+    assert heard(again, [31.8])[0].startswith(ROWS)
+
+
 def test_a_log_that_stops_again_is_told_again(fine):
     log, labels = fine
     monitor = make(without_days(log, *range(3, 12)), labels)
-    assert heard(monitor, [6.6])[0].startswith(ROWS)
+    assert heard(monitor, [3.6, 6.6])[1].startswith(ROWS)
     longer = make(without_days(log, 3, 4, 5, *range(7, 12)), labels, tracker=monitor.tracker)
     assert heard(longer, [7.6, 10.6, 11.6, 12.6]) == ["", "", f"{ROWS} 2024-03-07 23", ""]
 
