@@ -220,7 +220,7 @@ def test_every_panel_of_the_dashboard_has_something_to_show(world):
 def test_the_rules_are_loaded_and_the_right_alerts_fire(world):
     (group,) = ask(world.prometheus, "/api/v1/rules")["groups"]
     assert {rule["health"] for rule in group["rules"]} == {"ok"}
-    assert len(group["rules"]) == 9
+    assert len(group["rules"]) == 10
     assert "HUCBranchChanged" in {rule["name"] for rule in group["rules"]}
 
     def firing():
