@@ -28,6 +28,9 @@ log = logging.getLogger("huc_monitor")
 NamedRules: TypeAlias = "list[tuple[str, Predicate]]"
 
 MAX_VALUES: Final = 1_000
+# So many subgroups beside the whole population, and fewer rows in one, are told as a doubt.
+_MANY: Final = 100
+_FEW_ROWS: Final = 50
 _FORMS: Final = (
     "'each', {'each': {'top': 3}}, {'each': ['a', 'b']}, a list of increasing cut points, "
     "'median', {'median': 'below'} or {'quantiles': [0.25, 0.5, 0.75]}"
@@ -207,3 +210,25 @@ def _reference_quantiles(
         )
         raise InvalidInputError(msg)
     return [to_scalar(cut, where) for cut in np.quantile(present, levels)]
+
+
+def tell_many(sizes: Sequence[int], column: str | None) -> None:
+    """Doubt that so many subgroups were meant; ``column`` makes most of them."""
+    if len(sizes) < _MANY:
+        return
+    n_small = sum(size < _FEW_ROWS for size in sizes)
+    told = [f"{len(sizes) + 1} subgroups"]  # and the whole population
+    remedies = []
+    if column is not None:
+        remedies.append("Keep a column's most frequent values with {'each': {'top': 20}}")
+    if n_small:
+        told.append(f"{n_small} of them with fewer than {_FEW_ROWS} rows")
+        remedies.append("leave out small subgroups with min_size")
+    if column is not None:
+        told.append(f"most by the column {quoted(column)}")
+    remedy = ", or ".join(remedies) or "leave out those that nobody acts on"
+    log.warning(
+        "%s: with each of them bounds get wider and audits slower. %s.",
+        ", ".join(told),
+        remedy[0].upper() + remedy[1:],
+    )

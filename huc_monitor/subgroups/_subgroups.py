@@ -7,7 +7,6 @@ The cut points of a subgroup family are taken from reference data once and froze
 from __future__ import annotations
 
 import json
-import logging
 from collections.abc import Hashable, Iterable, Mapping, Sequence
 from copy import deepcopy
 from dataclasses import dataclass
@@ -21,7 +20,6 @@ from numpy.typing import NDArray
 
 from huc_monitor._common.checks import check_whole
 from huc_monitor._common.frames import to_frame
-from huc_monitor._common.safe_text import quoted
 from huc_monitor.errors import InvalidInputError
 from huc_monitor.recalibration.runtime.columns import IN_WORDS, KINDS, Column
 from huc_monitor.recalibration.runtime.rules import EVERYONE as WHOLE
@@ -42,13 +40,9 @@ from huc_monitor.subgroups._rules import (
     read_weights,
     rule_in_words,
 )
-from huc_monitor.subgroups._spec import expand
+from huc_monitor.subgroups._spec import expand, tell_many
 
 _SCHEMA_VERSION: Final = 1
-# More subgroups than this, and fewer rows in one, are told as a doubt.
-_MANY: Final = 100
-_FEW_ROWS: Final = 50
-log = logging.getLogger("huc_monitor")
 MIN_SIZE: Final = 0  # reference rows that a subgroup must have, unless the user asks for more
 
 
@@ -182,9 +176,8 @@ class Subgroups:
         sizes = family._sizes(columns, n, argument="frame")
         frozen = cls(family._rules, kinds)
         frozen = frozen._without_small([sizes], min_size)
-        if len(frozen.names) > _MANY:
-            few = sum(min_size <= size < _FEW_ROWS for size in sizes)
-            _tell_many(frozen, few, max(by_column, key=lambda c: len(by_column[c]), default=None))
+        kept = [size for size in sizes if size >= min_size]
+        tell_many(kept, max(by_column, key=lambda c: len(by_column[c]), default=None))
         return frozen
 
     @property
@@ -483,22 +476,3 @@ class Subgroups:
         used = compared_columns(kept)
         kinds = tuple(entry for entry in self._kinds if entry[0] in used)
         return Subgroups(kept, kinds, (*self._dropped, *small.items()))
-
-
-def _tell_many(family: Subgroups, n_small: int, column: str | None) -> None:
-    """Doubt that so many subgroups were meant; ``column`` makes most of them."""
-    told = [f"{len(family.names)} subgroups"]
-    remedies = []
-    if column is not None:
-        remedies.append("Keep a column's most frequent values with {'each': {'top': 20}}")
-    if n_small:
-        told.append(f"{n_small} of them with fewer than {_FEW_ROWS} rows")
-        remedies.append("leave out small subgroups with min_size")
-    if column is not None:
-        told.append(f"most by the column {quoted(column)}")
-    remedy = ", or ".join(remedies) or "leave out those that nobody acts on"
-    log.warning(
-        "%s: with each of them bounds get wider and audits slower. %s.",
-        ", ".join(told),
-        remedy[0].upper() + remedy[1:],
-    )
