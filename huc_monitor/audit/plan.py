@@ -174,7 +174,7 @@ class AuditPlan:
         )
 
     def _not_audited(self) -> tuple[str, ...]:
-        """Say which utilities have no candidate: without errors is not without candidates."""
+        """Say for which utilities nothing was audited: their HUC of 0 is no good news."""
         return tuple(
             f"No branch of this tree can change the utility {utility.name!r}: nothing was audited "
             "for it."

@@ -194,7 +194,7 @@ class Groups:
 
     @property
     def uneven(self) -> bool:
-        """Whether rows count differently; those that do not count are no rows."""
+        """Whether the rows that count do not all count alike."""
         return np.unique(self.repeats[self.repeats > 0]).size > 1
 
     @property

@@ -89,7 +89,7 @@ class Early:
         }
 
     def _unread(self, window: Window, reason: str) -> dict[str, Any]:
-        """Say once that a window has too many bad rows; with its labels, it is read again."""
+        """Say once that a window has too many bad rows to look at before its labels come."""
         self.state.early_drift[window.id] = []
         if self.telling.quiet.left_out(window.start, window.end) is None:
             self.telling.note(

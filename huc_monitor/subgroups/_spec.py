@@ -213,7 +213,7 @@ def _reference_quantiles(
 
 
 def tell_many(sizes: Sequence[int], column: str | None) -> None:
-    """Doubt that so many subgroups were meant; ``column`` makes most of them."""
+    """Warn of many subgroups, most of them made by ``column``; they may not be meant."""
     if len(sizes) < _MANY:
         return
     n_small = sum(size < _FEW_ROWS for size in sizes)

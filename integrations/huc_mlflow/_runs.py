@@ -58,7 +58,7 @@ class Runs:
     # Finding.
 
     def places(self) -> list[str]:
-        """Return the experiments to search in: none before the first write makes one."""
+        """Return the experiments to search in; none where nothing was written yet."""
         if "experiment" not in vars(self):
             found = self.client.get_experiment_by_name(self._experiment_name)
             if found is None:
