@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from dataclasses import dataclass, field
 from datetime import datetime
 from typing import TYPE_CHECKING
@@ -10,8 +11,8 @@ from huc_monitor.errors import InvalidInputError
 from huc_monitor.monitor._examine import Examination
 from huc_monitor.monitor._reference import Reference
 from huc_monitor.monitor._rows import Asked, Decomposed, RowCache
-from huc_monitor.monitor.windows import Window, readiness
-from huc_monitor.sources import TooManyBadRowsError, WindowData
+from huc_monitor.monitor.windows import Window, WindowSpec, readiness
+from huc_monitor.sources import PredictionSource, TooManyBadRowsError, WindowData
 from huc_monitor.subgroups import Subgroups
 
 if TYPE_CHECKING:
@@ -76,29 +77,13 @@ class Standards:
         if isinstance(monitor.subgroups, Subgroups):
             self.subgroups = monitor.subgroups
         else:
-            read = self._first_rows(windows)
+            read = first_rows(monitor.source, monitor.windows, monitor.reference, windows)
             if not read:
                 return read
             (data,) = read.values()
             self.subgroups = monitor.subgroups(data.features)
         state.subgroups = self.subgroups.to_dict()
         return read
-
-    def _first_rows(self, windows: list[tuple[Window, datetime]]) -> dict[Asked, WindowData]:
-        """Rows of the reference, or of the first window that can be audited."""
-        source, spec = self.monitor.source, self.monitor.windows
-        if self.monitor.reference is not None:
-            start, end = self.monitor.reference
-            due_at = spec.due_at(end)
-            return {(start, end, due_at): source.labelled(start, end, as_of=due_at)}
-        for window, as_of in windows:
-            try:
-                data = source.labelled(window.start, window.end, as_of=as_of)
-            except TooManyBadRowsError:
-                continue  # the window is recorded as failed when its turn comes
-            if readiness(spec, data.counts) == "ready" and data.n:
-                return {(window.start, window.end, as_of): data}
-        return {}
 
     def _freeze_reference(self, start: datetime, end: datetime) -> None:
         due_at = self.monitor.windows.due_at(end)
@@ -112,3 +97,27 @@ class Standards:
         window = Window(0, start, end, due_at, "reference")
         examined = Examination(self.monitor, self.subgroups, window, found, None)
         self.freeze(examined)
+
+
+def first_rows(
+    source: PredictionSource,
+    spec: WindowSpec,
+    reference: tuple[datetime, datetime] | None,
+    windows: Iterable[tuple[Window, datetime]],
+) -> dict[Asked, WindowData]:
+    """Rows that subgroups are frozen on: the reference's, or the first window's that can be audited.
+
+    Each of `windows` comes with the time of asking.
+    """
+    if reference is not None:
+        start, end = reference
+        due_at = spec.due_at(end)
+        return {(start, end, due_at): source.labelled(start, end, as_of=due_at)}
+    for window, as_of in windows:
+        try:
+            data = source.labelled(window.start, window.end, as_of=as_of)
+        except TooManyBadRowsError:
+            continue  # the window is recorded as failed when its turn comes
+        if readiness(spec, data.counts) == "ready" and data.n:
+            return {(window.start, window.end, as_of): data}
+    return {}

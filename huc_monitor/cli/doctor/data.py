@@ -8,9 +8,10 @@ from typing import TYPE_CHECKING, Any
 
 from huc_monitor._common.times import Span
 from huc_monitor.cli.doctor.findings import Diagnosis, guarded
+from huc_monitor.monitor._standards import first_rows
 from huc_monitor.monitor.messages import say_repeats, say_untimed
 from huc_monitor.monitor.silence import LATE
-from huc_monitor.monitor.windows import TimeWindows
+from huc_monitor.monitor.windows import TimeWindows, due_windows
 
 if TYPE_CHECKING:
     from huc_monitor.config import Config
@@ -50,9 +51,14 @@ def look_at_log(config: Config) -> Iterator[Diagnosis]:
 
 
 def _subgroups(config: Config, source: Any, span: Any) -> Iterator[Diagnosis]:
-    """Whether a check could freeze the subgroups: on the reference, or else on the first rows."""
-    times = config.reference or (span.first, span.first + _window(config))
-    rows = source.labelled(*times)
+    """Whether a check could freeze the subgroups, on the rows that a first check takes."""
+    now = datetime.now(UTC)
+    due = due_windows(config.windows, source, now=now, identity=config.identity)
+    windows = [(window, window.due_at) for window in due]
+    read = first_rows(source, config.windows, config.reference, windows)
+    rows = next(iter(read.values()), None)
+    if rows is None:  # no window can be audited yet
+        rows = source.labelled(span.first, span.first + _window(config))
     if rows.n:
         found = config.make_subgroups(rows.features)
         yield Diagnosis("subgroups", "ok", f"{len(found)}: {', '.join(found.names)}"[:200])

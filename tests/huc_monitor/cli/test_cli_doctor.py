@@ -107,15 +107,33 @@ def test_a_cache_that_cannot_be_written_is_said(capsys, monkeypatch, tmp_path):
 
 def test_subgroups_that_a_check_could_not_freeze_are_wrong(capsys, project):
     twice = {"by": {"label": "each"}, "predicates": {}}
-    config = project(subgroups=twice)
+    end = pd.Timestamp.now("UTC").normalize() - pd.Timedelta(hours=12)
+    config = project(subgroups=twice, end=end)
     assert examine(capsys, "--config", config)[1]["subgroups"]["text"].startswith(
         "4: all, label=dog,"
     )
     twice["predicates"] = {"label=dog": {"column": "label", "op": "==", "value": "dog"}}
-    code, found = examine(capsys, "--config", project(subgroups=twice))
+    code, found = examine(capsys, "--config", project(subgroups=twice, end=end))
     assert (code, found["subgroups"]["outcome"]) == (2, "wrong")
     assert "must have unique names" in found["subgroups"]["text"]
     assert main(["check", "--config", str(config)]) == 2
+
+
+def test_subgroups_are_built_on_the_rows_that_a_check_freezes_them_on(capsys, project):
+    by_label = {"by": {"label": "each"}}
+    # Windows begin at midnight, so that the first one has the rows of an hour.
+    end = pd.Timestamp.now("UTC").normalize() - pd.Timedelta(hours=1)
+    config = project(subgroups=by_label, end=end)
+    told = examine(capsys, "--config", config)[1]["subgroups"]["text"]
+    rows = pd.read_parquet(config.parent / "log.parquet")
+    first = rows[rows.time < end - pd.Timedelta(days=4) + pd.Timedelta(hours=1)]
+    seen = sorted(first.label.dropna().unique())
+    assert 0 < len(seen) < 3
+    assert told == f"{1 + len(seen)}: {', '.join(['all', *(f'label={name}' for name in seen)])}"
+    assert main(["check", "--config", str(config)]) < 2
+    (state,) = (config.parent / "huc-state").glob("**/state.json")
+    frozen = json.loads(state.read_text())["subgroups"]["subgroups"]
+    assert [one["name"] for one in frozen] == [f"label={name}" for name in seen]
 
 
 def test_a_bad_file_is_wrong_and_names_the_line(capsys, project):
