@@ -105,7 +105,7 @@ def first_rows(
     reference: tuple[datetime, datetime] | None,
     windows: Iterable[tuple[Window, datetime]],
 ) -> dict[Asked, WindowData]:
-    """Rows that subgroups are frozen on: the reference's, or the first window's that can be audited.
+    """Rows that subgroups are frozen on: of the reference, or of the first window to be audited.
 
     Each of `windows` comes with the time of asking.
     """
