@@ -270,6 +270,8 @@ class Check:
         faults = noticing.faults(found, selection)
         self._telling.say(window, faults)
         noted = [text for text in faults.values() if text is not None]
+        if left_out is None:
+            noted += self._telling.newcomers(window, self._standards.subgroups, data.features)
         return self._audited(visited, found, step, facts, {"read": waited}, as_of, noted)
 
     def _failed(

@@ -11,6 +11,7 @@ from huc_monitor.errors import InvalidInputError
 from huc_monitor.monitor._examine import Examination
 from huc_monitor.monitor._reference import Reference
 from huc_monitor.monitor._rows import Asked, Decomposed, RowCache
+from huc_monitor.monitor.newcomers import columns_by_value
 from huc_monitor.monitor.windows import Window, WindowSpec, readiness
 from huc_monitor.sources import PredictionSource, TooManyBadRowsError, WindowData
 from huc_monitor.subgroups import Subgroups
@@ -82,6 +83,7 @@ class Standards:
                 return read
             (data,) = read.values()
             self.subgroups = monitor.subgroups(data.features)
+            state.by_value = columns_by_value(self.subgroups, data.features)
         state.subgroups = self.subgroups.to_dict()
         return read
 

@@ -187,6 +187,7 @@ class MonitorState(Form):
     unsearched: int = 0
     arrivals: dict[str, Arrivals] = field(default_factory=dict)
     warnings: list[str] = field(default_factory=list)
+    by_value: list[str] = field(default_factory=list)
 
     schema: ClassVar[int | None] = SCHEMA_VERSION
     sparse: ClassVar[tuple[str, ...]] = (
@@ -197,6 +198,7 @@ class MonitorState(Form):
         "unsearched",
         "arrivals",
         "warnings",
+        "by_value",
     )
 
     @property

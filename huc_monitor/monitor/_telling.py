@@ -12,9 +12,11 @@ import pandas as pd
 from huc_monitor.monitor.findings import Finding
 from huc_monitor.monitor.messages import count_repeats, say_repeats, say_untimed, still_there
 from huc_monitor.monitor.muting import Quiet
+from huc_monitor.monitor.newcomers import tell_newcomers
 from huc_monitor.monitor.windows import Window
 from huc_monitor.sources import WindowData
 from huc_monitor.sources._rows import say_unknown
+from huc_monitor.subgroups import Subgroups
 
 if TYPE_CHECKING:
     from huc_monitor.monitor._monitor import Monitor
@@ -83,6 +85,14 @@ class Telling:
         if self._repeats_more(data):
             self.note(f"Window of {window.start:%Y-%m-%d %H:%M} UTC: {say_repeats(data)}")
         self.say(window, {_UNKNOWN: say_unknown(data.unknown_labels, self.monitor.tree)})
+
+    def newcomers(self, window: Window, subgroups: Subgroups, features: pd.DataFrame) -> list[str]:
+        """Say which values no subgroup has, each once; return what was said."""
+        text = tell_newcomers(self.state, subgroups, features)
+        if text is None:
+            return []
+        self.note(f"Window of {window.start:%Y-%m-%d %H:%M} UTC: {text}")
+        return [text]
 
     def _repeats_more(self, data: WindowData) -> bool:
         """Tell whether the share of rows that come more than once is twice what was told of.

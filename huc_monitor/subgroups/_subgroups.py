@@ -122,7 +122,8 @@ class Subgroups:
 
             * ``"each"``: a group per value in the reference, in value order;
               ``{"each": {"top": 3}}`` keeps the most frequent, ``{"each": ["a", "b"]}`` lists
-              them. A value first seen later belongs to none of these groups.
+              them. A value first seen later belongs to none of these groups;
+              a monitor tells of it.
             * ``[65, 80]``: below 65, from 65 to below 80, at least 80. Numbers or ISO times.
             * ``"median"``: at most, and above, the reference median;
               ``{"median": "below"}``: below, and at least.

@@ -676,6 +676,7 @@ ADDED = {
     "transitions": {"settings"},
     "drift": {"note", "version", "versions"},
     "state": {
+        "by_value",
         "changed_since",
         "compared",
         "detectors",
