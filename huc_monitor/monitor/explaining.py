@@ -90,6 +90,7 @@ class Explaining:
             policy=self.monitor.policy.drift,
             changed=self._changed(row) if change is None else True,
             when="" if known is None else known.when,
+            version=data.version,
         )
         return hidden, hints
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 
@@ -17,12 +17,9 @@ from huc_monitor.monitor.drift import (
     label_shift,
     leaf_shares,
 )
+from huc_monitor.monitor.records import DriftFinding, tell_versions
 from huc_monitor.tree import LabelTree
 from huc_monitor.utilities.program import Floats, Ints
-
-if TYPE_CHECKING:
-    from huc_monitor.monitor.records import DriftFinding
-
 
 _HIDDEN = 0.5
 _SHOWN_CHILDREN = 2
@@ -132,11 +129,13 @@ def shift_hints(
     policy: DriftPolicy,
     changed: bool | None = None,
     when: str = "",
+    version: str | None = None,
 ) -> list[str]:
     """Say whether predictions, subgroups or labels moved since the reference as well.
 
     `changed` is whether the moment differs by more than chance from the reference's; None where
-    that is not known. `when` names the reference. Only what was tested is said.
+    that is not known. `when` names the reference, `version` is the model version that made most
+    of the predictions. Only what was tested is said.
     """
     if reference is None:
         return []
@@ -153,6 +152,8 @@ def shift_hints(
         hints.append(f"The label mix moved since the reference{when}: {', '.join(told)}.")
     if changed is False:
         return [*hints, _NOT_NEW]
+    if changed and reference.is_of_another(version) and not any(item.whose for item in moved):
+        hints.insert(0, tell_versions(str(reference.version), str(version)))
     tested = policy.enabled and reference.label_share is not None
     return hints or ([_NOTHING_MOVED.format(when)] if changed and tested else [])
 

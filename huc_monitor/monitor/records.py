@@ -258,10 +258,12 @@ class DriftFinding(Form):
     @property
     def whose(self) -> str:
         """Say which versions are compared, where they are two; empty otherwise."""
-        if not self.versions:
-            return ""
-        before, now = map(chat, self.versions)
-        return f"Version {now} answers now, and the reference is of version {before}."
+        return tell_versions(*self.versions) if self.versions else ""
+
+
+def tell_versions(before: str, now: str) -> str:
+    """Say that another model version answers than in the reference."""
+    return f"Version {chat(now)} answers now, and the reference is of version {chat(before)}."
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

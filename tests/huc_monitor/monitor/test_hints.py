@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+from dataclasses import replace
 from types import SimpleNamespace
 
 import numpy as np
@@ -182,6 +183,24 @@ def test_one_subgroup_and_one_other_movement_are_told_whatever_their_order():
     assert shift_hints([branch], **what) == [
         "Predictions moved since the reference: under *left*, *b* from 50.0% to 75.0% of the mass."
     ]
+
+
+def test_another_version_is_named_beside_a_change_though_its_predictions_did_not_move():
+    p, labels, rows = sample(100)
+    whole = hm.Subgroups.whole()
+    parts = [rows], whole.weights(None, 100)
+    reference = summarise(p, *parts, subgroups=whole, labels=labels, version="2")
+    what = {"tree": TREE, "labels": labels, "reference": reference, "policy": DriftPolicy()}
+    named = "Version 3 answers now, and the reference is of version 2."
+    assert shift_hints([], changed=True, version="3", **what) == [named]
+    assert shift_hints([], changed=True, version="2", **what)[0].startswith(
+        "Predictions, subgroups"
+    )
+    assert named not in shift_hints([], changed=False, version="3", **what)
+    moved = a_move("branch", "left", {"b": 0.5, "a": 0.5}, {"b": 0.75, "a": 0.25})
+    (told,) = shift_hints([replace(moved, versions=("2", "3"))], changed=True, version="3", **what)
+    assert told.endswith(named)
+    assert told.count(named) == 1
 
 
 def test_an_interval_includes_both_its_ends_and_leaves_out_rows_of_no_weight():
