@@ -20,6 +20,8 @@ _FEW_NUMBERS: Final = 10
 _CUTS: Final = 11
 _FINE_CUTS: Final = np.union1d(np.arange(1, 10) / 10, np.arange(1, 64) / 64)
 _DIGITS: Final = 4
+_MOST_DIGITS: Final = 17
+_STEPS: Final = (3_600_000_000, 60_000_000, 1_000_000, 1_000)  # microseconds
 
 Mask = np.ndarray[tuple[int], np.dtype[np.bool_]]
 
@@ -75,8 +77,10 @@ class Ordered:
         return Condition(self.name, parts[0], text, inside, price)
 
     def _cut(self, place: int) -> Any:
-        cut = self.cuts[place]
-        return to_scalar(pd.Timestamp(int(cut), tz=self.zone) if self.is_time else cut, self.name)
+        cut: Any = self.cuts[place]
+        if self.is_time:
+            cut = pd.Timestamp(int(cut), unit="us", tz=self.zone)
+        return to_scalar(cut, self.name)
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -106,7 +110,10 @@ class Feature:
 
 
 def comparable(frame: pd.DataFrame) -> tuple[pd.DataFrame, list[str]]:
-    """Return the columns that rules can compare, named by text, and notes on the others."""
+    """Return the columns as rules compare them, named by text, and notes on the others.
+
+    Numbers are numbers and times are times, however a file or a database stored them.
+    """
     notes: list[str] = []
     numbered = [label for label in frame.columns if not isinstance(label, str)]
     if numbered:
@@ -123,7 +130,12 @@ def comparable(frame: pd.DataFrame) -> tuple[pd.DataFrame, list[str]]:
         for name, column in columns.items()
         if column.problem
     ]
-    return frame[[name for name, column in columns.items() if not column.problem]], notes
+    kept = {
+        name: frame[name] if column.kind is None or column.codes is not None else column.data
+        for name, column in columns.items()
+        if not column.problem
+    }
+    return pd.DataFrame(kept, index=frame.index), notes
 
 
 def read_features(frame: pd.DataFrame, min_rows: int) -> tuple[list[Feature], list[str]]:
@@ -150,9 +162,14 @@ def read_features(frame: pd.DataFrame, min_rows: int) -> tuple[list[Feature], li
         of_row, meant, holds, prices = _cells(name, column, ordered, few=few)
         n_rows = holds @ np.bincount(of_row, minlength=holds.shape[1])
         kept = np.flatnonzero((n_rows >= min_rows) & (n_rows <= len(frame) - min_rows))
-        if kept.size:
-            meant = [meant[place] for place in kept.tolist()]
-            features.append(Feature(name, ordered, of_row, meant, holds[kept], prices[kept]))
+        if not kept.size:
+            notes.append(
+                f"column {name!r} was left out: no value or range of it has at least "
+                f"{min_rows:,} of the {len(frame):,} searched rows on both of its sides"
+            )
+            continue
+        meant = [meant[place] for place in kept.tolist()]
+        features.append(Feature(name, ordered, of_row, meant, holds[kept], prices[kept]))
     return features, notes
 
 
@@ -200,18 +217,26 @@ def _cells(
 def _ordered(name: str, column: pd.Series[Any], *, is_time: bool) -> Ordered:
     zone = None
     if is_time:
-        times = pd.DatetimeIndex(column).as_unit("ns")
+        times = pd.DatetimeIndex(column).as_unit("us")
         zone = times.tz
         values = np.where(times.isna(), np.nan, times.asi8.astype(np.float64))
     else:
         values = column.to_numpy(dtype=np.float64, na_value=np.nan)
-    present = values[np.isfinite(values)]
-    cuts = np.quantile(present, _FINE_CUTS)
-    if is_time:
-        hour = 3.6e12
-        cuts = np.round(cuts / hour) * hour
-    else:
-        cuts = np.array([float(f"{cut:.{_DIGITS}g}") for cut in cuts])
-    cuts = np.unique(cuts)
+    # Cut points are values of the column, so that whole numbers are cut at whole numbers.
+    cuts = np.quantile(values[np.isfinite(values)], _FINE_CUTS, method="higher")
+    cuts = _rounded(cuts, is_time=is_time)
     bins = np.where(np.isnan(values), -1, np.searchsorted(cuts, values, side="right"))
     return Ordered(name, cuts, bins, is_time, zone)
+
+
+def _rounded(cuts: Floats, *, is_time: bool) -> Floats:
+    """Round cut points to full hours, or to few digits; finer where too few would stay apart."""
+    n_apart = np.unique(cuts).size
+    for step in _STEPS if is_time else range(_DIGITS, _MOST_DIGITS):
+        if is_time:
+            found = np.unique(np.round(cuts / step) * step)
+        else:
+            found = np.unique([float(f"{cut:.{step}g}") for cut in cuts])
+        if 2 * found.size >= n_apart:
+            return found
+    return np.unique(cuts)
