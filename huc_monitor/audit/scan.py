@@ -36,8 +36,10 @@ class Groups:
     over the probability with which its label was chosen. Their sum is ``mass``.
 
     ``times`` are the row weights alone, where labels were chosen with known probability, and empty
-    otherwise: how many rows a row stands for is then not how often it counts. ``clusters`` are the
-    keys of the clusters of dependent rows, empty where all rows are independent.
+    otherwise: how many rows a row stands for is then not how often it counts. Where the probability
+    is the same for all rows, it is ``evenly``, and changes nothing but how rows count beside those
+    of another window. ``clusters`` are the keys of the clusters of dependent rows, empty where all
+    rows are independent.
 
     Two samples of masses a and b are rows of one window too: with ``mass`` = m = ab / (a + b), a
     row of the first counts m / a times, one of the second -m / b times (`factors`), so that a
@@ -54,6 +56,7 @@ class Groups:
     masses: tuple[float, ...] = ()
     times: Floats = field(default_factory=lambda: np.empty(0))
     clusters: Ints = field(default_factory=lambda: np.empty(0, dtype=np.int64))
+    evenly: float = 1.0
     known: Sizes | None = None
 
     @classmethod
@@ -64,20 +67,15 @@ class Groups:
         label_probability: Floats | None = None,
         clusters: Ints | None = None,
     ) -> Groups:
-        """Bundle subgroup weights with what else was given for the rows, checked.
-
-        Equal probabilities change nothing and are left out.
-        """
+        """Bundle subgroup weights with what else was given for the rows, checked."""
         weights = Memberships.of(weights)
-        times = None
-        if label_probability is not None and np.ptp(label_probability) > 0:
-            times = np.ones(weights.n_rows) if repeats is None else repeats
-            repeats = times / label_probability
-        more: dict[str, Any] = {
-            name: value
-            for name, value in (("times", times), ("clusters", clusters))
-            if value is not None
-        }
+        more: dict[str, Any] = {} if clusters is None else {"clusters": clusters}
+        if label_probability is not None and label_probability.size:
+            if np.ptp(label_probability) > 0:
+                more["times"] = np.ones(weights.n_rows) if repeats is None else repeats
+                repeats = more["times"] / label_probability
+            else:
+                more["evenly"] = float(label_probability[0])
         if repeats is None:
             return dataclasses.replace(cls.counted(weights, np.empty(0)), **more)
         counted = WeightUnit.of(repeats).count(repeats)
@@ -101,7 +99,7 @@ class Groups:
         repeats = probability = clusters = None
         if any(groups.repeats.size for groups in parts):
             repeats = np.concatenate([g.copies(count) for g, count in pairs])
-        if any(groups.times.size for groups in parts):
+        if any(groups.times.size or groups.evenly < 1 for groups in parts):
             probability = np.concatenate([g.label_probability(count) for g, count in pairs])
         if any(groups.clusters.size for groups in parts):
             clusters = np.concatenate([g.cluster_keys(k, n) for k, (g, n) in enumerate(pairs)])
@@ -111,7 +109,8 @@ class Groups:
     @classmethod
     def difference(cls, after: Groups, before: Groups) -> Groups:
         """Bundle two samples, the rows of ``before`` first, to measure after minus before."""
-        both = cls.joined([before, after])
+        # Each sample is a mean of its own, which what all of its rows share does not change.
+        both = cls.joined([dataclasses.replace(one, evenly=1.0) for one in (before, after)])
         counts = [before.weights.n_rows, after.weights.n_rows]
         sample = np.repeat(np.array([BEFORE, AFTER], dtype=np.uint8), counts)
         sizes = (after.mass * after.unit, before.mass * before.unit)
@@ -140,6 +139,7 @@ class Groups:
             groups,
             times=self.times[rows] if self.times.size else self.times,
             clusters=self.clusters[rows] if self.clusters.size else self.clusters,
+            evenly=self.evenly,
         )
 
     def simplified(self) -> Groups:
@@ -157,7 +157,9 @@ class Groups:
 
     def label_probability(self, n: int) -> Floats:
         """With which probability every row was labelled."""
-        return self.times / (self.repeats * self.unit) if self.times.size else np.ones(n)
+        if self.times.size:
+            return self.times / (self.repeats * self.unit)
+        return np.full(n, self.evenly)
 
     def cluster_keys(self, part: int, n: int) -> Ints:
         """Cluster of every row; rows that are independent get keys of their own.

@@ -44,6 +44,8 @@ def sample_to_bytes(sample: Sample) -> bytes:
     for name in ("times", "clusters"):
         if getattr(groups, name).size:
             arrays[name] = getattr(groups, name)
+    if groups.evenly < 1:
+        arrays["evenly"] = groups.evenly
     if sample.unforeseen.size:
         arrays["unforeseen"] = sample.unforeseen
     if sample.likeliest.size:
@@ -82,6 +84,8 @@ def sample_from_bytes(data: bytes, plan: AuditPlan) -> Sample:
         weights.append(np.unpackbits(found, count=n) if found.dtype == np.uint8 else found)
     groups = Groups.counted(weights, arrays["repeats"], float(arrays["unit"]))
     given: dict[str, Any] = {n: arrays[n] for n in ("times", "clusters") if n in arrays}
+    if "evenly" in arrays:
+        given["evenly"] = float(arrays["evenly"])
     unforeseen = arrays.get("unforeseen", np.empty(0))
     likeliest = arrays.get("likeliest", np.empty(0)).astype(np.int64)
     return Sample(tuple(rows), dataclasses.replace(groups, **given), unforeseen, likeliest)

@@ -152,10 +152,11 @@ def shift_hints(
         hints.append(f"The label mix moved since the reference{when}: {', '.join(told)}.")
     if changed is False:
         return [*hints, _NOT_NEW]
+    tested = policy.enabled and reference.label_share is not None
+    hints = hints or ([_NOTHING_MOVED.format(when)] if changed and tested else [])
     if changed and reference.is_of_another(version) and not any(item.whose for item in moved):
         hints.insert(0, tell_versions(str(reference.version), str(version)))
-    tested = policy.enabled and reference.label_share is not None
-    return hints or ([_NOTHING_MOVED.format(when)] if changed and tested else [])
+    return hints
 
 
 def _moved(item: DriftFinding, when: str) -> str:

@@ -59,7 +59,8 @@ WHY = {
     # as before, and outcomes differ"), and what is said of several branches is said once: compared
     # without hashes, only texts of messages and hints differ from the version before. Rows of
     # children that are mistaken for each other are told as "rows of any predicted utility", because
-    # the sentence before counts those of a range.
+    # the sentence before counts those of a range. Where another version answers than in the
+    # reference, a sentence says so.
     "hints": r"\.(transitions|hints)\b.*|\.message(s\[\d+\])?\.(text|data|sha256)\b.*",
     # An alert told for an older window of a check than its last one says which window it is of:
     # "That is the window to 2024-03-02, ...". In messages only.

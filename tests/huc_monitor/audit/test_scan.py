@@ -106,6 +106,18 @@ def test_windows_joined_count_rows_without_weights_once():
     assert Groups.joined([plain, plain]).repeats.size == 0
 
 
+def test_windows_joined_keep_the_even_chance_of_their_labels():
+    tenth, half = (Groups.of([ONES], None, np.full(3, chance)) for chance in (0.1, 0.5))
+    both = Groups.joined([tenth, half.take(np.arange(2)), Groups.of([ONES], None)])
+    assert both.label_probability(8) == pytest.approx([0.1] * 3 + [0.5] * 2 + [1.0] * 3)
+    assert both.amounts * both.unit == pytest.approx([10.0] * 3 + [2.0] * 2 + [1.0] * 3)
+    assert both.total == 8
+    alike = Groups.joined([half, half])
+    assert (alike.evenly, alike.repeats.size) == (0.5, 0)
+    apart = Groups.difference(half, tenth)
+    assert (apart.repeats.size, apart.totals) == (0, [3.0, 3.0])
+
+
 def test_windows_joined_keep_their_clusters_and_all_other_rows_stay_alone():
     clustered = Groups.of([ONES], None, None, np.array([7, 7, 8]))
     plain = Groups.of([SOME], None)

@@ -14,6 +14,8 @@ from huc_monitor.audit.compare import make_sample
 from huc_monitor.audit.inputs import check_predictions
 from huc_monitor.audit.two_samples import Sample, compare_samples
 from huc_monitor.detection import ChangeHistory, ChangeTest, find_onset
+from huc_monitor.detection.change import candidate_terms
+from huc_monitor.detection.history import sample_to_bytes
 from huc_monitor.detection.onset import onset_set
 
 TREE = hm.LabelTree.from_nested({"cat": ["lion", "lynx"], "dog": ["wolf", "fox"]})
@@ -26,7 +28,7 @@ def change_test(**options):
     return ChangeTest(tree=TREE, utilities=UTILITIES, subgroups=SUBGROUPS, **options)
 
 
-def window(test, n, *, seed, fault=0.0, weights=None):
+def window(test, n, *, seed, fault=0.0, **more):
     """Overconfident predictions; the fault swaps lion and lynx in the app."""
     rng = np.random.default_rng(seed)
     p = rng.dirichlet([0.6] * 4, n) * 0.98 + 0.005
@@ -37,7 +39,7 @@ def window(test, n, *, seed, fault=0.0, weights=None):
     truth = np.where(app, (1 - fault) * truth + fault * swapped, truth)
     labels = (rng.random((n, 1)) > truth.cumsum(axis=1)).sum(axis=1).clip(0, 3)
     predictions = check_predictions(p, tree=TREE)
-    return make_sample(predictions, labels, test.plan, features=frame, weights=weights)
+    return make_sample(predictions, labels, test.plan, features=frame, **more)
 
 
 def test_a_standing_error_is_no_change_and_a_fault_is_named():
@@ -99,8 +101,6 @@ def test_pooling_equals_comparing_all_rows_at_once():
 
 
 def onset_moment(sample, test, candidate):
-    from huc_monitor.detection.change import candidate_terms
-
     where = candidate.utility, candidate.subgroup, candidate.node
     scores, terms = candidate_terms(sample, test.plan, *where)
     inside = (scores >= candidate.interval_low) & (scores <= candidate.interval_high)
@@ -123,6 +123,23 @@ def test_a_window_read_back_from_bytes_gives_the_same_numbers(weighted):
     plain = compare_samples(reference, newest, test.plan)
     np.testing.assert_allclose(one.difference, plain.difference, atol=1e-6)
     assert len(history.to_bytes("monday")) < 200 * 100 + 2000
+
+
+def test_windows_whose_labels_were_chosen_with_other_even_chances_pool_by_them():
+    test = change_test()
+    sizes, chances = (300, 300, 200), (0.1, 0.5, 0.25)
+    history, apart = ChangeHistory(test.plan), []
+    for k, (n, chance) in enumerate(zip(sizes, chances, strict=True)):
+        chosen = {"fault": float(k == 0), "label_probability": np.full(n, chance)}
+        apart.append(window(test, n, seed=k, **chosen))
+        history.read(f"day {k}", sample_to_bytes(apart[k]))
+    pooled = Sample.join(history.samples)
+    where = test.plan, UTILITIES[-1].name, "all", "cat"
+    means = [candidate_terms(sample, *where)[1].mean() for sample in apart]
+    everywhere, _ = pooled.groups.mean(candidate_terms(pooled, *where)[1])
+    rows = np.array(sizes) / chances  # of which these labels were chosen
+    assert everywhere == pytest.approx(np.average(means, weights=rows), abs=1e-6)
+    assert abs(everywhere - np.average(means, weights=sizes)) > 0.01
 
 
 def test_history_keeps_the_newest_windows_and_refuses_other_settings():
