@@ -294,6 +294,48 @@ def test_requests_may_bring_categories_times_as_text_and_numbers_as_objects():
         old.weights(pd.DataFrame({"age": ["x", "6"]}), 2)
 
 
+SPELT = {  # two before the cut, two after
+    "time": ["2024-03-30", "2024-03-30T12:00:00", "2024-04-01T00:00:00.000500", "2024-04-01 01:00"],
+    "zoned time": [
+        "2024-03-30T12:00:00Z",
+        "2024-03-31T00:30:00+01:00",
+        "2024-03-31T02:30:00.5+02:00",
+        "2024-04-01 01:00:00+0200",
+    ],
+}
+
+
+@pytest.mark.parametrize("kind", SPELT)
+def test_times_of_one_batch_may_be_spelt_differently(kind):
+    value = "2024-03-31" + ("T00:00:00+00:00" if kind == "zoned time" else "")
+    late = one_rule("late", {"column": "t", "op": ">=", "value": value}, {"t": kind})
+    found = late.weights(pd.DataFrame({"t": [*SPELT[kind], None]}), 5)[0]
+    np.testing.assert_array_equal(found, [0, 0, 1, 1, 0])
+    for text, held in zip(SPELT[kind], found, strict=False):
+        assert late.weights(pd.DataFrame({"t": [text]}), 1)[0, 0] == held
+    apart = pd.DataFrame({"t": [pd.Timestamp(text) for text in SPELT[kind]]}, dtype=object)
+    np.testing.assert_array_equal(late.weights(apart, 4)[0], [0, 0, 1, 1])
+
+
+@pytest.mark.parametrize(
+    ("kind", "values"),
+    [
+        ("time", [1_711_756_800, 1_711_929_600]),
+        ("time", ["2024-03-30T12:00:00Z", "2024-04-01T12:00:00Z"]),
+        ("zoned time", [1_711_756_800_000, 1_711_929_600_000]),
+        ("zoned time", ["2024-03-30T12:00:00Z", "2024-04-01T12:00:00"]),
+        ("zoned time", ["2024-03-30", "2024-04-01"]),
+        ("number", [True, False]),
+    ],
+)
+def test_what_could_mean_several_things_is_refused(kind, values):
+    cut = {"number": 0, "time": "2024-03-31", "zoned time": "2024-03-31T00:00:00+00:00"}[kind]
+    late = one_rule("late", {"column": "t", "op": ">=", "value": cut}, {"t": kind})
+    for n in (1, 2):
+        with pytest.raises(ValueError, match="'t' must hold"):
+            late.weights(pd.DataFrame({"t": values[-n:]}), n)
+
+
 def test_the_runtime_imports_nothing_but_numpy_pandas_and_the_standard_library(tmp_path):
     folder = Path(runtime.__path__[0])
     shutil.copytree(folder, tmp_path / "served")

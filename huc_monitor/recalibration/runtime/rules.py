@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterator, Mapping
+from datetime import datetime
 from functools import reduce
 from typing import Any, Final, Protocol
 
@@ -32,6 +33,7 @@ COMPLEMENT: Final = {
     "is present": "is missing",
 }
 EVERYONE: Final = "all"
+_OFFSET: Final = r"(?:Z|[+-]\d\d:?\d\d)$"
 
 
 class Comparable(Protocol):
@@ -189,7 +191,7 @@ class Rules:
         kind, column = self.kinds.get(name), to_column(name, series)
         if kind is None or (column.kind in {kind, None} and not column.problem):
             return column
-        converted = _converted(name, series, kind)
+        converted = _converted(column, series, kind)
         if converted is not None and converted.kind == kind:
             return converted
         msg = (
@@ -199,14 +201,34 @@ class Rules:
         raise ValueError(msg)
 
 
-def _converted(name: str, series: Any, kind: str) -> Column | None:
-    """Convert what requests in JSON bring: times as text, numbers as objects."""
+def _converted(column: Column, series: Any, kind: str) -> Column | None:
+    """Convert what requests in JSON bring: times as text, numbers as objects.
+
+    Numbers are no times, since nobody says in which unit they count, and true is no number.
+    """
     try:
-        if kind == "number":
-            return to_column(name, series.astype(np.float64))
-        return to_column(name, pd.to_datetime(series)) if kind.endswith("time") else None
+        if kind == "number" and column.kind != "boolean":
+            return to_column(column.name, series.astype(np.float64))
+        if kind.endswith("time") and (column.kind == "text" or _are_times(series)):
+            return to_column(column.name, _times(series, zoned=kind == "zoned time"))
     except (TypeError, ValueError):
         return None
+    return None
+
+
+def _are_times(series: Any) -> bool:
+    return all(isinstance(value, datetime) for value in series.dropna())
+
+
+def _times(series: Any, *, zoned: bool) -> Any:
+    """Read times in any of the spellings of ISO 8601, of which each may have an offset of its own.
+
+    With a zone, an offset must be there: a text without one could mean any place.
+    """
+    text = series.dropna().astype(str)
+    if zoned and not text.str.contains(_OFFSET).all():
+        raise ValueError
+    return pd.to_datetime(series, format="ISO8601", utc=zoned)
 
 
 _PRESENT, _ABSENT = np.array([False]), np.array([True])
