@@ -137,16 +137,16 @@ def audit(
         rng=rng,
     )
     tree = plan.tree
-    check_row_order(probabilities=probabilities, labels=labels, features=features, weights=weights)
-    predictions = check_predictions(probabilities, tree=tree, logits=logits)
-    codes = check_labels(labels, predictions.n, tree=tree)
-    # Labels that were chosen, by error perhaps, say nothing of accuracy.
-    notes = look_at_order(predictions, codes) if label_probability is None else ()
     design = {
         "weights": weights,
         "clusters": clusters,
         "label_probability": label_probability,
     }
+    check_row_order(probabilities=probabilities, labels=labels, features=features, **design)
+    predictions = check_predictions(probabilities, tree=tree, logits=logits)
+    codes = check_labels(labels, predictions.n, tree=tree)
+    # Labels that were chosen, by error perhaps, say nothing of accuracy.
+    notes = look_at_order(predictions, codes) if label_probability is None else ()
     known = None
     if familiar:
         rows, level = (predictions, LeafCodes(codes)), confidence_level

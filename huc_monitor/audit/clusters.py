@@ -214,7 +214,8 @@ def check_clusters(clusters: Any, n: int, *, argument: str = "clusters") -> Ints
         return None
     if isinstance(clusters, ClusterKeys):
         return clusters.keys
-    values = np.asarray(clusters)
+    # In an array of text a missing value would be the text "nan".
+    values = np.asarray(clusters, dtype=object if isinstance(clusters, list | tuple) else None)
     if values.shape != (n,):
         msg = f"`{argument}` must be one value per row ({n}); got shape {values.shape}."
         raise InvalidInputError(msg)

@@ -116,17 +116,18 @@ def compare(
         n_draws=n_draws,
         rng=rng,
     )
-    sides = [_check_side(*side, plan.tree) for side in (("before", before), ("after", after))]
+    designs = [
+        {name: value if paired else _side_of(name, value, k) for name, value in given.items()}
+        for k in range(2)
+    ]
+    sides = [
+        _check_side(*side, plan.tree, design)
+        for side, design in zip((("before", before), ("after", after)), designs, strict=True)
+    ]
     if paired:
         _check_same_rows(sides)
     old, new = (
-        make_sample(
-            predictions,
-            codes,
-            plan,
-            **{name: v if paired else _side_of(name, v, k) for name, v in given.items()},
-        )
-        for k, (predictions, codes) in enumerate(sides)
+        make_sample(*rows, plan, **design) for rows, design in zip(sides, designs, strict=True)
     )
     return compare_predictors(old, new, plan) if paired else compare_samples(old, new, plan)
 
@@ -138,14 +139,16 @@ def make_sample(predictions: Predictions, codes: Ints, plan: AuditPlan, **given:
     return Sample(tuple(rows), groups)
 
 
-def _check_side(name: str, side: Any, tree: LabelTree) -> tuple[Predictions, Any]:
+def _check_side(
+    name: str, side: Any, tree: LabelTree, design: dict[str, Any]
+) -> tuple[Predictions, Any]:
     if not isinstance(side, tuple) or len(side) != 2:
         msg = (
             f"`{name}` must be a pair (probabilities, labels) or an AuditResult; "
             f"got {type(side).__name__}."
         )
         raise InvalidInputError(msg)
-    check_row_order(probabilities=side[0], labels=side[1])
+    check_row_order(probabilities=side[0], labels=side[1], **design)
     predictions = check_predictions(side[0], tree=tree, argument=name)
     return predictions, check_labels(side[1], predictions.n, tree=tree)
 

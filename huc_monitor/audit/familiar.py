@@ -178,7 +178,13 @@ def familiar_numbers(
     1   accuracy, leaves    0.5  0.237  0.763
     """
     tree = check_tree(tree)
-    check_row_order(probabilities=probabilities, labels=labels, weights=weights)
+    check_row_order(
+        probabilities=probabilities,
+        labels=labels,
+        weights=weights,
+        clusters=clusters,
+        label_probability=label_probability,
+    )
     predictions = check_predictions(probabilities, tree=tree, logits=logits)
     codes = check_labels(labels, predictions.n, tree=tree)
     repeats = check_weights(weights, predictions.n)

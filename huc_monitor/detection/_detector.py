@@ -230,16 +230,15 @@ class EDetector:
         """
         if len(labels) == 0 and len(probabilities) == 0:
             return self._count_empty()
-        check_row_order(probabilities=probabilities, labels=labels, features=features)
+        given = {
+            "features": features,
+            "clusters": clusters,
+            "label_probability": label_probability,
+        }
+        check_row_order(probabilities=probabilities, labels=labels, **given)
         predictions = check_predictions(probabilities, tree=self._tree)
         codes = check_labels(labels, predictions.n, tree=self._tree)
-        predictions, codes, groups = self._plan.weigh(
-            predictions,
-            codes,
-            features=features,
-            clusters=clusters,
-            label_probability=label_probability,
-        )
+        predictions, codes, groups = self._plan.weigh(predictions, codes, **given)
         rows = iter_decomposed(self._utilities, predictions, codes, tree=self._tree)
         return self._eat(list(rows), groups)
 

@@ -40,13 +40,22 @@ def test_labels_in_another_order_than_predictions_are_refused(entry):
         ENTRIES[entry](p, labels.iloc[::-1])
 
 
-@pytest.mark.parametrize("name", ["weights", "features"])
-def test_weights_and_features_in_another_order_are_refused(name):
+@pytest.mark.parametrize("name", ["weights", "features", "clusters", "label_probability"])
+def test_what_else_is_given_for_rows_in_another_order_is_refused(name):
     p, labels = rows(index=[f"case {k}" for k in range(60)])
     given = pd.Series(np.ones(60), index=p.index, name="w")[::-1]
     given = given.to_frame() if name == "features" else given
+    detector = hm.EDetector(tree=TREE, utilities=UTILITIES, tolerance=0.02, average_run_length=100)
+    sides, task = ((p, labels), (p, labels)), {"tree": TREE, "utilities": UTILITIES}
     with pytest.raises(hm.InvalidInputError, match=f"Use {name}.loc.probabilities.index"):
         audit(p, labels, **{name: given})
+    with pytest.raises(hm.InvalidInputError, match=f"`{name}` must be in the order of"):
+        hm.compare(*sides, **task, paired=True, **{name: given})
+    with pytest.raises(hm.InvalidInputError, match=f"`{name}` must be in the order of"):
+        hm.compare(*sides, **task, **{name: (given[::-1], given)})
+    if name != "weights":
+        with pytest.raises(hm.InvalidInputError, match=f"`{name}` must be in the order of"):
+            detector.update(p, labels, **{name: given})
 
 
 @pytest.mark.parametrize("shuffled", ["labels", "probabilities"])

@@ -202,6 +202,10 @@ def test_weights_that_are_no_counts_say_how_they_were_read():
 BAD = {
     "shape": ({"clusters": [1, 2]}, r"`clusters` must be one value per row \(50\); got shape"),
     "missing": ({"clusters": [None, *range(49)]}, r"row 0 has none \(1 in all\)"),
+    "missing beside text": (
+        {"clusters": [float("nan"), *map("u{}".format, range(49))]},
+        r"row 0 has none \(1 in all\)",
+    ),
     "one": ({"clusters": ["x"] * 50}, "must have at least two different values"),
     "zero": ({"label_probability": np.arange(50) / 50}, r"above 0 and at most 1; got 0.0 \(row 0"),
     "text": ({"label_probability": ["x"] * 50}, r"must be one number per row \(50\)"),
