@@ -57,6 +57,9 @@ def run(
     prefix: options.Prefix = None,
     lists: options.Lists = None,
     classes: options.Classes = None,
+    form: options.Form = None,
+    cluster: options.Cluster = None,
+    label_probability: options.LabelProbability = None,
     utility: options.Utilities = None,
     tolerance: Annotated[
         float, typer.Option(min=0, help="Certify segments whose moment is larger than this.")
@@ -81,7 +84,8 @@ def run(
 
     columns = list(dict.fromkeys(feature or []))
     where: dict[str, Any] = {"label": label, "label_mapping": label_mapping, "prefix": prefix}
-    where |= {"lists": lists, "classes": classes}
+    where |= {"lists": lists, "classes": classes, "form": form}
+    where |= {"cluster": cluster, "label_probability": label_probability}
     asked: Sequence[hm.Utility] | None
     told: list[str] = []
     settings: Config | None = None
@@ -106,6 +110,8 @@ def run(
         tree=label_tree,
         features=data.features[columns],
         utilities=asked,
+        clusters=data.cluster_keys,
+        label_probability=data.label_probability,
         tolerance=tolerance,
         max_conditions=conditions,
         confidence_level=confidence,

@@ -188,9 +188,14 @@ class Check:
         self._silence.visit(window, visited.counts)
         kept = [*self.state.visited, visited]
         self.state.visited = [item for item in kept if self._may_change(item)]
-        grown = record.status == "audited" and self._discovering.look(window, window.due_at)
+        grown = self._take_in(record, window) and self._discovering.search(window.due_at)
         self.outbox.commit(record)
         return grown
+
+    def _take_in(self, record: WindowRecord, window: Window) -> bool:
+        """Remember a window for discovery; True where its rows are to be searched."""
+        counts = self._quiet.left_out(window.start, window.end) is None
+        return record.status == "audited" and self._discovering.take_in(window, counts=counts)
 
     def _revisit(self) -> None:
         """Audit windows again whose rows or labels have changed since; each is a revision.
@@ -199,6 +204,7 @@ class Check:
         again in any case.
         """
         failed = [item.window for item in self.state.visited if item.failed is not None]
+        late = False
         for visited in self.state.visited:
             window = visited.window
             # Asked as of an earlier time than before, fewer labels are no news.
@@ -207,21 +213,28 @@ class Check:
             now = self.monitor.source.counts(window.start, window.end, as_of=self.now)
             changed = next_revision(visited.revision, visited.counts, now) is not None
             if changed or window in failed[-_MOST_RETRIED:]:
-                self._look_again(visited)
+                late |= self._look_again(visited)
+        if late and self._discovering.search(self.now):
+            self._begin()
+            self._prepare([])
 
-    def _look_again(self, visited: Visited) -> None:
+    def _look_again(self, visited: Visited) -> bool:
+        """Audit a window again; True where it is the first time that its rows can be searched."""
+        was_ready = readiness(self.monitor.windows, visited.counts) == "ready"
         before, failed = (visited.revision, visited.as_of), visited.failed
         n_labelled = visited.counts.n_labelled
         visited.revision, visited.as_of = visited.revision + 1, self.now
         record = self._record(visited, self.now, partial(self._again, visited))
         if failed is not None and visited.failed == failed:
             visited.revision, visited.as_of = before  # as it was: nothing to tell
-            return
+            return False
         if failed is not None and visited.failed is None:
             self._telling.mended(visited.window)
         if visited.counts.n_labelled > n_labelled:
             self._silence.late_labels()
+        late = not (was_ready and failed is None) and self._take_in(record, visited.window)
         self.outbox.commit(record)
+        return late
 
     def _again(self, visited: Visited) -> Decomposed:
         return self._standards.cache.window(visited.window.start, visited.window.end, self.now)

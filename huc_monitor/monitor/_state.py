@@ -185,6 +185,7 @@ class MonitorState(Form):
     discovered: list[str] = field(default_factory=list)
     searched_until: datetime | None = None
     unsearched: int = 0
+    unsearchable: list[tuple[datetime, datetime]] = field(default_factory=list)
     arrivals: dict[str, Arrivals] = field(default_factory=dict)
     warnings: list[str] = field(default_factory=list)
     by_value: list[str] = field(default_factory=list)
@@ -196,6 +197,7 @@ class MonitorState(Form):
         "discovered",
         "searched_until",
         "unsearched",
+        "unsearchable",
         "arrivals",
         "warnings",
         "by_value",

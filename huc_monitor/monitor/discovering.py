@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, Annotated
 from pydantic import Field
 
 from huc_monitor._common.settings import Name, Whole
+from huc_monitor._common.times import to_column
 from huc_monitor.audit.discovery.discover import FEWEST_ROWS, Discovery, discover
 from huc_monitor.audit.discovery.options import DiscoveryOptions
 from huc_monitor.monitor._state import MonitorState
@@ -67,25 +68,44 @@ class Discovering:
     monitor: Monitor
     state: MonitorState
 
-    def look(self, window: Window, as_of: datetime) -> bool:
-        """Take in an audited window; True where the subgroups are others from the next one on."""
-        growing, state = self.monitor.subgroups, self.state
+    def take_in(self, window: Window, *, counts: bool) -> bool:
+        """Remember an audited window; True where its rows are to be searched.
+
+        Rows of a window that does not count, being no evidence of anything, are not searched.
+        """
         since = self._since()
-        if not isinstance(growing, GrowingSubgroups) or since is None or window.start < since:
+        if not isinstance(self.monitor.subgroups, GrowingSubgroups) or since is None:
             return False
-        policy = growing.policy
-        state.unsearched += 1
+        if window.start < since:
+            return False
+        if counts:
+            self.state.unsearched += 1
+        else:
+            self.state.unsearchable.append((window.start, window.end))
+        return counts
+
+    def search(self, as_of: datetime) -> bool:
+        """Search the windows if they are enough; True where subgroups are others from now on."""
+        growing, state, since = self.monitor.subgroups, self.state, self._since()
+        if not isinstance(growing, GrowingSubgroups) or since is None or state.last is None:
+            return False
+        policy, end = growing.policy, state.last.end
         left = policy.max_segments - len(state.discovered)
         if state.unsearched < policy.every or left <= 0:
             return False
         try:
-            rows = self.monitor.source.labelled(since, window.end, as_of=as_of)
+            rows = self.monitor.source.labelled(since, end, as_of=as_of)
         except TooManyBadRowsError:
             return False  # some window between failed; more rows may do
+        for low, high in state.unsearchable:
+            rows = rows.take((rows.times < to_column(low)) | (rows.times >= to_column(high)))
         if rows.n < FEWEST_ROWS:
             return False
-        state.searched_until, state.unsearched = window.end, 0
-        return self._adopt(self._search(policy, rows), rows, most=left)
+        found = self._search(policy, rows)
+        if state.searched_until is None:  # later searches would say the same of these columns
+            state.notes += [f"In the search for subgroups, {note}." for note in found.notes]
+        state.searched_until, state.unsearched, state.unsearchable = end, 0, []
+        return self._adopt(found, rows, most=left)
 
     def _since(self) -> datetime | None:
         """Return the end of the reference, or of what was searched before if that is later."""
@@ -101,6 +121,8 @@ class Discovering:
             tree=self.monitor.tree,
             utilities=self.monitor.utilities,
             features=rows.features[list(policy.columns)],
+            clusters=rows.cluster_keys,
+            label_probability=rows.label_probability,
             tolerance=tolerance.value if tolerance.unit == "utility" else None,
             max_conditions=policy.max_conditions,
             max_segments=policy.max_segments,

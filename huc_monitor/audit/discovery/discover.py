@@ -15,7 +15,9 @@ import pandas as pd
 from huc_monitor._common.checks import check_number
 from huc_monitor._common.forms import Form
 from huc_monitor._common.frames import to_frame
+from huc_monitor._common.row_order import check_row_order
 from huc_monitor._common.views import Plotted
+from huc_monitor.audit.clusters import check_clusters, check_label_probability
 from huc_monitor.audit.decomposition import UtilityRows, iter_decomposed
 from huc_monitor.audit.discovery.conditions import Mask, comparable, read_features
 from huc_monitor.audit.discovery.options import SEARCH, DiscoveryOptions
@@ -156,6 +158,8 @@ def discover(
     tree: LabelTree | str | Path,
     features: Any,
     utilities: Sequence[Utility] | Utility | None = None,
+    clusters: Any = None,
+    label_probability: Any = None,
     tolerance: float | None = None,
     max_conditions: int = SEARCH.max_conditions,
     max_segments: int = SEARCH.max_segments,
@@ -178,6 +182,8 @@ def discover(
         Columns of categories, numbers or times; missing values are a condition of their own.
         Columns of more than 50 texts, and those that rules cannot compare, such as lists, are left
         out, with a note.
+    clusters, label_probability : (n,), optional
+        As in `audit`. A cluster is searched or certifies as a whole; rows count 1 / probability.
     tolerance : float, optional
         A segment is certified where its moment is larger than this, with confidence; 0 when left
         out.
@@ -198,10 +204,11 @@ def discover(
 
     Notes
     -----
-    Bounds are Student's, for independent rows; the probability of error is divided over what was
-    found by the searched rows' odds that it is more than chance. The variance is at least the one
-    that predictions expect, with the floor of `audit` for rare outcomes that did not happen. On
-    calibrated predictions a segment is certified with probability at most 1 - confidence_level.
+    Bounds are Student's, for independent rows or clusters; the probability of error is divided over
+    what was found by the searched rows' odds that it is more than chance. The variance is at least
+    the one that predictions expect, with the floor of `audit` for rare outcomes that did not
+    happen. On calibrated predictions a segment is certified with probability at most
+    1 - confidence_level.
     Left out is what the certifying rows owe to clearer segments, or find off the other way.
     A segment that is not found is no proof of calibration: opposite errors inside every condition
     and range of predicted utility stay hidden.
@@ -233,9 +240,11 @@ def discover(
     far = DiscoveryOptions(
         max_conditions=max_conditions, max_segments=max_segments, min_share=min_share
     )
+    frame = to_frame(features, "features")
+    design = {"clusters": clusters, "label_probability": label_probability}
+    check_row_order(probabilities=probabilities, labels=labels, features=frame, **design)
     predictions = check_predictions(probabilities, tree=tree)
     codes = check_labels(labels, predictions.n, tree=tree)
-    frame = to_frame(features, "features")
     if not isinstance(frame, pd.DataFrame) or len(frame) != predictions.n:
         msg = f"`features` must be a DataFrame with a row per prediction ({predictions.n})."
         raise InvalidInputError(msg)
@@ -243,8 +252,9 @@ def discover(
         msg = f"`labels` must have at least {FEWEST_ROWS} rows to search and to certify; got "
         raise InvalidInputError(msg + f"{predictions.n}. Wait for more labels.")
     frame, left_out = comparable(frame)
-    order = np.random.default_rng(options.rng).permutation(predictions.n)
-    halves = order[: order.size // 2][:_MOST_SEARCHED], order[order.size // 2 :]
+    keys = check_clusters(clusters, predictions.n)
+    chance = check_label_probability(label_probability, predictions.n)
+    halves = _divide(predictions.n, keys, options.rng)
     rows = list(iter_decomposed(chosen, predictions, codes, tree=tree))
     search, certify = (
         _Half(
@@ -252,6 +262,8 @@ def discover(
             predictions.take(half),
             [item.take(half) for item in rows],
             [float(np.median(item.scores)) for item in rows],
+            None if chance is None else _amounts(chance[half]),
+            None if keys is None else np.unique(keys[half], return_inverse=True)[1],
         )
         for half in halves
     )
@@ -261,14 +273,38 @@ def discover(
     return Discovery(segments, halves[0].size, halves[1].size, confidence_level, tuple(notes))
 
 
+def _divide(n: int, keys: Ints | None, seed: int) -> tuple[Ints, Ints]:
+    """Draw the rows to search and those to certify by; clusters stay whole."""
+    rng, middle = np.random.default_rng(seed), n // 2
+    if keys is None:
+        order = rng.permutation(n)
+    else:
+        _, codes = np.unique(keys, return_inverse=True)
+        places = rng.permutation(codes.max() + 1)[codes]
+        order = np.argsort(places, kind="stable")
+        middle = int(np.searchsorted(places[order], places[order[middle]]))
+    return order[:middle][:_MOST_SEARCHED], order[middle:]
+
+
+def _amounts(chance: Floats) -> Floats:
+    """How often rows count whose labels were chosen with these chances: once on average."""
+    return np.asarray(chance.size / chance / math.fsum(1.0 / chance))
+
+
 @dataclass(frozen=True, eq=False)
 class _Half:
-    """Features and contributions of some rows; ``middles`` divide predicted utilities in two."""
+    """Features and contributions of some rows; ``middles`` divide predicted utilities in two.
+
+    ``amounts`` are how often rows count and ``clusters`` number the clusters from 0; None where
+    every row counts once, and where all rows are independent.
+    """
 
     frame: pd.DataFrame
     predictions: Predictions
     rows: list[UtilityRows]
     middles: list[float]
+    amounts: Floats | None
+    clusters: Ints | None
 
     def columns(self) -> list[_Column]:
         """List (utility, slot of its branch, range of scores) of every column."""
@@ -280,10 +316,30 @@ class _Half:
         ]
 
     def entries(self, utility: int, slot: int, part: str) -> tuple[Ints, Floats]:
-        """Return the rows that reach a branch in a range of scores, and their contributions."""
+        """Return the rows that reach a branch in a range of scores, and what they contribute."""
         rows, values = self._by_branch[utility][slot]
         kept = self.in_range(utility, part)[rows]
-        return rows[kept], values[kept]
+        rows, values = rows[kept], values[kept]
+        return rows, values if self.amounts is None else self.amounts[rows] * values
+
+    def square(self, rows: Ints, values: Floats) -> float:
+        """Return the sum of squared contributions of rows; those of a cluster are one."""
+        if self.clusters is not None:
+            values = np.bincount(self.clusters[rows], values).astype(np.float64)
+        return float((values**2).sum())
+
+    def n_apart(self, rows: Ints) -> int:
+        """Count independent rows or clusters."""
+        return rows.size if self.clusters is None else np.unique(self.clusters[rows]).size
+
+    def largest(self, inside: Mask) -> float:
+        """Return how often what happens once may count among some rows."""
+        amounts = np.ones(inside.size) if self.amounts is None else self.amounts
+        if self.clusters is not None:
+            amounts = np.bincount(self.clusters, amounts * inside).astype(np.float64)
+            # As large as the cluster of an average row.
+            return float((amounts**2).sum() / max(amounts.sum(), 1e-300))
+        return float(amounts[inside].max(initial=1.0))
 
     def in_range(self, utility: int, part: str) -> Mask:
         """Return which rows have a predicted utility in the range."""
@@ -295,13 +351,15 @@ class _Half:
 
     def expected_square(self, utility: int, slot: int, inside: Mask) -> float:
         """Return the sum of the squared contributions that some rows are expected to have."""
-        rows = self.rows[utility]
-        mine = self.predictions.take(np.flatnonzero(inside))
+        rows, chosen = self.rows[utility], np.flatnonzero(inside)
+        times = np.ones(1) if self.amounts is None else self.amounts[chosen] ** 2
+        mine = self.predictions.take(chosen)
         branch = rows.relevant[slot : slot + 1]
-        return sum(
-            float(expected_squares(rows.utility, mine.block(lo, hi), branch, rows.tree).sum())
-            for lo, hi in mine.spans()
-        )
+        total = 0.0
+        for lo, hi in mine.spans():
+            squares = expected_squares(rows.utility, mine.block(lo, hi), branch, rows.tree)[:, 0]
+            total += float((squares * (times if times.size == 1 else times[lo:hi])).sum())
+        return total
 
     @cached_property
     def _by_branch(self) -> list[list[tuple[Ints, Floats]]]:
@@ -328,7 +386,11 @@ def _search(half: _Half, far: DiscoveryOptions) -> tuple[list[tuple[Found, _Colu
     for u, slot, part in columns:
         rows, values = half.entries(u, slot, part)
         entries.append((rows, values / half.spreads[u][slot]))
-    search = Search(entries, n, peers, features, far.max_conditions, min_rows)
+    designs = [
+        max(1.0, half.square(rows, values) / max(float((values**2).sum()), 1e-300))
+        for rows, values in entries
+    ]
+    search = Search(entries, n, peers, features, far.max_conditions, min_rows, designs)
     return [(item, columns[item.column]) for item in search.run(far.max_segments)], notes
 
 
@@ -383,20 +445,23 @@ def _bound(
     n = len(half.frame)
     u, slot, part = column
     rows, values = half.entries(u, slot, part)
-    values = values[inside[rows]]
+    mine = inside[rows]
+    rows, values = rows[mine], values[mine]
     # Of the rows that reach the branch, labels may tell a part only: see `label_depth`.
-    seen = coverage_among(half.rows[u], inside.astype(np.float64))[slot] or 1.0
-    in_segment = float(values.mean()) if values.size else 0.0
+    amounts = np.ones(n) if half.amounts is None else half.amounts
+    seen = coverage_among(half.rows[u], inside * amounts)[slot] or 1.0
+    in_segment = float(values.sum() / amounts[rows].sum()) if values.size else 0.0
     values = values / seen
     moment = float(values.sum() / n)
     # The squares seen are too few where outcomes are rare: what predictions expect counts, and
     # the floor of `bounds.bootstrap` for what may happen nonetheless.
     meant = inside & half.in_range(u, part)
     expected = half.expected_square(u, slot, meant) / seen
-    square = max(float((values**2).sum()), expected)
-    square += -math.log(error) * (half.spreads[u][slot] / seen) ** 2
+    square = max(half.square(rows, values), expected)
+    square += -math.log(error) * (half.largest(meant) * half.spreads[u][slot] / seen) ** 2
     spread = math.sqrt(max(square / n - moment**2, 0.0) / n)
-    radius = float(stdtrit(max(1, values.size - 1), 1 - error / 2)) * spread
+    n_apart = half.n_apart(rows)
+    radius = float(stdtrit(max(1, n_apart - 1), 1 - error / 2)) * spread
     return Segment(
         name=" and ".join(c.name for c in item.conditions) or "all",
         rule=_rule_of(item),
@@ -404,12 +469,12 @@ def _bound(
         node=half.node(u, slot),
         score_range=part,
         n=int(values.size),
-        share=float(meant.mean()),
+        share=float((amounts * meant).sum() / n),
         moment=moment,
         lower=moment - radius,
         upper=moment + radius,
         moment_in_segment=in_segment,
-        certified=values.size > 1 and abs(moment) - radius > tolerance,
+        certified=n_apart > 1 and abs(moment) - radius > tolerance,
     )
 
 

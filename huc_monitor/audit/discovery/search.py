@@ -14,7 +14,7 @@ squares: so many may be expected (at 95 %) where none was seen.
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from itertools import combinations
 from typing import Any, Final
@@ -59,7 +59,8 @@ class Search:
 
     Values are shares of the largest contribution that is possible.
     ``peers`` are, for each column, the columns of the same branch: what one finding explains of
-    them is taken out before the next is looked for.
+    them is taken out before the next is looked for. ``designs`` are how many times larger the
+    squared noise of each column's sums is than that of independent rows.
     """
 
     columns: list[tuple[Ints, Floats]]
@@ -68,6 +69,7 @@ class Search:
     features: list[Feature]
     max_conditions: int
     min_rows: int
+    designs: Sequence[float]
 
     def __post_init__(self) -> None:
         self._entry = math.log(max(2, len(self.columns)))
@@ -109,8 +111,7 @@ class Search:
 
     def _look(self, column: int) -> list[Found]:
         """Return the conjunctions of largest gain in a column, for each number of conditions."""
-        values = self.columns[column][1]
-        beam = [Found((), column, self._gain(values, ()))]
+        beam = [Found((), column, self._gain(column, ()))]
         seen = [*beam]
         for depth in range(1, self.max_conditions + 1):
             longer = [*self._extend(beam), *(self._pair_up(column) if depth == 2 else ())]
@@ -132,7 +133,7 @@ class Search:
                     continue
                 tables = (
                     np.bincount(feature.of_row[rows], weights, feature.holds.shape[1])
-                    for weights in (None, values, values**2)
+                    for weights in (None, values, self.designs[item.column] * values**2)
                 )
                 count, total, square = (feature.holds @ table for table in tables)
                 paid = self._paid(item.conditions, 1) + feature.prices
@@ -152,7 +153,8 @@ class Search:
         pairs = list(combinations(self.features, 2))
         step = max(1, math.ceil(len(pairs) * rows.size / _MOST_PAIRED))
         rows, values = rows[::step], values[::step]
-        weights = np.full(rows.size, step), values * step, values**2 * step
+        squares = self.designs[column] * values**2
+        weights = np.full(rows.size, step), values * step, squares * step
         best = []
         for one, other in pairs:
             shape = one.holds.shape[1], other.holds.shape[1]
@@ -168,9 +170,7 @@ class Search:
         for gain, one, first, other, second in best[:_PER_COLUMN]:
             if np.isfinite(gain):
                 parts = (one.condition(first), other.condition(second))
-                rows, values = self.columns[column]
-                exact = self._gain(values[self._rows_of(parts)[rows]], parts)
-                found.append(Found(parts, column, exact))
+                found.append(Found(parts, column, self._gain(column, parts)))
         return found
 
     def _refine(self, found: Found) -> Found:
@@ -198,7 +198,7 @@ class Search:
         n_bins = column.cuts.size + 1
         tables = [
             np.concatenate([[0.0], np.cumsum(np.bincount(bins, weights, n_bins))])
-            for weights in (None, values, values**2)
+            for weights in (None, values, self.designs[found.column] * values**2)
         ]
         count, total, square = (table[None, :] - table[:, None] for table in tables)
         proper = np.triu(np.ones(count.shape, dtype=bool), 1)
@@ -232,6 +232,8 @@ class Search:
         gains = total**2 / (square + _UNSEEN) / 2 - paid
         return np.where((count >= self.min_rows) & (square > 0), gains, -np.inf)
 
-    def _gain(self, values: Floats, conditions: tuple[Condition, ...]) -> float:
-        total, square = values.sum(), (values**2).sum()
+    def _gain(self, column: int, conditions: tuple[Condition, ...]) -> float:
+        rows, values = self.columns[column]
+        values = values[self._rows_of(conditions)[rows]]
+        total, square = values.sum(), self.designs[column] * (values**2).sum()
         return float(self._worth(values.size, total, square, self._paid(conditions)))

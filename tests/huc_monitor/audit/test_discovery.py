@@ -121,7 +121,7 @@ def test_the_first_finding_is_the_best_of_all_conditions_and_pairs(seed):
     rows = np.flatnonzero(rng.random(n) < 0.8)
     off = ((frame["x"] == "a") & (frame["y"] == "b")).to_numpy()[rows]
     values = rng.normal(size=rows.size) + 1.2 * off
-    search = Search([(rows, values)], n, [np.array([0])], features, 2, 10)
+    search = Search([(rows, values)], n, [np.array([0])], features, 2, 10, [1.0])
     (first, *_) = search.run(3)
 
     def evidence(parts):
@@ -149,7 +149,7 @@ def test_a_pair_is_found_though_neither_condition_shows_alone():
     one, other = ((frame[name] == "a").to_numpy() for name in "wz")
     values = rng.normal(size=n) + np.where(one == other, 0.5, -0.5)  # no margin is off
     rows = np.arange(n)
-    search = Search([(rows, values)], n, [np.array([0])], features, 2, 10)
+    search = Search([(rows, values)], n, [np.array([0])], features, 2, 10, [1.0])
     (first, *_) = search.run(1)
     assert {part.column for part in first.conditions} == {"w", "z"}
 
@@ -161,7 +161,7 @@ def test_a_range_in_the_middle_is_found_to_its_fine_cut_points():
     features, _ = read_features(frame, 40)
     middle = frame["y"].between(0.33, 0.46).to_numpy()
     values = (rng.normal(size=n) + 0.8 * middle) / 4
-    search = Search([(np.arange(n), values)], n, [np.array([0])], features, 2, 40)
+    search = Search([(np.arange(n), values)], n, [np.array([0])], features, 2, 40, [1.0])
     (first, *_) = search.run(1)
     (condition,) = first.conditions
     low, high = (part["value"] for part in condition.rule["and"])

@@ -9,8 +9,9 @@ import pandas as pd
 import pytest
 
 import huc_monitor as hm
+from huc_monitor.monitor.policy import Policy
 from huc_monitor.monitor.windows import TimeWindows
-from huc_monitor.sources import Columns, FrameTable, TableSource
+from huc_monitor.sources import Columns, FrameTable, LabelTable, TableSource
 from huc_monitor.subgroups import Subgroups
 
 START = datetime(2026, 3, 1, tzinfo=UTC)
@@ -50,13 +51,15 @@ def make_log(days=8, per_day=800, *, off=0.35, seed=0):
     return log.assign(y=np.array(TREE.leaves)[codes])
 
 
-def make_monitor(log, tracker=None, *, every=2, **more):
-    policy = hm.DiscoveryPolicy(columns=("channel", "age"), every=every, **more)
-    columns = Columns(time="at", id="id", label="y", features=["channel", "age"])
-    options = {} if tracker is None else {"tracker": tracker}
+def make_monitor(log, *, every=2, features=("channel", "age"), labels=None, revisit="0s", **more):
+    policy = hm.DiscoveryPolicy(columns=features, every=every)
+    names = {name: more.pop(name) for name in ("cluster", "label_probability") if name in more}
+    given = {} if labels is not None else {"label": "y"}
+    columns = Columns(time="at", id="id", features=list(features), **given, **names)
+    options = {"policy": Policy(**more)} if more else {}
     return hm.Monitor(
-        source=TableSource(FrameTable(log), tree=TREE, columns=columns),
-        windows=TimeWindows(length="1d"),
+        source=TableSource(FrameTable(log), tree=TREE, columns=columns, labels=labels),
+        windows=TimeWindows(length="1d", revisit=revisit),
         tree=TREE,
         utilities=[PAY],
         subgroups=hm.GrowingSubgroups(policy, Subgroups.whole()),
@@ -125,3 +128,65 @@ def test_the_file_asks_for_it(tmp_path):
     monitor = hm.open_monitor(tmp_path / "huc.yaml")
     result = monitor.check(now=day(8))
     assert any("channel=app" in name for name in subgroups_of(result[-1]))
+
+
+def told(result):
+    return [] if result.message is None else result.message.data["notes"]
+
+
+def test_labels_that_were_chosen_by_the_outcome_are_no_new_subgroup():
+    log = make_log(off=0.0, per_day=2500)
+    chance = np.where(log["channel"] == "app", np.where(log["y"] == "other", 0.9, 0.3), 0.5)
+    log["chance"] = chance
+    log = log[np.random.default_rng(1).random(len(log)) < chance]
+    plain = make_monitor(log).check(now=day(8))
+    assert any("New subgroup" in note for note in told(plain))
+    weighed = make_monitor(log, label_probability="chance").check(now=day(8))
+    assert not any("New subgroup" in note for note in told(weighed))
+
+
+def test_retries_are_no_new_subgroup_where_they_are_a_cluster():
+    once = make_log(per_day=150, off=0.0)
+    log = once.loc[once.index.repeat(20)].assign(user=lambda rows: rows["id"])
+    log["id"] = np.arange(len(log))
+    assert any("New subgroup" in note for note in told(make_monitor(log).check(now=day(8))))
+    clustered = make_monitor(log, cluster="user").check(now=day(8))
+    assert not any("New subgroup" in note for note in told(clustered))
+
+
+def test_windows_in_maintenance_are_not_searched():
+    log = make_log()
+    usual = make_log(off=0.0)
+    shut = log["at"].between(START + timedelta(days=4), START + timedelta(days=6), "left")
+    log = pd.concat([usual[~shut], log[shut]]).sort_values("id")
+    assert any("New subgroup" in note for note in told(make_monitor(log).check(now=day(8))))
+    closed = [{"start": "2026-03-05", "end": "2026-03-07"}]
+    monitor = make_monitor(log, maintenance=closed)
+    checks = [monitor.check(now=day(k)) for k in range(1, 9)]
+    assert not any("New subgroup" in note for check in checks for note in told(check))
+    assert all(subgroups_of(record) == {"all"} for record in monitor.records())
+
+
+def test_windows_whose_labels_come_late_are_searched_then():
+    log = make_log(11)
+    in_time = ~log["at"].between(START + timedelta(days=2), START + timedelta(days=10), "left")
+    known_at = log["at"].where(in_time, START + timedelta(days=10, seconds=30))
+    known = pd.DataFrame({"id": log["id"], "label": log["y"], "time": known_at})
+    table = LabelTable(table=FrameTable(known), id="id", label="label", time="time")
+    monitor = make_monitor(log.drop(columns="y"), labels=table, revisit="30d")
+    before = monitor.check(now=day(8))
+    assert {record.status for record in before.records[2:]} == {"thin"}
+    after = monitor.check(now=day(10))
+    assert {record.status for record in after.records[2:]} == {"audited"}
+    assert any("New subgroup" in note for note in told(after))
+    assert all(subgroups_of(r) == {"all"} for r in after.records if r.status == "audited")
+    newest = monitor.check(now=day(11)).records[-1]
+    assert any(name.startswith("channel=app") for name in subgroups_of(newest))
+
+
+def test_columns_that_cannot_be_searched_are_told_once():
+    log = make_log().assign(note=lambda rows: rows["id"].astype(str))
+    monitor = make_monitor(log, features=("channel", "age", "note"))
+    notes = [note for k in range(1, 9) for note in told(monitor.check(now=day(k)))]
+    (said,) = [note for note in notes if "'note'" in note]
+    assert said.startswith("In the search for subgroups, column 'note' has")
