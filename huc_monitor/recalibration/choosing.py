@@ -170,6 +170,16 @@ def find_recalibration(
     """
     predictions = check_predictions(probabilities, tree=tree)
     codes = check_labels(labels, predictions.n, tree=tree)
+    features, candidates = to_frame(features, "features"), tuple(candidates)
+    if features is not None and len(features) != predictions.n:
+        msg = (
+            f"`features` must have a row per prediction ({predictions.n}); got {len(features)}. "
+            "Pass those of the same rows, in the same order."
+        )
+        raise InvalidInputError(msg)
+    if not candidates:
+        msg = f"`candidates` must name at least one of {', '.join(CANDIDATES)}; got none."
+        raise InvalidInputError(msg)
     if predictions.n < _FEWEST_ROWS:
         msg = (
             f"`probabilities` must have at least {_FEWEST_ROWS} rows to fit, choose and judge a "
@@ -187,7 +197,7 @@ def find_recalibration(
         base,
         base if current is None else serving.positive(),
         codes,
-        to_frame(features, "features"),
+        features,
         check_clusters(clusters, predictions.n),
         {
             "tree": tree,
