@@ -170,8 +170,10 @@ class Boost(Parametrised, Plotted):
         for fitted, part in scaling.fold_fits():
             held = np.zeros(predictions.n)
             held[weights > 0] = part
-            boost = type(self)(**{**asked, "initial": fitted})
             left = weights * (1.0 - held)
+            if not left.any():  # all rows that count are in one fold
+                continue
+            boost = type(self)(**{**asked, "initial": fitted})
             boost.fit(matrix, LeafCodes(codes), features=features, weights=left)
             if boost.updates_:
                 before = fitted.predict_proba(mix(matrix, self.interior))

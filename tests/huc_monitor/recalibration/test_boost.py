@@ -284,6 +284,14 @@ def test_validation_keeps_the_best_prefix_and_the_shortest_of_equals():
         assert losses.mean() == pytest.approx(column.min(), abs=1e-9)
 
 
+@pytest.mark.parametrize("initial", [None, "temperature", "dirichlet", "auto"])
+@pytest.mark.parametrize("weights", [None, [1, 0, 0, 0, 0]])
+def test_one_row_that_counts_is_no_error(initial, weights):
+    n = 1 if weights is None else len(weights)
+    boost = hm.HUCBoost(tree=TREE, utilities=UTILITIES, initial=initial)
+    assert boost.fit(P[:n], LABELS[:n], weights=weights).updates_ == []
+
+
 def test_validation_rows_of_weight_two_count_like_two_rows():
     p, labels, features = sample(300, seed=9)
     weights = np.random.default_rng(1).integers(0, 3, 300)

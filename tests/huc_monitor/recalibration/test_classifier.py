@@ -226,6 +226,13 @@ def test_sample_weights_reach_the_correction(data):
     )
 
 
+def test_one_row_corrects_a_fitted_estimator_without_an_error(data):
+    X, y, _, _ = data  # noqa: N806
+    base = GaussianNB().fit(X[:300], y[:300])
+    model = HUCCalibratedClassifier(base, initial="temperature").fit(X[300:301], y[300:301])
+    assert model.recalibrator_.updates_ == []
+
+
 def test_a_class_that_the_tree_does_not_have_is_refused(data):
     X, y, _, _ = data  # noqa: N806
     small = hm.LabelTree.flat(["a", "b", "c"])
