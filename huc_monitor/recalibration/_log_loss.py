@@ -17,6 +17,7 @@ _N_FOLDS = 5
 _MOST_ITERATIONS = 1_000
 _EXACT, _ROUGH = 1e-11, 1e-7  # of the log loss: for what is kept, and for comparing strengths
 _WORSE_IN_A_ROW = 3
+_MOST_OBSERVATIONS = 2.0**62  # so that their number fits into 64 bits
 _BETA_BOUNDS = (1e-3, 1e3)
 # Wrong shares of the classes are the largest part of most miscalibration, and the rows tell them
 # well: intercepts are pulled back only so far that a class without rows does not vanish.
@@ -53,7 +54,7 @@ class LossRows:
         if weights is None:
             return cls(logs, *label, np.full(n, 1.0 / n), count)
         if (weights == np.floor(weights)).all():
-            count = weights.astype(np.int64)
+            count = np.minimum(weights, _MOST_OBSERVATIONS / n).astype(np.int64)
         return cls(logs, *label, weights / weights.sum(), count)
 
     def wide(self) -> Iterator[tuple[Ints, slice]]:

@@ -292,6 +292,16 @@ def test_one_row_that_counts_is_no_error(initial, weights):
     assert boost.fit(P[:n], LABELS[:n], weights=weights).updates_ == []
 
 
+@pytest.mark.parametrize("initial", ["temperature", "auto"])
+def test_weights_of_any_size_can_be_fitted(initial):
+    boost = hm.HUCBoost(tree=TREE, utilities=UTILITIES, initial=initial, max_updates=1)
+    starts = [
+        boost.fit(P[:500], LABELS[:500], weights=np.full(500, size)).initial_.predict_proba(P)
+        for size in (1e15, 1e19, 1e300)
+    ]
+    np.testing.assert_allclose(starts[1:], [starts[0]] * 2, rtol=0, atol=1e-6)
+
+
 def test_validation_rows_of_weight_two_count_like_two_rows():
     p, labels, features = sample(300, seed=9)
     weights = np.random.default_rng(1).integers(0, 3, 300)
