@@ -33,6 +33,7 @@ from huc_monitor.recalibration._log_loss import label_losses
 from huc_monitor.recalibration._pack import CompiledTree, CompiledUtility
 from huc_monitor.recalibration._replay import Replayer
 from huc_monitor.recalibration._rules import Pick
+from huc_monitor.recalibration._saving import Saved
 from huc_monitor.recalibration._scalings import Scaling, fit_scaling, scaling_from_dict
 from huc_monitor.recalibration._updates import Update
 from huc_monitor.recalibration._window import BoostWindow
@@ -49,7 +50,7 @@ _RETIRED = {"perturbation", "checkpoints"}
 
 
 @dataclass(kw_only=True, eq=False, repr=False)
-class Boost(Parametrised, Plotted):
+class Boost(Parametrised, Saved, Plotted):
     """Settings, fit, replay and JSON of both boosters; a subclass says which violation is next."""
 
     tree: LabelTree
@@ -405,6 +406,8 @@ class Boost(Parametrised, Plotted):
         }
         boost = cls(**settings)
         boost.initial_, boost.discovery_ = initial, None
+        if data.get("checks") is not None:
+            boost.checks_ = Checks.from_dict(data["checks"])
         boost.updates_ = [Update.from_dict(item) for item in data["updates"]]
         boost._ready = boost._replayer(boost.updates_)
         return boost

@@ -27,6 +27,7 @@ from huc_monitor.recalibration._log_loss import (
     fit_map,
     row_losses,
 )
+from huc_monitor.recalibration._saving import Saved
 from huc_monitor.recalibration.runtime.scaling import scale
 from huc_monitor.tree import LabelTree
 from huc_monitor.utilities.program import Floats
@@ -35,7 +36,7 @@ _SCHEMA_VERSION = 1
 _MOST_PARAMETERS_PER_ROW = 5
 
 
-class Scaling(Parametrised, Shown):
+class Scaling(Parametrised, Saved, Shown):
     """A parametric map of the whole predicted distribution, fitted by log loss.
 
     Boosting fits it first and corrects what it leaves. ``kind`` is its name in JSON and in

@@ -424,6 +424,46 @@ def test_an_unfitted_booster_and_foreign_json_are_refused(boost):
         hm.HUCBoost.from_dict(bad)
 
 
+@pytest.mark.parametrize("kind", [hm.HUCBoost, hm.UCBoost])
+def test_a_file_gives_the_same_recalibrator(kind, tmp_path):
+    path = tmp_path / "new" / "repair.json"
+    options = {"tree": TREE, "utilities": UTILITIES, "initial": "vector", "max_updates": 3}
+    found = kind(**options).fit(P, LABELS)
+    for _ in range(2):  # a file that is there is replaced
+        found.save(path)
+    assert path.stat().st_mode & 0o077 == 0
+    assert [one.name for one in path.parent.iterdir()] == ["repair.json"]
+    again = kind.load(str(path))
+    assert again.to_dict() == found.to_dict()
+    assert again.checks_ == found.checks_
+    assert np.array_equal(again.predict_proba(P), found.predict_proba(P))
+
+
+@pytest.mark.parametrize(
+    ("content", "reason"),
+    [
+        ("{", "Expecting property name"),
+        ("[1]", "got 'list'"),
+        ('{"schema_version": 1, "type": "HUCBoost"}', "KeyError"),
+        ('{"schema_version": 1, "type": "UCBoost"}', "got 'UCBoost', version 1"),
+        ("[" * 200_000, "RecursionError"),
+        ("\xff", "decode"),
+    ],
+)
+def test_a_file_that_is_no_recalibrator_is_named(content, reason, tmp_path):
+    (tmp_path / "repair.json").write_bytes(content.encode("latin-1"))
+    with pytest.raises(InvalidInputError, match=rf"(?s)`path` .* HUCBoost .*repair.json.*{reason}"):
+        hm.HUCBoost.load(tmp_path / "repair.json")
+    with pytest.raises(FileNotFoundError, match=r"other\.json"):
+        hm.HUCBoost.load(tmp_path / "other.json")
+
+
+def test_nothing_is_written_of_what_is_not_fitted(tmp_path):
+    with pytest.raises(InvalidInputError, match="`to_dict` needs a fitted HUCBoost"):
+        hm.HUCBoost(tree=TREE, utilities=UTILITIES).save(tmp_path / "repair.json")
+    assert list(tmp_path.iterdir()) == []
+
+
 def test_features_that_an_update_needs_are_asked_for(boost):
     with pytest.raises(InvalidInputError, match="`features` must have the columns 'age'"):
         boost.predict_proba(P)

@@ -268,6 +268,15 @@ def test_json_gives_the_same_bits_in_a_new_process(fitted, tmp_path):
     assert [scaling_from_dict(data).to_dict() for data in given] == given
 
 
+@pytest.mark.parametrize("kind", ["temperature", "vector", "dirichlet"])
+def test_a_file_gives_the_same_scaling(fitted, kind, tmp_path):
+    fitted[kind].save(tmp_path / "scaling.json")
+    assert type(fitted[kind]).load(tmp_path / "scaling.json").to_dict() == fitted[kind].to_dict()
+    other = next(cls for cls in SCALINGS if cls.kind != kind)
+    with pytest.raises(hm.InvalidInputError, match=rf"scaling\.json.* got '{kind}' of version 1"):
+        other.load(tmp_path / "scaling.json")
+
+
 def test_json_of_another_version_or_kind_is_refused(fitted):
     data = fitted["vector"].to_dict()
     with pytest.raises(hm.InvalidInputError, match="schema version 1; got 'vector' of version 2"):
