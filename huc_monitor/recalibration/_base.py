@@ -127,18 +127,12 @@ class Boost(Parametrised, Saved, Plotted):
             Rows that decide how many updates are kept, by ``selection``.
         """
         self._check()
-        check_row_order(
-            probabilities=probabilities,
-            labels=labels,
-            features=features,
-            weights=weights,
-            label_probability=label_probability,
-        )
+        given = {"weights": weights, "label_probability": label_probability}
+        check_row_order(probabilities=probabilities, labels=labels, features=features, **given)
         predictions = self._predictions(probabilities, "probabilities")
         codes = check_labels(labels, predictions.n, tree=self.tree)
-        repeats = check_weights(weights, predictions.n)
-        chance = check_uneven(label_probability, predictions.n)
-        given = {"weights": repeats, "label_probability": chance}
+        given["weights"] = check_weights(weights, predictions.n)
+        given["label_probability"] = check_uneven(label_probability, predictions.n)
         held_out = self._held_out(validation)
         if self.early_stopping is not None and held_out is None:
             msg = (
@@ -159,15 +153,13 @@ class Boost(Parametrised, Saved, Plotted):
                 matrix, mix, y, groups, tree=compiled, utilities=chosen, squares=squares
             )
 
-        train = window(predictions, codes, features, repeats, chance, squares=self._weighs_evidence)
+        train = window(predictions, codes, features, *given.values(), squares=self._weighs_evidence)
         held = None if held_out is None else window(*held_out, squares=False)
         wanted = held is not None or self._helps(predictions, codes, features, given)
         self._boost(train, held, wanted=wanted)
         return self
 
-    def _helps(
-        self, predictions: Predictions, codes: Any, features: Any, given: dict[str, Any]
-    ) -> bool:
+    def _helps(self, predictions: Predictions, codes: Any, features: Any, given: Any) -> bool:
         """Whether updates lower the log loss of rows that neither they nor the scaling have seen.
 
         A scaling with many parameters fits its own rows too well, and updates that were found on
@@ -200,9 +192,7 @@ class Boost(Parametrised, Saved, Plotted):
                 gain += float((share * held) @ losses)
         return gain > 0
 
-    def _discover(
-        self, predictions: Predictions, codes: Any, features: Any, given: dict[str, Any]
-    ) -> None:
+    def _discover(self, predictions: Predictions, codes: Any, features: Any, given: Any) -> None:
         """Find subgroups nobody named in what the scaling leaves, where they are asked for."""
         self.discovery_, self._found = None, Subgroups.whole()
         if not isinstance(self.subgroups, str):
@@ -332,7 +322,7 @@ class Boost(Parametrised, Saved, Plotted):
         return rows, codes, features, repeats, check_uneven(chance, rows.n)
 
     def _fit_initial(
-        self, predictions: Predictions, codes: Any, given: dict[str, Any], held_out: Any
+        self, predictions: Predictions, codes: Any, given: Any, held_out: Any
     ) -> Scaling | None:
         """Fit the scaling that boosting starts from."""
         if self.initial is None or isinstance(self.initial, Scaling):

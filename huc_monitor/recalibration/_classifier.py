@@ -160,7 +160,8 @@ class HUCCalibratedClassifier(ClassifierMixin, MetaEstimatorMixin, BaseEstimator
         labels = np.array(self.tree_.leaves)[self._leaves[_places(y, self.classes_)]]
         self.recalibrator_ = self._recalibrator(X)
         if len(self.classes_) > 1:
-            self._fit_recalibrator(self._by_leaf(probabilities), labels, X, weights, chance)
+            given = {"weights": weights, "label_probability": chance}
+            self._fit_recalibrator(self._by_leaf(probabilities), labels, X, given)
         return self
 
     def predict_proba(self, X: Any) -> Floats:  # noqa: N803
@@ -265,15 +266,7 @@ class HUCCalibratedClassifier(ClassifierMixin, MetaEstimatorMixin, BaseEstimator
         kind = UCBoost if self.method == "uc" else HUCBoost
         kind.check_names("boost_options", self.boost_options or {})
 
-    def _fit_recalibrator(
-        self,
-        probabilities: Floats,
-        labels: Any,
-        X: Any,  # noqa: N803
-        weights: Any,
-        chance: Floats | None,
-    ) -> None:
-        given = {"weights": weights, "label_probability": chance}
+    def _fit_recalibrator(self, probabilities: Floats, labels: Any, X: Any, given: Any) -> None:  # noqa: N803
         if isinstance(self.recalibrator_, Scaling):
             self.recalibrator_.fit(probabilities, labels, tree=self.tree_, **given)
         else:
@@ -282,8 +275,9 @@ class HUCCalibratedClassifier(ClassifierMixin, MetaEstimatorMixin, BaseEstimator
                 self.recalibrator_.fit(probabilities, labels, features=features, **given)
                 return
             memberships = [] if groups is None else groups.weights(features, len(labels))
+            chance = given["label_probability"]
             told = memberships if chance is None else [*memberships, chance]
-            first, times = _merged(probabilities, labels, told, weights)
+            first, times = _merged(probabilities, labels, told, given["weights"])
             self.recalibrator_.fit(
                 probabilities[first],
                 labels[first],
