@@ -263,6 +263,18 @@ def check_label_probability(
     return array
 
 
+def check_uneven(probability: Any, n: int, *, argument: str = "label_probability") -> Floats | None:
+    """Return what `check_label_probability` does; None where all are equal: these change nothing.
+
+    Examples
+    --------
+    >>> check_uneven([0.1, 0.1], 2) is None, check_uneven([0.1, 0.2], 2)
+    (True, array([0.1, 0.2]))
+    """
+    found = check_label_probability(probability, n, argument=argument)
+    return found if found is not None and np.ptp(found) > 0 else None
+
+
 def check_design(method: str | None, sizes: Sizes, *, chosen: bool) -> None:
     """Refuse bounds that do not hold for the rows; ``chosen`` says that labels were."""
     if method not in {None, "bootstrap"} and chosen:

@@ -242,7 +242,7 @@ class Groups:
         """
         found = self.repeats
         if found.size and not self.clusters.size:
-            found = found / np.sqrt(self.times) if self.times.size else np.sqrt(found)
+            found = _divide(found, np.sqrt(self.times)) if self.times.size else np.sqrt(found)
         return found.astype(np.float32)
 
     @property
@@ -286,7 +286,12 @@ class Groups:
         """Sum over the rows of one sample of how often they count, squared, over rows they are."""
         if not self.times.size:
             return self.mass / self.unit
-        return math.fsum((self.repeats**2 / self.times).tolist())
+        return math.fsum(_divide(self.repeats**2, self.times).tolist())
+
+    @property
+    def square_shares(self) -> Floats:
+        """What squared contributions are multiplied by."""
+        return _divide(self.repeats**2, self.divisors)
 
     @property
     def scale(self) -> float:
@@ -298,6 +303,11 @@ class Groups:
         """
         amount = max(1, len(self.masses)) * self.mass
         return math.ldexp(1.0, _HEADROOM_BITS - math.ceil(math.log2(amount)))
+
+
+def _divide(amounts: Floats, parts: Floats) -> Floats:
+    """Return amounts over parts; 0 for rows of weight 0, whose parts are 0."""
+    return np.divide(amounts, parts, where=parts > 0, out=np.zeros(amounts.size))
 
 
 @dataclass(frozen=True, slots=True, eq=False)

@@ -15,6 +15,7 @@ import pandas as pd
 from huc_monitor._common.checks import check_choice, check_count, check_number, check_whole
 from huc_monitor._common.row_order import check_row_order
 from huc_monitor._common.views import Plotted
+from huc_monitor.audit.clusters import check_uneven
 from huc_monitor.audit.discovery.discover import Discovery, discover
 from huc_monitor.audit.inputs import (
     INTERIOR_MIX,
@@ -29,10 +30,11 @@ from huc_monitor.audit.scan import Groups
 from huc_monitor.errors import InvalidInputError
 from huc_monitor.recalibration._estimator import Parametrised
 from huc_monitor.recalibration._history import Checks, Recorder, sample_of
-from huc_monitor.recalibration._log_loss import label_losses
+from huc_monitor.recalibration._log_loss import label_losses, shares
 from huc_monitor.recalibration._pack import CompiledTree, CompiledUtility
 from huc_monitor.recalibration._replay import Replayer
 from huc_monitor.recalibration._rules import Pick
+from huc_monitor.recalibration._saving import Saved
 from huc_monitor.recalibration._scalings import Scaling, fit_scaling, scaling_from_dict
 from huc_monitor.recalibration._updates import Update
 from huc_monitor.recalibration._window import BoostWindow
@@ -49,7 +51,7 @@ _RETIRED = {"perturbation", "checkpoints"}
 
 
 @dataclass(kw_only=True, eq=False, repr=False)
-class Boost(Parametrised, Plotted):
+class Boost(Parametrised, Saved, Plotted):
     """Settings, fit, replay and JSON of both boosters; a subclass says which violation is next."""
 
     tree: LabelTree
@@ -104,6 +106,7 @@ class Boost(Parametrised, Plotted):
         *,
         features: Any = None,
         weights: Any = None,
+        label_probability: Any = None,
         validation: tuple[Any, ...] | None = None,
     ) -> Self:
         """Correct the violations found on calibration rows.
@@ -115,18 +118,21 @@ class Boost(Parametrised, Plotted):
         features : DataFrame of n rows, optional
             Columns that the subgroups read, or that they are discovered in.
         weights : (n,) non-negative numbers, optional
-            How often each row counts; 1 / pi where labels were chosen with probability pi. Not
-            together with discovery.
-        validation : tuple (probabilities, labels[, features[, weights]]), optional
+            How often each row counts: 2 is the row twice. Not together with discovery.
+        label_probability : (n,) numbers above 0 and at most 1, optional
+            With which each label was chosen, as in `audit`: rows count by the inverse of it, and
+            are the evidence of at most as many rows as there are. Not together with discovery,
+            unless all are equal.
+        validation : tuple (probabilities, labels[, features[, weights[, label_probability]]])
             Rows that decide how many updates are kept, by ``selection``.
         """
         self._check()
-        check_row_order(
-            probabilities=probabilities, labels=labels, features=features, weights=weights
-        )
+        given = {"weights": weights, "label_probability": label_probability}
+        check_row_order(probabilities=probabilities, labels=labels, features=features, **given)
         predictions = self._predictions(probabilities, "probabilities")
         codes = check_labels(labels, predictions.n, tree=self.tree)
-        repeats = check_weights(weights, predictions.n)
+        given["weights"] = check_weights(weights, predictions.n)
+        given["label_probability"] = check_uneven(label_probability, predictions.n)
         held_out = self._held_out(validation)
         if self.early_stopping is not None and held_out is None:
             msg = (
@@ -134,26 +140,26 @@ class Boost(Parametrised, Plotted):
                 "without. Pass validation=(probabilities, labels), or leave it out."
             )
             raise InvalidInputError(msg)
-        self.initial_ = self._fit_initial(predictions, codes, repeats, held_out)
-        self._discover(predictions, codes, features, weights)
+        self.initial_ = self._fit_initial(predictions, codes, given, held_out)
+        self._discover(predictions, codes, features, given)
         compiled = CompiledTree.of(self.tree)
         chosen = [CompiledUtility.of(u, self.tree) for u in check_utilities(self.utilities)]
         start = self._replayer([])
 
-        def window(rows: Predictions, y: Any, x: Any, times: Any, *, squares: bool) -> BoostWindow:
-            groups = Groups.of(self._groups.memberships(x, rows.n), times)
+        def window(rows: Predictions, y: Any, x: Any, *counts: Any, squares: bool) -> BoostWindow:
+            groups = Groups.of(self._groups.memberships(x, rows.n), *counts)
             matrix, mix = start.start(rows)
             return BoostWindow(
                 matrix, mix, y, groups, tree=compiled, utilities=chosen, squares=squares
             )
 
-        train = window(predictions, codes, features, repeats, squares=self._weighs_evidence)
+        train = window(predictions, codes, features, *given.values(), squares=self._weighs_evidence)
         held = None if held_out is None else window(*held_out, squares=False)
-        wanted = held is not None or self._helps(predictions, codes, features, repeats)
+        wanted = held is not None or self._helps(predictions, codes, features, given)
         self._boost(train, held, wanted=wanted)
         return self
 
-    def _helps(self, predictions: Predictions, codes: Any, features: Any, repeats: Any) -> bool:
+    def _helps(self, predictions: Predictions, codes: Any, features: Any, given: Any) -> bool:
         """Whether updates lower the log loss of rows that neither they nor the scaling have seen.
 
         A scaling with many parameters fits its own rows too well, and updates that were found on
@@ -163,32 +169,39 @@ class Boost(Parametrised, Plotted):
         scaling = self.initial_
         if not (self._weighs_evidence and isinstance(self.initial, str) and scaling is not None):
             return True
-        weights = np.ones(predictions.n) if repeats is None else repeats
+        weights, chance = given["weights"], given["label_probability"]
+        weights = np.ones(predictions.n) if weights is None else weights
+        share = shares(weights, chance)
         matrix, label = predictions.dense(), self.tree.label_slices(codes)
         asked = {**self.get_params(), "subgroups": self._groups, "progress": False}
         gain = 0.0
         for fitted, part in scaling.fold_fits():
             held = np.zeros(predictions.n)
-            held[weights > 0] = part
-            boost = type(self)(**{**asked, "initial": fitted})
+            held[share > 0] = part
             left = weights * (1.0 - held)
-            boost.fit(matrix, LeafCodes(codes), features=features, weights=left)
+            if not left.any():  # all rows that count are in one fold
+                continue
+            boost = type(self)(**{**asked, "initial": fitted})
+            boost.fit(
+                matrix, LeafCodes(codes), features=features, weights=left, label_probability=chance
+            )
             if boost.updates_:
                 before = fitted.predict_proba(mix(matrix, self.interior))
                 after = boost.predict_proba(matrix, features=features)
                 losses = label_losses(before, label) - label_losses(after, label)
-                gain += float((weights * held) @ losses)
+                gain += float((share * held) @ losses)
         return gain > 0
 
-    def _discover(self, predictions: Predictions, codes: Any, features: Any, weights: Any) -> None:
+    def _discover(self, predictions: Predictions, codes: Any, features: Any, given: Any) -> None:
         """Find subgroups nobody named in what the scaling leaves, where they are asked for."""
         self.discovery_, self._found = None, Subgroups.whole()
         if not isinstance(self.subgroups, str):
             return
-        if features is None or weights is not None:
+        if features is None or any(one is not None for one in given.values()):
             msg = (
-                "`subgroups='discover'` must come with `features` and without `weights`. Or pass "
-                "the family of `huc_monitor.discover(...).make_subgroups(features)`."
+                "`subgroups='discover'` must come with `features` and without `weights` and "
+                "`label_probability`. Or pass the family of "
+                "`huc_monitor.discover(...).make_subgroups(features)`."
             )
             raise InvalidInputError(msg)
         matrix, _ = self._replayer([]).start(predictions)
@@ -296,19 +309,20 @@ class Boost(Parametrised, Plotted):
     def _held_out(self, validation: tuple[Any, ...] | None) -> tuple[Any, ...] | None:
         if validation is None:
             return None
-        if not isinstance(validation, tuple | list) or len(validation) not in {2, 3, 4}:
+        if not isinstance(validation, tuple | list) or len(validation) not in {2, 3, 4, 5}:
             msg = (
-                "`validation` must be (probabilities, labels), and may end with features and "
-                f"weights; got {type(validation).__name__}."
+                "`validation` must be (probabilities, labels), and may end with features, weights "
+                f"and label_probability; got {type(validation).__name__}."
             )
             raise InvalidInputError(msg)
-        given, labels, features, weights = (*validation, None, None)[:4]
+        given, labels, features, weights, chance = (*validation, None, None, None)[:5]
         rows = self._predictions(given, "validation[0]")
         codes = check_labels(labels, rows.n, tree=self.tree)
-        return rows, codes, features, check_weights(weights, rows.n)
+        repeats = check_weights(weights, rows.n)
+        return rows, codes, features, repeats, check_uneven(chance, rows.n)
 
     def _fit_initial(
-        self, predictions: Predictions, codes: Any, repeats: Any, held_out: Any
+        self, predictions: Predictions, codes: Any, given: Any, held_out: Any
     ) -> Scaling | None:
         """Fit the scaling that boosting starts from."""
         if self.initial is None or isinstance(self.initial, Scaling):
@@ -320,15 +334,15 @@ class Boost(Parametrised, Plotted):
 
         validation = None
         if held_out is not None:
-            rows, held_codes, _, weights = held_out
-            validation = (mixed(rows), LeafCodes(held_codes), None, weights)
+            rows, held_codes, _, *counts = held_out
+            validation = (mixed(rows), LeafCodes(held_codes), None, *counts)
         return fit_scaling(
             self.initial,
             mixed(predictions),
             LeafCodes(codes),
             tree=self.tree,
-            weights=repeats,
             validation=validation,
+            **given,
         )
 
     def _replayer(self, updates: list[Update]) -> Replayer:
@@ -403,6 +417,8 @@ class Boost(Parametrised, Plotted):
         }
         boost = cls(**settings)
         boost.initial_, boost.discovery_ = initial, None
+        if data.get("checks") is not None:
+            boost.checks_ = Checks.from_dict(data["checks"])
         boost.updates_ = [Update.from_dict(item) for item in data["updates"]]
         boost._ready = boost._replayer(boost.updates_)
         return boost

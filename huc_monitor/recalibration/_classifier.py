@@ -15,7 +15,9 @@ from sklearn.utils.multiclass import check_classification_targets
 from sklearn.utils.validation import check_is_fitted, indexable
 
 from huc_monitor._common.frames import to_frame
+from huc_monitor.audit.clusters import check_uneven
 from huc_monitor.errors import InvalidInputError
+from huc_monitor.recalibration._log_loss import shares
 from huc_monitor.recalibration._scalings import Scaling, scaling_class
 from huc_monitor.subgroups import Subgroups
 from huc_monitor.tree import LabelTree
@@ -106,7 +108,14 @@ class HUCCalibratedClassifier(ClassifierMixin, MetaEstimatorMixin, BaseEstimator
         self.cv = cv
         self.boost_options = boost_options
 
-    def fit(self, X: Any, y: Any, sample_weight: Any = None) -> Self:  # noqa: N803
+    def fit(
+        self,
+        X: Any,  # noqa: N803
+        y: Any,
+        sample_weight: Any = None,
+        *,
+        label_probability: Any = None,
+    ) -> Self:
         """Fit the correction, and the classifier itself unless it is fitted already.
 
         Parameters
@@ -115,7 +124,11 @@ class HUCCalibratedClassifier(ClassifierMixin, MetaEstimatorMixin, BaseEstimator
             DataFrame columns are read by the subgroups too.
         y : (n,) class labels
         sample_weight : (n,) array, optional
-            How often each row counts, in both fits.
+            How often each row counts, in both fits: 2 is the row twice.
+        label_probability : (n,) numbers above 0 and at most 1, optional
+            With which each label was chosen, as in `audit`: rows count by the inverse of it, in
+            both fits, and are the evidence of at most as many rows as there are. An unfitted
+            estimator is given the inverse as `sample_weight`.
         """
         if self.method not in _METHODS:
             choices = ", ".join(map(repr, _METHODS))
@@ -133,7 +146,12 @@ class HUCCalibratedClassifier(ClassifierMixin, MetaEstimatorMixin, BaseEstimator
             assert_all_finite(y, input_name="y")  # before NumPy casts infinity to a class
         check_classification_targets(y)
         weights = _check_sample_weight(sample_weight, X)
-        self.estimator_, probabilities = self._base(X, y, weights)
+        chance = check_uneven(label_probability, len(y))
+        amounts = weights
+        if chance is not None:  # adding up to the rows: penalties of a base are relative to them
+            times = np.ones(len(y)) if weights is None else weights
+            amounts = shares(times, chance) * times.sum()
+        self.estimator_, probabilities = self._base(X, y, amounts)
         self.classes_ = self.estimator_.classes_
         for name in ("n_features_in_", "feature_names_in_"):
             if hasattr(self.estimator_, name):
@@ -142,7 +160,8 @@ class HUCCalibratedClassifier(ClassifierMixin, MetaEstimatorMixin, BaseEstimator
         labels = np.array(self.tree_.leaves)[self._leaves[_places(y, self.classes_)]]
         self.recalibrator_ = self._recalibrator(X)
         if len(self.classes_) > 1:
-            self._fit_recalibrator(self._by_leaf(probabilities), labels, X, weights)
+            given = {"weights": weights, "label_probability": chance}
+            self._fit_recalibrator(self._by_leaf(probabilities), labels, X, given)
         return self
 
     def predict_proba(self, X: Any) -> Floats:  # noqa: N803
@@ -247,21 +266,24 @@ class HUCCalibratedClassifier(ClassifierMixin, MetaEstimatorMixin, BaseEstimator
         kind = UCBoost if self.method == "uc" else HUCBoost
         kind.check_names("boost_options", self.boost_options or {})
 
-    def _fit_recalibrator(self, probabilities: Floats, labels: Any, X: Any, weights: Any) -> None:  # noqa: N803
+    def _fit_recalibrator(self, probabilities: Floats, labels: Any, X: Any, given: Any) -> None:  # noqa: N803
         if isinstance(self.recalibrator_, Scaling):
-            self.recalibrator_.fit(probabilities, labels, tree=self.tree_, weights=weights)
+            self.recalibrator_.fit(probabilities, labels, tree=self.tree_, **given)
         else:
             features, groups = self._features(X), self._subgroups(X)
             if isinstance(groups, str):  # that are to be discovered, in all rows as they are
-                self.recalibrator_.fit(probabilities, labels, features=features, weights=weights)
+                self.recalibrator_.fit(probabilities, labels, features=features, **given)
                 return
             memberships = [] if groups is None else groups.weights(features, len(labels))
-            first, times = _merged(probabilities, labels, memberships, weights)
+            chance = given["label_probability"]
+            told = memberships if chance is None else [*memberships, chance]
+            first, times = _merged(probabilities, labels, told, given["weights"])
             self.recalibrator_.fit(
                 probabilities[first],
                 labels[first],
                 features=None if features is None else features.iloc[first],
                 weights=times,
+                label_probability=None if chance is None else chance[first],
             )
 
     def _subgroups(self, X: Any) -> Subgroups | str | None:  # noqa: N803
@@ -284,7 +306,7 @@ class HUCCalibratedClassifier(ClassifierMixin, MetaEstimatorMixin, BaseEstimator
 
 
 def _merged(
-    probabilities: Floats, labels: Any, memberships: Sequence[Any], weights: Any
+    probabilities: Floats, labels: Any, told: Sequence[Any], weights: Any
 ) -> tuple[Ints, Floats]:
     """First of every set of equal rows, in an order that only their content decides; and counts.
 
@@ -293,7 +315,7 @@ def _merged(
     was fitted with weights differs in the last bits from one that was fitted to repeated rows.
     """
     codes = np.unique(labels, return_inverse=True)[1]
-    content = np.column_stack([codes, probabilities.round(10), *memberships])
+    content = np.column_stack([codes, probabilities.round(10), *told])
     times = np.ones(len(labels)) if weights is None else np.asarray(weights, dtype=np.float64)
     counted = np.flatnonzero(times > 0)
     _, first, place = np.unique(content[counted], axis=0, return_index=True, return_inverse=True)

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import math
-from dataclasses import asdict, dataclass, field
-from typing import Any
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass, field, fields
+from typing import Any, Self
 
 import numpy as np
 import pandas as pd
@@ -53,6 +54,11 @@ class Checks:
     def to_dict(self) -> dict[str, Any]:
         """JSON form."""
         return {**asdict(self), "hold": self.hold}
+
+    @classmethod
+    def from_dict(cls, data: Mapping[str, Any]) -> Self:
+        """Read what `to_dict` wrote."""
+        return cls(**{one.name: data[one.name] for one in fields(cls)})
 
 
 def update_bound(log_loss: float, tolerance: float, fixed_step: float | None) -> int | None:

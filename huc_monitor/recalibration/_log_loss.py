@@ -17,6 +17,7 @@ _N_FOLDS = 5
 _MOST_ITERATIONS = 1_000
 _EXACT, _ROUGH = 1e-11, 1e-7  # of the log loss: for what is kept, and for comparing strengths
 _WORSE_IN_A_ROW = 3
+_MOST_OBSERVATIONS = 2.0**62  # so that their number fits into 64 bits
 _BETA_BOUNDS = (1e-3, 1e3)
 # Wrong shares of the classes are the largest part of most miscalibration, and the rows tell them
 # well: intercepts are pulled back only so far that a class without rows does not vanish.
@@ -35,26 +36,42 @@ class LossRows:
     """Log probabilities, labels, and the share of the mean that each row has.
 
     A label is the leaves ``first`` to ``last`` - 1: one, or all under a node where it stops above
-    the leaves. Its probability is their sum. ``count`` is how many observations a row stands for:
-    its weight where all weights are whole numbers, otherwise one.
+    the leaves. Its probability is their sum. ``times`` is how many rows a row stands for: its
+    weight, whatever the probability with which its label was chosen.
     """
 
     logs: Floats
     first: Ints
     last: Ints
     share: Floats
-    count: Ints
+    times: Floats
 
     @classmethod
-    def of(cls, logs: Floats, label: tuple[Ints, Ints], weights: Floats | None) -> LossRows:
+    def of(
+        cls,
+        logs: Floats,
+        label: tuple[Ints, Ints],
+        weights: Floats | None,
+        label_probability: Floats | None = None,
+    ) -> LossRows:
         """Normalise weights to shares; a row of weight 2 counts like two rows."""
-        n = len(logs)
-        count = np.ones(n, dtype=np.int64)
-        if weights is None:
-            return cls(logs, *label, np.full(n, 1.0 / n), count)
-        if (weights == np.floor(weights)).all():
-            count = weights.astype(np.int64)
-        return cls(logs, *label, weights / weights.sum(), count)
+        times = np.ones(len(logs)) if weights is None else weights
+        return cls(logs, *label, shares(times, label_probability), times)
+
+    @property
+    def count(self) -> Ints:
+        """How many observations a row stands for; one where not all weights are whole numbers."""
+        if (self.times != np.floor(self.times)).any():
+            return np.ones(self.times.size, dtype=np.int64)
+        most = _MOST_OBSERVATIONS / self.times.size
+        return np.minimum(self.times, most).astype(np.int64)
+
+    def mean(self, terms: Floats) -> tuple[float, float]:
+        """Mean of a number per row, and its standard error."""
+        mean = float(self.share @ terms)
+        off = self.share * (terms - mean)
+        counted = off != 0
+        return mean, float(np.linalg.norm(off[counted] / np.sqrt(self.times[counted])))
 
     def wide(self) -> Iterator[tuple[Ints, slice]]:
         """Yield the rows whose label stops at a node, with the node's leaves, node by node."""
@@ -71,7 +88,14 @@ class LossRows:
         """Part of the rows, their shares made to sum to one again."""
         share = self.share[rows]
         label = self.first[rows], self.last[rows]
-        return LossRows(self.logs[rows], *label, share / share.sum(), self.count[rows])
+        return LossRows(self.logs[rows], *label, share / share.sum(), self.times[rows])
+
+
+def shares(times: Floats, label_probability: Floats | None) -> Floats:
+    """Share of a mean that each row has, by its weight over the probability of its label."""
+    amounts = times if label_probability is None else times / label_probability
+    found: Floats = amounts / amounts.sum()
+    return found
 
 
 class LogitMap(ABC):

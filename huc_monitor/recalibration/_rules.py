@@ -71,7 +71,7 @@ class EvidenceRule(Rule):
 
     def pick(self, window: BoostWindow, node: int | None) -> Pick | None:
         """Return the candidate whose lower bound is largest."""
-        radii = self.quantile * np.sqrt((window.second + self._floors) / window.total)
+        radii = self.quantile * np.sqrt((window.second + self._floors) / window.sized.n)
         lower = window.sizes - radii
         utility, subgroup, v = _largest(lower, node)
         if not lower[utility, subgroup, v] > self.tolerance:
@@ -103,7 +103,7 @@ def evidence_rule(
 
     Radii are q * sqrt((mean square + floor) / n) as in the audit's bootstrap bound, with q found
     once: it is a quantile of standardised suprema, which updates hardly change, while the mean
-    squares follow the updates.
+    squares follow the updates. Chosen labels count there as in that bound.
     """
     some = np.random.default_rng(seed).permutation(window.n)[:_GATE_ROWS]
     rows = np.sort(some)
@@ -113,21 +113,22 @@ def evidence_rule(
         len(groups.weights) * item.compiled.relevant.size for item in window.utilities
     )
     share = log_share(n_candidates, confidence_level)
+    sized = groups.sizes()
     bound = BootstrapBound(n_draws, seed)
-    bound.start(groups.sizes(), n_candidates, confidence_level)
+    bound.start(sized, n_candidates, confidence_level)
     scales = []
     for u, item in enumerate(window.utilities):
         relevant = item.compiled.relevant
         part = window.sorted_rows(u, rows)
         squares = second_moments(part, groups)
         bound.visit(part, groups, spreads[u][relevant], squares)
-        floor = spreads[u][relevant] ** 2 * (share / groups.total)
+        floor = spreads[u][relevant] ** 2 * (share / sized.n_rare)
         scales.append(np.sqrt(squares + floor).ravel())
     radii = bound.radii()
-    quantile = float(np.median(radii / np.concatenate(scales))) * math.sqrt(groups.total)
+    quantile = float(np.median(radii / np.concatenate(scales))) * math.sqrt(sized.n)
     floors = np.zeros(window.sizes.shape)
     for u, spread in enumerate(spreads):
-        floors[u, :, :-1] = spread**2 * (share / window.total)
+        floors[u, :, :-1] = spread**2 * (share / window.sized.n_rare)
     return EvidenceRule(tolerance, quantile, floors, shrinkage)
 
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Iterator, Mapping
 from dataclasses import replace
 from typing import Any, ClassVar, Self
@@ -12,6 +11,7 @@ import numpy as np
 from huc_monitor._common.checks import check_number
 from huc_monitor._common.row_order import check_row_order
 from huc_monitor._common.views import Shown
+from huc_monitor.audit.clusters import check_uneven
 from huc_monitor.audit.inputs import check_labels, check_predictions, check_weights
 from huc_monitor.errors import InvalidInputError, UnknownNameError
 from huc_monitor.recalibration._estimator import Parametrised
@@ -27,6 +27,7 @@ from huc_monitor.recalibration._log_loss import (
     fit_map,
     row_losses,
 )
+from huc_monitor.recalibration._saving import Saved
 from huc_monitor.recalibration.runtime.scaling import scale
 from huc_monitor.tree import LabelTree
 from huc_monitor.utilities.program import Floats
@@ -35,7 +36,7 @@ _SCHEMA_VERSION = 1
 _MOST_PARAMETERS_PER_ROW = 5
 
 
-class Scaling(Parametrised, Shown):
+class Scaling(Parametrised, Saved, Shown):
     """A parametric map of the whole predicted distribution, fitted by log loss.
 
     Boosting fits it first and corrects what it leaves. ``kind`` is its name in JSON and in
@@ -58,6 +59,7 @@ class Scaling(Parametrised, Shown):
         *,
         tree: LabelTree | None = None,
         weights: Any = None,
+        label_probability: Any = None,
         validation: tuple[Any, ...] | None = None,
     ) -> Self:
         """Fit the parameters by log loss.
@@ -69,13 +71,15 @@ class Scaling(Parametrised, Shown):
         tree : LabelTree, optional
             Names the columns; without it they are the DataFrame's, or ``"0"``, ``"1"``, ...
         weights : (n,) non-negative numbers, optional
-            How often each row counts; 1 / pi where labels were chosen with probability pi.
-        validation : tuple (probabilities, labels[, features[, weights]]), optional
+            How often each row counts: 2 is the row twice.
+        label_probability : (n,) numbers above 0 and at most 1, optional
+            With which each label was chosen, as in `audit`: rows count by the inverse of it.
+        validation : tuple (probabilities, labels[, features[, weights[, label_probability]]])
             Chooses the regularisation by log loss; without it five folds do.
         """
         check_number("q_min", self.q_min, above=0, below=1)
         tree = _tree_of(probabilities, tree)
-        sample = self.read_rows(probabilities, labels, tree, weights)
+        sample = self.read_rows(probabilities, labels, tree, weights, label_probability)
         held_out = None
         if validation is not None:
             held_out = self.read_validation(validation, tree)
@@ -152,19 +156,25 @@ class Scaling(Parametrised, Shown):
             raise InvalidInputError(msg)
         return made._set(tuple(data["leaves"]), theta, data["regularization"])
 
-    def read_rows(self, probabilities: Any, labels: Any, tree: LabelTree, weights: Any) -> LossRows:
+    def read_rows(
+        self, probabilities: Any, labels: Any, tree: LabelTree, weights: Any, chance: Any
+    ) -> LossRows:
         """Check rows, and return them as the log loss reads them."""
-        check_row_order(probabilities=probabilities, labels=labels, weights=weights)
+        check_row_order(
+            probabilities=probabilities, labels=labels, weights=weights, label_probability=chance
+        )
         matrix = check_predictions(probabilities, tree=tree).dense()
         logs = np.log(np.maximum(np.asarray(matrix, dtype=np.float64), self.q_min))
         codes = check_labels(labels, matrix.shape[0], tree=tree)
         repeats = check_weights(weights, matrix.shape[0])
-        return LossRows.of(logs, tree.label_slices(codes), repeats)
+        uneven = check_uneven(chance, matrix.shape[0])
+        return LossRows.of(logs, tree.label_slices(codes), repeats, uneven)
 
     def read_validation(self, rows: tuple[Any, ...], tree: LabelTree) -> LossRows:
         """Check rows of `validation`, whose features no scaling needs."""
-        probabilities, labels, _, weights = (*rows, None, None)[:4]
-        return self.read_rows(probabilities, labels, tree, weights)
+        probabilities, labels, _, weights, chance = (*rows, None, None, None)[:5]
+        found = self.read_rows(probabilities, labels, tree, weights, chance)
+        return found if found.share.all() else found.take(found.share > 0)
 
     def _set(self, leaves: tuple[str, ...], theta: Floats, regularization: float) -> Self:
         self.classes_ = np.array(leaves, dtype=object)
@@ -340,6 +350,7 @@ def choose_scaling(
     *,
     tree: LabelTree | None = None,
     weights: Any = None,
+    label_probability: Any = None,
     validation: tuple[Any, ...] | None = None,
 ) -> Scaling | None:
     """Fit the scaling of least held-out log loss; None where none is better beyond noise.
@@ -363,23 +374,21 @@ def choose_scaling(
     """
     tree = _tree_of(probabilities, tree)
     judge = TemperatureScaling()
-    rows = judge.read_rows(probabilities, labels, tree, weights)
-    size = rows.first.size if weights is None else float(np.sum(weights))
+    rows = judge.read_rows(probabilities, labels, tree, weights, label_probability)
     held = rows.take(rows.share > 0)
     if validation is not None:
         held = judge.read_validation(validation, tree)
-        size = held.first.size
+    given = {"weights": weights, "label_probability": label_probability, "validation": validation}
     plain = judge.make_map(tree.n_leaves)
     before = row_losses(plain.start(), plain, held)
     best, most = None, 0.0
     for kind in (TemperatureScaling, VectorScaling, DirichletScaling):
         scaling: Scaling = kind()
-        if scaling.make_map(tree.n_leaves).start().size > _MOST_PARAMETERS_PER_ROW * size:
+        n_parameters = scaling.make_map(tree.n_leaves).start().size
+        if n_parameters > _MOST_PARAMETERS_PER_ROW * held.times.sum():
             continue
-        scaling.fit(probabilities, labels, tree=tree, weights=weights, validation=validation)
-        gain = before - scaling.held_out_losses
-        mean = float(held.share @ gain)
-        noise = math.sqrt(float(held.share @ (gain - mean) ** 2) / size)
+        scaling.fit(probabilities, labels, tree=tree, **given)
+        mean, noise = held.mean(before - scaling.held_out_losses)
         if mean > max(noise, most):
             best, most = scaling, mean
     return best

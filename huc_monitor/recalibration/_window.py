@@ -89,11 +89,13 @@ class BoostWindow:
         self._first, self._last = tree.tree.label_slices(labels)
         self.groups = groups
         self.scale = groups.scale
-        self.total, self.mass = groups.total, groups.mass
+        self.sized, self.mass = groups.sizes(), groups.mass
         self.state = np.empty(n * tree.n_edges)
         boost.start_state(probabilities, mix, tree.tables, self.state, 0)
         self.weights = np.vstack([w.astype(np.float64)[None, :] for w in groups.weights])
         self._factors = self._make_factors()
+        chosen = groups.times.size > 0
+        self._square_factors = self.weights * groups.square_shares if chosen else self._factors
         self._who = (self._make_members() << LABEL_BITS) | labels
         self._squares = squares
         m = tree.branches.size
@@ -343,7 +345,7 @@ class BoostWindow:
         boost_scan.deal(item.rows, ties, paths, item.slot_ptr, plain, item.entries, item.ends)
         if self._squares:
             squares = np.zeros((len(self.weights), item.slots.size - 1), dtype=np.int64)
-            boost_scan.square_totals(item.rows, self._factors, paths, self.scale, squares)
+            boost_scan.square_totals(item.rows, self._square_factors, paths, self.scale, squares)
             self.second[u][:, item.slots[:-1]] = squares / (0.5 * self.scale * self.mass)
 
     def _measure(self, u: int, first: int, last: int) -> None:

@@ -170,6 +170,16 @@ def find_recalibration(
     """
     predictions = check_predictions(probabilities, tree=tree)
     codes = check_labels(labels, predictions.n, tree=tree)
+    features, candidates = to_frame(features, "features"), tuple(candidates)
+    if features is not None and len(features) != predictions.n:
+        msg = (
+            f"`features` must have a row per prediction ({predictions.n}); got {len(features)}. "
+            "Pass those of the same rows, in the same order."
+        )
+        raise InvalidInputError(msg)
+    if not candidates:
+        msg = f"`candidates` must name at least one of {', '.join(CANDIDATES)}; got none."
+        raise InvalidInputError(msg)
     if predictions.n < _FEWEST_ROWS:
         msg = (
             f"`probabilities` must have at least {_FEWEST_ROWS} rows to fit, choose and judge a "
@@ -187,7 +197,7 @@ def find_recalibration(
         base,
         base if current is None else serving.positive(),
         codes,
-        to_frame(features, "features"),
+        features,
         check_clusters(clusters, predictions.n),
         {
             "tree": tree,
@@ -308,14 +318,6 @@ class _Task:
             "label_probability": None if self.chance is None else self.chance[part],
         }
 
-    def weights(self, part: Ints) -> Floats | None:
-        """How much every row counts in a fit, one on average."""
-        if self.chance is None:
-            return None
-        inverse = 1.0 / self.chance[part]
-        found: Floats = inverse / inverse.mean()
-        return found
-
     def rows(self, part: Ints) -> tuple[Floats, LeafCodes, Any]:
         features = None if self.features is None else self.features.iloc[part]
         return self.probabilities[part], LeafCodes(self.codes[part]), features
@@ -325,8 +327,9 @@ class _Task:
         if name == NOTHING:
             return None
         p, codes, features = self.rows(fit)
-        held_out = (*self.rows(choose), self.weights(choose))
-        how: Any = {"weights": self.weights(fit), "validation": held_out}
+        chance, later = (self.design(part)["label_probability"] for part in (fit, choose))
+        held_out = (*self.rows(choose), None, later)
+        how: Any = {"label_probability": chance, "validation": held_out}
         if name in SCALINGS:
             return scaling_class(name)().fit(p, codes, tree=self.asked["tree"], **how)
         initial, plus, _ = name.partition("+huc_boost")

@@ -229,8 +229,7 @@ def test_an_old_repair_gives_its_answers():
     given = read("old_state/repair_answers.json")
     found = boost.predict_proba(given["probabilities"], features=pd.DataFrame(given["features"]))
     np.testing.assert_allclose(found, given["answers"], rtol=0, atol=1e-12)
-    written = {**as_json(boost.to_dict()), "checks": None}
-    assert written == {**golden.without_retired(read("old_state/repair.json")), "checks": None}
+    assert as_json(boost.to_dict()) == golden.without_retired(read("old_state/repair.json"))
 
 
 def test_an_old_model_of_mlflow_gives_its_answers(tmp_path):

@@ -12,7 +12,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import huc_monitor as hm
-from huc_monitor.audit.scan import Groups
+from huc_monitor.audit.scan import Groups, second_moments
 from huc_monitor.errors import InvalidInputError, UnknownNameError
 from huc_monitor.recalibration import Update
 from huc_monitor.recalibration._history import update_bound
@@ -284,6 +284,145 @@ def test_validation_keeps_the_best_prefix_and_the_shortest_of_equals():
         assert losses.mean() == pytest.approx(column.min(), abs=1e-9)
 
 
+@pytest.mark.parametrize("initial", [None, "temperature", "dirichlet", "auto"])
+@pytest.mark.parametrize("weights", [None, [1, 0, 0, 0, 0]])
+def test_one_row_that_counts_is_no_error(initial, weights):
+    n = 1 if weights is None else len(weights)
+    boost = hm.HUCBoost(tree=TREE, utilities=UTILITIES, initial=initial)
+    assert boost.fit(P[:n], LABELS[:n], weights=weights).updates_ == []
+
+
+@pytest.mark.parametrize("initial", ["temperature", "auto"])
+def test_weights_of_any_size_can_be_fitted(initial):
+    boost = hm.HUCBoost(tree=TREE, utilities=UTILITIES, initial=initial, max_updates=1)
+    starts = [
+        boost.fit(P[:500], LABELS[:500], weights=np.full(500, size)).initial_.predict_proba(P)
+        for size in (1e15, 1e19, 1e300)
+    ]
+    np.testing.assert_allclose(starts[1:], [starts[0]] * 2, rtol=0, atol=1e-6)
+
+
+def chosen(n, seed, *, swapped):
+    """Rows of three classes, and the probability with which each label was chosen."""
+    rng = np.random.default_rng(seed)
+    p = rng.dirichlet([2, 2, 2], 60 * n)
+    truth = p[:, [1, 0, 2]] if swapped else p
+    labels = (truth.cumsum(axis=1) < rng.random((60 * n, 1))).sum(axis=1).clip(max=2)
+    chance = rng.uniform(0.01, 0.04, 60 * n)
+    kept = np.flatnonzero(rng.random(60 * n) < chance)[:n]
+    return p[kept], labels[kept], chance[kept]
+
+
+CATS = {
+    "tree": hm.LabelTree.from_nested({"cat": ["lion", "lynx"], "dog": None}),
+    "utilities": [hm.LevelCorrectness(level=2)],
+}
+
+
+def test_equal_label_probabilities_change_nothing():
+    p, labels, _ = chosen(1_000, 0, swapped=False)
+    boost = hm.HUCBoost(**CATS, initial="auto", confidence_level=0.95, max_updates=3)
+    plain = boost.fit(p, labels).to_dict()
+    held = p[:200], labels[:200], None, None, np.full(200, 0.02)
+    told = boost.fit(p, labels, label_probability=np.full(1_000, 0.02)).to_dict()
+    assert told == plain
+    assert plain["updates"] == []
+    repeated = boost.fit(p, labels, weights=np.full(1_000, 50.0))  # fifty times the evidence
+    assert len(repeated.updates_) == 3
+    judged = boost.fit(p, labels, validation=held).to_dict()
+    assert judged == boost.fit(p, labels, validation=held[:2]).to_dict()
+
+
+def test_rows_count_by_the_inverse_of_their_label_probability():
+    chance = np.random.default_rng(0).uniform(0.1, 0.9, 300)
+    options = {"tree": TREE, "utilities": UTILITIES, "mode": "paper", "max_updates": 10}
+    ends = []
+    for held in ((None, chance), (1 / chance, None)):
+        boost = hm.HUCBoost(**options, selection="last")
+        boost.fit(
+            P[:300],
+            LABELS[:300],
+            weights=held[0],
+            label_probability=held[1],
+            validation=(P[:300], LABELS[:300], None, *held),
+        )
+        ends.append(boost.history_.drop(columns=["node", "subgroup", "utility"]).to_numpy(float))
+    np.testing.assert_allclose(*ends, rtol=1e-9, atol=1e-12)
+
+
+@pytest.mark.parametrize("times", [None, np.arange(300) % 3])
+def test_the_noise_of_chosen_labels_is_that_of_the_audit(times):
+    rng = np.random.default_rng(1)
+    repeats = None if times is None else times.astype(float)
+    members = GROUPS.weights(FEATURES.iloc[:300], 300)
+    groups = Groups.of(members, repeats, rng.uniform(0.01, 1, 300))
+    utilities = [CompiledUtility.of(u, TREE) for u in UTILITIES]
+    what = {"tree": CompiledTree.of(TREE), "utilities": utilities, "squares": True}
+    window = BoostWindow(P[:300], 0.0, LABELS[:300], groups, **what)
+    for u, item in enumerate(utilities):
+        expected = second_moments(window.sorted_rows(u, np.arange(300)), groups)
+        np.testing.assert_allclose(window.second[u][:, item.relevant], expected, atol=1e-9)
+    assert window.sized.n < 300
+
+
+def test_weights_of_zero_leave_out_rows_of_chosen_labels():
+    p, labels, chance = chosen(400, 3, swapped=True)
+    weights = np.arange(400) % 4 > 0
+    boost = hm.HUCBoost(**CATS, initial="temperature")
+    boost.fit(p, labels, weights=weights.astype(float), label_probability=chance)
+    assert boost.updates_
+    held = p, labels, None, weights.astype(float), chance
+    left = tuple(None if part is None else part[weights] for part in held[:3]), chance[weights]
+    one, other = (
+        hm.HUCBoost(**CATS, initial="vector").fit(p, labels, validation=rows)
+        for rows in (held, (*left[0], None, left[1]))
+    )
+    q = [boost.predict_proba(p) for boost in (one, other)]
+    np.testing.assert_allclose(*q, atol=1e-9)
+
+
+def test_discovery_takes_equal_label_probabilities_only():
+    boost = hm.HUCBoost(tree=TREE, utilities=UTILITIES, subgroups="discover")
+    with pytest.raises(InvalidInputError, match="without `weights` and `label_probability`"):
+        boost.fit(P, LABELS, features=FEATURES, label_probability=np.linspace(0.1, 1, len(P)))
+
+
+@pytest.mark.parametrize(
+    ("given", "told"),
+    [
+        ({"label_probability": np.zeros(len(P))}, "above 0 and at most 1; got 0.0"),
+        ({"label_probability": [0.5]}, "`label_probability` must be one number per row"),
+        ({"validation": (P, LABELS) * 3}, "may end with features, weights and label_probability"),
+    ],
+)
+def test_wrong_label_probabilities_are_refused(given, told):
+    with pytest.raises(InvalidInputError, match=told):
+        hm.HUCBoost(tree=TREE, utilities=UTILITIES).fit(P, LABELS, **given)
+
+
+@pytest.mark.slow
+def test_chosen_labels_leave_calibrated_predictions_alone_and_repair_others():
+    """Weighted by 1 / pi as if rows were repeated, all twenty fits made 200 updates."""
+    boost = hm.HUCBoost(**CATS, initial="auto", confidence_level=0.95)
+    changed = scaled = 0
+    for seed in range(20):
+        p, labels, chance = chosen(1_000, seed, swapped=False)
+        boost.fit(p, labels, label_probability=chance)
+        changed += bool(boost.updates_)
+        scaled += boost.initial_ is not None
+    assert changed <= 3
+    assert scaled <= 3
+    p, labels, _ = chosen(5_000, 100, swapped=True)
+    before = hm.audit(p, labels, **CATS, bounds=None).huc
+    for initial in ("auto", None):
+        for seed in range(20):
+            boost = hm.HUCBoost(**CATS, initial=initial)
+            found, y, chance = chosen(1_000, seed, swapped=True)
+            boost.fit(found, y, label_probability=chance)
+            after = hm.audit(boost.predict_proba(p), labels, **CATS, bounds=None).huc
+            assert after < before / 2
+
+
 def test_validation_rows_of_weight_two_count_like_two_rows():
     p, labels, features = sample(300, seed=9)
     weights = np.random.default_rng(1).integers(0, 3, 300)
@@ -404,6 +543,46 @@ def test_an_unfitted_booster_and_foreign_json_are_refused(boost):
     bad["updates"] = [boost.to_dict()["updates"][0] | {"utility": "profit"}]
     with pytest.raises(UnknownNameError, match="must name a known utility; got 'profit'"):
         hm.HUCBoost.from_dict(bad)
+
+
+@pytest.mark.parametrize("kind", [hm.HUCBoost, hm.UCBoost])
+def test_a_file_gives_the_same_recalibrator(kind, tmp_path):
+    path = tmp_path / "new" / "repair.json"
+    options = {"tree": TREE, "utilities": UTILITIES, "initial": "vector", "max_updates": 3}
+    found = kind(**options).fit(P, LABELS)
+    for _ in range(2):  # a file that is there is replaced
+        found.save(path)
+    assert path.stat().st_mode & 0o077 == 0
+    assert [one.name for one in path.parent.iterdir()] == ["repair.json"]
+    again = kind.load(str(path))
+    assert again.to_dict() == found.to_dict()
+    assert again.checks_ == found.checks_
+    assert np.array_equal(again.predict_proba(P), found.predict_proba(P))
+
+
+@pytest.mark.parametrize(
+    ("content", "reason"),
+    [
+        ("{", "Expecting property name"),
+        ("[1]", "got 'list'"),
+        ('{"schema_version": 1, "type": "HUCBoost"}', "KeyError"),
+        ('{"schema_version": 1, "type": "UCBoost"}', "got 'UCBoost', version 1"),
+        ("[" * 200_000, "RecursionError"),
+        ("\xff", "decode"),
+    ],
+)
+def test_a_file_that_is_no_recalibrator_is_named(content, reason, tmp_path):
+    (tmp_path / "repair.json").write_bytes(content.encode("latin-1"))
+    with pytest.raises(InvalidInputError, match=rf"(?s)`path` .* HUCBoost .*repair.json.*{reason}"):
+        hm.HUCBoost.load(tmp_path / "repair.json")
+    with pytest.raises(FileNotFoundError, match=r"other\.json"):
+        hm.HUCBoost.load(tmp_path / "other.json")
+
+
+def test_nothing_is_written_of_what_is_not_fitted(tmp_path):
+    with pytest.raises(InvalidInputError, match="`to_dict` needs a fitted HUCBoost"):
+        hm.HUCBoost(tree=TREE, utilities=UTILITIES).save(tmp_path / "repair.json")
+    assert list(tmp_path.iterdir()) == []
 
 
 def test_features_that_an_update_needs_are_asked_for(boost):

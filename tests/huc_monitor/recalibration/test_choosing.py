@@ -109,6 +109,18 @@ def test_too_few_rows_and_unknown_candidates_are_refused():
         search(*rows(200), candidates=["magic"])
 
 
+@pytest.mark.parametrize("n", [150, 201])
+def test_features_of_other_rows_are_refused(n):
+    p, labels, _ = rows(200)
+    with pytest.raises(hm.InvalidInputError, match=rf"`features` .* \(200\); got {n}\. Pass"):
+        search(p, labels, rows(n)[2])
+
+
+def test_a_search_among_no_candidates_is_refused():
+    with pytest.raises(hm.InvalidInputError, match=r"`candidates` must name .* nothing, .*; got n"):
+        search(*rows(200), candidates=[])
+
+
 def test_a_hundred_rows_are_enough():
     repair = search(*rows(100), candidates=["nothing"])
     assert (repair.name, repair.passed, repair.comparison) == ("nothing", False, None)

@@ -226,6 +226,29 @@ def test_sample_weights_reach_the_correction(data):
     )
 
 
+@pytest.mark.parametrize("method", ["temperature", "noise_aware", "uc"])
+def test_label_probabilities_reach_both_fits(data, method):
+    X, y, X_new, _ = data  # noqa: N806
+    chance = np.random.default_rng(0).uniform(0.02, 1, size=600)
+    model = HUCCalibratedClassifier(GaussianNB(), method=method, initial=None)
+    plain = model.fit(X, y).predict_proba(X_new)
+    even = model.fit(X, y, label_probability=np.full(600, 0.02)).predict_proba(X_new)
+    np.testing.assert_array_equal(even, plain)
+    told = clone(model).fit(X, y, label_probability=chance)
+    base = GaussianNB().fit(X, y, sample_weight=1 / chance)
+    np.testing.assert_allclose(told.estimator_.theta_, base.theta_)
+    twice = clone(model).fit(X, y, sample_weight=np.full(600, 1.0), label_probability=chance)
+    np.testing.assert_array_equal(told.predict_proba(X_new), twice.predict_proba(X_new))
+    assert np.abs(told.predict_proba(X_new) - plain).max() > 1e-3
+
+
+def test_one_row_corrects_a_fitted_estimator_without_an_error(data):
+    X, y, _, _ = data  # noqa: N806
+    base = GaussianNB().fit(X[:300], y[:300])
+    model = HUCCalibratedClassifier(base, initial="temperature").fit(X[300:301], y[300:301])
+    assert model.recalibrator_.updates_ == []
+
+
 def test_a_class_that_the_tree_does_not_have_is_refused(data):
     X, y, _, _ = data  # noqa: N806
     small = hm.LabelTree.flat(["a", "b", "c"])

@@ -268,6 +268,15 @@ def test_json_gives_the_same_bits_in_a_new_process(fitted, tmp_path):
     assert [scaling_from_dict(data).to_dict() for data in given] == given
 
 
+@pytest.mark.parametrize("kind", ["temperature", "vector", "dirichlet"])
+def test_a_file_gives_the_same_scaling(fitted, kind, tmp_path):
+    fitted[kind].save(tmp_path / "scaling.json")
+    assert type(fitted[kind]).load(tmp_path / "scaling.json").to_dict() == fitted[kind].to_dict()
+    other = next(cls for cls in SCALINGS if cls.kind != kind)
+    with pytest.raises(hm.InvalidInputError, match=rf"scaling\.json.* got '{kind}' of version 1"):
+        other.load(tmp_path / "scaling.json")
+
+
 def test_json_of_another_version_or_kind_is_refused(fitted):
     data = fitted["vector"].to_dict()
     with pytest.raises(hm.InvalidInputError, match="schema version 1; got 'vector' of version 2"):
@@ -494,6 +503,33 @@ def test_folds_choose_the_same_strength_for_weights_as_for_repeated_rows(kind, n
         return
     assert one.kind == other.kind
     np.testing.assert_allclose(one.predict_proba(p), other.predict_proba(p), rtol=0, atol=1e-7)
+
+
+@pytest.mark.parametrize("cls", SCALINGS)
+def test_scalings_count_rows_by_the_inverse_of_their_label_probability(cls):
+    p, labels = draw(200, 3, seed=4)
+    chance = np.random.default_rng(4).uniform(0.1, 1, 200)
+    ends = [
+        cls().fit(p, labels, validation=(p, labels, None, *held), weights=held[0],
+                  label_probability=held[1])
+        for held in ((None, chance), (1 / chance, None))
+    ]  # fmt: skip
+    np.testing.assert_allclose(ends[0].theta_, ends[1].theta_, atol=1e-6)
+    assert ends[0].held_out_log_loss_ == pytest.approx(ends[1].held_out_log_loss_)
+
+
+def test_the_noise_of_a_mean_is_that_of_its_rows():
+    p, labels = draw(50, 3, seed=4)
+    terms, rng = np.random.default_rng(4).normal(size=50), np.random.default_rng(5)
+    times, chance = rng.integers(0, 4, 50).astype(float), rng.uniform(0.01, 1, 50)
+    label = labels, labels + 1
+    counted = fitting.LossRows.of(np.log(p), label, times).mean(terms)
+    again = np.repeat(terms, times.astype(int))
+    assert counted == pytest.approx((again.mean(), again.std() / np.sqrt(again.size)))
+    mean, noise = fitting.LossRows.of(np.log(p), label, None, chance).mean(terms)
+    share = (1 / chance) / (1 / chance).sum()
+    assert mean == pytest.approx(share @ terms)
+    assert noise == pytest.approx(np.sqrt(np.sum(share**2 * (terms - mean) ** 2)))
 
 
 def test_labels_above_the_leaves_count_with_the_probability_of_their_node():
