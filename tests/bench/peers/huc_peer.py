@@ -40,34 +40,24 @@ def detect(stream):
         text = init_config(folder / "log.parquet", folder / "tree.json", folder=folder)
         (folder / "huc.yaml").write_text(text, "utf-8")
         monitor = open_monitor(folder / "huc.yaml")
-        answers = []
-        for k in range(stream.day.max() + 1):
-            message = monitor.check(FIRST + timedelta(days=k + 1, minutes=1)).message
-            found = [] if message is None else message.data.get("findings", [])
-            names = [
-                name
-                for one in found
-                for name in (
-                    one["node"],
-                    *(str(group).partition("=")[2] for group in one["subgroups"][:1]),
-                )
-                if name
-            ]
-            answers.append((bool(found), None, names))
-    return answers[3:]
+        ends = [FIRST + timedelta(days=k + 1, minutes=1) for k in range(stream.day.max() + 1)]
+        return [answer(monitor.check(end).message) for end in ends][3:]
+
+
+def answer(message):
+    """Whether a branch changed, and its name and those of its narrowest subgroup."""
+    found = [] if message is None else message.data.get("findings", [])
+    groups = [str(group).partition("=")[2] for one in found for group in one["subgroups"][:1]]
+    return bool(found), None, [*(one["node"] for one in found), *groups]
 
 
 def recalibrate(known, new):
     tree = hm.LabelTree.from_nested(known.tree)
-    order = [list(known.classes).index(leaf) for leaf in tree.leaves if leaf in known.classes]
     utilities = [hm.LevelCorrectness(level=1), hm.LevelCorrectness(level=2), hm.TopK(1)]
     boost = hm.HUCBoost(tree=tree, utilities=utilities, initial="auto")
     boost.fit(full(known, tree), known.labels)
-    found = np.empty_like(new.probabilities)
-    found[:, order] = boost.predict_proba(full(new, tree))[
-        :, [leaf in known.classes for leaf in tree.leaves]
-    ]
-    return found
+    found = pd.DataFrame(boost.predict_proba(full(new, tree)), columns=tree.leaves)
+    return found[known.classes].to_numpy()
 
 
 def full(table, tree):
@@ -78,18 +68,15 @@ def full(table, tree):
 
 def discover(frame, p):
     nested = {"billing": ["a", "b"], "delivery": ["c", "d"], "account": ["e", "f"]}
-    found = hm.discover(
-        p,
-        frame["y"],
-        tree=hm.LabelTree.from_nested(nested),
-        utilities=[hm.Payoff("billing", {"a": 1.0, "b": 1.0})],
-        features=frame.drop(columns=["y", "score"]),
-    )
-    return [
-        rows.astype(bool) for rows in found.make_subgroups(frame).weights(frame, len(frame))[1:]
-    ]
+    features = frame.drop(columns=["y", "score"])
+    utility = hm.Payoff("billing", {"a": 1.0, "b": 1.0})
+    tree = hm.LabelTree.from_nested(nested)
+    found = hm.discover(p, frame["y"], tree=tree, utilities=[utility], features=features)
+    chosen = found.make_subgroups(frame).weights(frame, len(frame))[1:]
+    return [rows.astype(bool) for rows in chosen]
 
 
+CONVERSIONS = ("write_log", "full")
 DETECTORS = {"init and check": detect}
 SEGMENTERS = {"discover": discover}
 RECALIBRATORS = {"HUC-Boost": recalibrate}

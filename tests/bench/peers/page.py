@@ -24,6 +24,7 @@ FIGURES = {
     "ece": "Calibration error of the likeliest class",
     "accuracy": "Accuracy",
 }
+HIGHER = {"accuracy"}  # is better
 EACH = "_per_candidate"
 COMPARED = {  # our figure, and the other's
     "twenty windows, with bounds": ("twenty_windows", "twenty_windows"),
@@ -153,14 +154,43 @@ def segment_table(peers):
 
 
 def losses(pairs):
-    """Pairs that another mends better."""
-    for what, title in (("huc", "HUC"), ("log_loss", "log loss")):
+    """Pairs that another mends better, by figure."""
+    for what, title in FIGURES.items():
+        sign = -1 if what in HIGHER else 1
+        worse = []
         for pair, methods in pairs.items():
             gaps = compare_pair(methods, what)
-            name, (mean, error) = max(gaps.items(), key=lambda item: item[1][0])
-            if mean > max(error, 1e-12):
-                gap = f"{mean:.4f} (standard error {error:.4f})"
-                yield f"- {pair}: {name} has a lower {title}, by {gap}."
+            name, (mean, error) = max(gaps.items(), key=lambda item: sign * item[1][0])
+            if sign * mean > max(error, 1e-12):
+                gap = f"{abs(mean):.4f} (standard error {error:.4f})"
+                worse.append(f"{name} on {pair}, by {gap}")
+        if worse:
+            better = "higher" if what in HIGHER else "lower"
+            n = f"{len(worse)} of {len(pairs)} pairs"
+            yield f"- {title}, {better} in {n}: {'; '.join(worse)}."
+
+
+def less_effort(peers):
+    """Where another takes fewer lines, seconds or bytes."""
+    table = {name: effort(peer) for name, peer in peers.items()}
+    for n in sorted({int(n) for peer in peers.values() for n in peer.get("speed", {})}):
+        for name, peer in peers.items():
+            table[name][f"MB of memory at {n:,} rows"] = (
+                peer.get("speed", {}).get(str(n), {}).get("peak_mb")
+            )
+    seconds = "seconds to find a segment"
+    for name, peer in peers.items():
+        for answers in peer.get("discover", {}).values():
+            spent = [one["seconds"] for key, one in answers.items() if key.startswith("planted")]
+            table[name][seconds] = fmean(spent)
+    ours = table.pop("huc", {})
+    for what, mine in ours.items():
+        less = {name: one[what] for name, one in table.items() if one.get(what) is not None}
+        less = {name: value for name, value in less.items() if mine and value < mine}
+        if less:
+            ranked = sorted(less.items(), key=lambda item: item[1])
+            named = ", ".join(f"{name} {short(value)}" for name, value in ranked)
+            yield f"- {what[0].upper()}{what[1:]}: {named}; huc-monitor {short(mine)}."
 
 
 def slower(peers):
@@ -288,24 +318,27 @@ def short(value):
     return f"{value:,.0f}" if value >= 100 else f"{value:.3g}"
 
 
+def effort(peer):
+    """What it takes to have it; None where there is nothing to count."""
+    lines, sizes = peer.get("lines", {}), list(peer.get("speed", {}).values())
+    page = sizes[0] if sizes else {}
+    return {
+        "lines of code to detect": lines.get("detect"),
+        "lines of code to recalibrate": lines.get("recalibrate"),
+        "lines of code to find segments": lines.get("discover"),
+        "seconds of installation": peer.get("install_seconds"),
+        "kB of a page": page.get("page_kb"),
+        "addresses outside in a page": page.get("outside"),
+    }
+
+
 def effort_table(peers):
-    """What it takes to have it."""
-    yield (
-        "| | lines of code to detect | to recalibrate | to find segments | installation, s "
-        "| page, kB | addresses outside in it |"
-    )
-    yield "|---|---:|---:|---:|---:|---:|---:|"
+    """One row for each peer."""
+    yield "| | " + " | ".join(effort({})) + " |"
+    yield "|---|" + "---:|" * len(effort({}))
     for name, peer in peers.items():
-        lines, sizes = peer.get("lines", {}), list(peer.get("speed", {}).values())
-        page = sizes[0] if sizes else {}
-        cells = [
-            name,
-            *(lines.get(what, "-") for what in ("detect", "recalibrate", "discover")),
-            short(peer["install_seconds"]) if peer.get("install_seconds") else "-",
-            page.get("page_kb", "-"),
-            page.get("outside", "-"),
-        ]
-        yield "| " + " | ".join(map(str, cells)) + " |"
+        cells = ["-" if cell is None else short(cell) for cell in effort(peer).values()]
+        yield "| " + " | ".join([name, *cells]) + " |"
 
 
 def write_page(results: Path, page: Path) -> None:
@@ -317,7 +350,7 @@ def write_page(results: Path, page: Path) -> None:
               ("support2", "swap"): ("milder", "app"), ("attack", "new"): ("dos", "")}  # fmt: skip
     text = Path(__file__).with_name("page.md").read_text("utf-8")
     parts = {
-        "losses": chain(sooner(found), losses(pairs), slower(peers)),
+        "losses": chain(sooner(found), losses(pairs), slower(peers), less_effort(peers)),
         "reasons": reasons(found),
         "detection": detection_table(found, guilty),
         "summary": summary(pairs),

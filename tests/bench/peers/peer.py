@@ -10,7 +10,8 @@ and the rest of its data set left out. A script defines any of
   probabilities for the latter, which ``judge.py`` compares;
 * ``SEGMENTERS``: functions by name that take a frame with ``score`` and ``y``, and give the rows of
   every segment they claim, the worst first;
-* ``speed(n)``: seconds by name, for n rows.
+* ``speed(n)``: seconds by name, for n rows;
+* ``CONVERSIONS``: names of functions that are no user's code, since production has such rows.
 """
 
 from __future__ import annotations
@@ -110,10 +111,25 @@ def splits(table):
         yield table.take(order[:n]), table.take(order[n:])
 
 
-def lines(function):
-    """Lines of code of a function without its first line and docstring."""
-    source = inspect.getsource(function).splitlines()[1:]
-    return sum(bool(line.strip()) and not line.strip().startswith(('"""', "#")) for line in source)
+def lines(function, conversions):
+    """Lines of code of a function and of what it uses of its module, without docstrings.
+
+    What turns the tasks' rows into what a library reads is left out, as `Table.frame` is.
+    """
+    module, seen, left = sys.modules[function.__module__], {}, [function.__code__]
+    while left:
+        code = left.pop()
+        left += [part for part in code.co_consts if inspect.iscode(part)]
+        for name in {code.co_name, *code.co_names} - {*conversions, *seen}:
+            called = vars(module).get(name)
+            if getattr(called, "__module__", None) == module.__name__:
+                seen[name] = inspect.getsource(called).splitlines()[1:]
+                left += [called.__code__] if inspect.isfunction(called) else []
+    return sum(
+        bool(line.strip()) and not line.strip().startswith(('"""', "#"))
+        for source in seen.values()
+        for line in source
+    )
 
 
 def plain(item):
@@ -265,7 +281,8 @@ def main():
         functions = getattr(module, PARTS[given.what])
         answers = globals()[given.what](functions, given)
         used = list(functions.values())[-1]
-        counted[given.what] = lines(getattr(used, "func", used))
+        conversions = getattr(module, "CONVERSIONS", ())
+        counted[given.what] = lines(getattr(used, "func", used), conversions)
     costs = [resource.getrusage(who) for who in (resource.RUSAGE_SELF, resource.RUSAGE_CHILDREN)]
     seconds = sum(one.ru_utime + one.ru_stime for one in costs)
     found = {"answers": answers, "lines": counted, "processor_seconds": round(seconds)}

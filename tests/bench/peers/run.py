@@ -45,19 +45,21 @@ ONE_THREAD = {f"{name}_NUM_THREADS": "1" for name in LIBRARIES}
 
 
 def environment(work: Path, name: str) -> tuple[str, float]:
-    """The peer's Python, and the seconds its installation took."""
-    if name == "huc":
-        return sys.executable, 0.0
+    """The Python that runs a peer, and the seconds its installation took.
+
+    huc-monitor is installed for the seconds alone: the run uses what it was started from.
+    """
     folder, marker = work / "environments" / name, work / "environments" / f"{name}.seconds"
     if not marker.exists():
         started = time.perf_counter()
         subprocess.run([sys.executable, "-m", "venv", "--clear", str(folder)], check=True)
         pip = [str(folder / "bin/pip"), "install", "--quiet", "--only-binary=:all:", "--no-compile"]
-        subprocess.run([*pip, *PINS[name]], check=True)
+        subprocess.run([*pip, *PINS.get(name, [HERE.parents[2]])], check=True)
         seconds = time.perf_counter() - started
         marker.write_text(f"{seconds:.0f}", "utf-8")
         print(f"{name}: environment, {seconds:.0f} s", flush=True)
-    return str(folder / "bin/python"), float(marker.read_text("utf-8"))
+    python = sys.executable if name == "huc" else str(folder / "bin/python")
+    return python, float(marker.read_text("utf-8"))
 
 
 def make_tasks(given: argparse.Namespace, tasks: Path) -> None:
@@ -127,7 +129,7 @@ def store(
     for name, seconds in installed.items():
         path = results / f"{name}_peer.json"
         found = json.loads(path.read_text("utf-8")) if path.exists() else {}
-        found.update({"install_seconds": seconds} if seconds else {})
+        found["install_seconds"] = seconds
         for what in parts:
             part = out / f"{name}_peer-{what}.json"
             found.pop(what, None)
