@@ -47,7 +47,8 @@ class Form:
     plain values, and what is annotated as Any, are JSON already. Numbers of arrays, and those
     annotated as `Measured`, are null where they are not finite. `schema` is written first and
     asked for when read, unless it is None. Fields in `sparse` are written only where they hold
-    something: older versions, and those who compare, see the form they know.
+    something else than their default: older versions, and those who compare, see the form they
+    know.
 
     Examples
     --------
@@ -96,7 +97,7 @@ def write_form(form: Any) -> dict[str, Any]:
     return head | {
         stored_key(field): codecs[field.name].write(value)
         for field, value in values.items()
-        if field.name not in sparse or value
+        if field.name not in sparse or (value and value != field.default)
     }
 
 

@@ -1,8 +1,8 @@
 """Time zones and spans of time: what a day is where the clocks change.
 
 Inside the library a time is an aware `datetime` in UTC, and a column of times is
-``datetime64[us]`` in UTC. Local time is met at two edges only: logs that write it without a zone,
-and windows that follow a calendar.
+``datetime64[us]`` in UTC. Local time is met at three edges only: logs that write it without a zone,
+windows that follow a calendar, and what people read, which `say_time` and `say_span` word.
 """
 
 from __future__ import annotations
@@ -120,6 +120,40 @@ def to_utc(time: object, *, argument: str, zone: ZoneInfo | None = None) -> date
             return from_wall(time, zone)
     msg = f"`{argument}` must be a datetime with a time zone; got {given!r}. {remedy}"
     raise InvalidInputError(msg)
+
+
+def say_time(time: datetime, zone: str = "UTC", *, exact: bool = False) -> str:
+    """Say a time as clocks in a zone show it: the date alone where it is midnight there.
+
+    With `exact`, midnight is told as a time as well.
+
+    Examples
+    --------
+    >>> midnight = datetime(2024, 3, 1, 23, tzinfo=UTC)
+    >>> say_time(midnight), say_time(midnight, "Europe/Berlin")
+    ('2024-03-01 23:00 UTC', '2024-03-02')
+    >>> say_time(midnight, "Europe/Berlin", exact=True)
+    '2024-03-02 00:00 CET'
+    """
+    local = time.astimezone(get_zone(zone))
+    is_day = (local.hour, local.minute) == (0, 0) and not exact
+    return f"{local:%Y-%m-%d}" if is_day else f"{local:%Y-%m-%d %H:%M %Z}"
+
+
+def say_span(start: datetime, end: datetime, zone: str = "UTC", *, exact: bool = False) -> str:
+    """Say from when to when, in dates where both are midnights; `exact` as of `say_time`.
+
+    Examples
+    --------
+    >>> night = [datetime(2024, 3, 30, hour, tzinfo=UTC) for hour in (0, 23)]
+    >>> say_span(*night), say_span(*night, "Europe/Berlin")
+    ('2024-03-30 00:00 to 2024-03-30 23:00 UTC', '2024-03-30 01:00 to 2024-03-31 00:00 CET')
+    """
+    first, last = (say_time(time, zone, exact=exact) for time in (start, end))
+    if (" " in first) != (" " in last):
+        return say_span(start, end, zone, exact=True)
+    name = last.partition(":")[2][2:]
+    return f"{first.removesuffix(name)} to {last}"
 
 
 def from_wall(wall: datetime, zone: ZoneInfo) -> datetime:

@@ -49,10 +49,12 @@ def ack(
     Example: huc-monitor ack --branch billing --text "looking into it"
     """
     if window is not None:
+        from huc_monitor._common.times import say_time
+
         _only(window, branch, subgroup, utility, everything=everything)
         with _open(config, wait, now) as (actions, given):
             found = actions.dismiss(window, wait=given["wait"])
-            when = f"{found.start:%Y-%m-%d %H:%M} UTC"
+            when = say_time(found.start, actions.zone)
             _tell(f"Window {found.ordinal} ({when}) stays without an audit.", actions)
         return
     names = _named(branch, subgroup, utility, everything=everything)

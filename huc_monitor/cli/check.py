@@ -132,14 +132,14 @@ def show(result: CheckResult, *, always: bool = False) -> None:
     if result.message is not None:
         tell(f"\n{result.message.text}")
     if sys.stdout.isatty() or result.message is not None:
-        for text in say_forecasts(result.records, result.forecast_scores):
+        for text in say_forecasts(result.records, result.forecast_scores, result.zone):
             tell(text)
     aside = sum(record.n_quarantined for record in result.records)
     if aside:
         reasons = sorted({reason for record in result.records for reason in record.quarantine})
         say(f"{aside:,} rows were set aside: {'; '.join(reasons)}.")
     if result.failed:
-        say(say_failed(result.failed))
+        say(say_failed(result.failed, result.zone))
     if result.n_unsent:
         typer.echo(f"{result.n_unsent} messages could not be sent and are kept.", err=True)
 
@@ -156,9 +156,11 @@ def say_windows(records: Sequence[WindowRecord]) -> str:
 def say_forecasts(
     records: Sequence[WindowRecord],
     scores: Mapping[str, ForecastScore],
+    zone: str = "UTC",
     audited: str | None = None,
 ) -> list[str]:
     """Say every forecast that waits for labels, what it assumes, and how past ones did."""
+    from huc_monitor._common.times import say_time
     from huc_monitor.monitor.forecasting import (
         ASSUMPTION,
         say_forecast,
@@ -170,7 +172,7 @@ def say_forecasts(
     found = []
     for record in waiting(records):
         for item in record.forecasts:
-            found.append(f"{record.start:%Y-%m-%d %H:%M}: {say_forecast(item)}")
+            found.append(f"{say_time(record.start, zone)}: {say_forecast(item)}")
             if item.outside >= 0.001:  # less would be told as 0.0 %
                 found[-1] += f"; {item.outside:.1%} of its rows lie outside all audited ranges"
     if not found:
@@ -182,9 +184,11 @@ def say_forecasts(
     return [head, *found, *more]
 
 
-def say_failed(windows: Sequence[Window]) -> str:
+def say_failed(windows: Sequence[Window], zone: str) -> str:
     """Say which windows stand as failed, and what a person can do."""
-    shown = ", ".join(f"{window.ordinal} ({window.start:%Y-%m-%d %H:%M})" for window in windows[:5])
+    from huc_monitor._common.times import say_time
+
+    shown = ", ".join(f"{one.ordinal} ({say_time(one.start, zone)})" for one in windows[:5])
     rest = f" and {len(windows) - 5} more" if len(windows) > 5 else ""
     return (
         f"Windows that could not be audited: {shown}{rest}. Correct their data, which the next "

@@ -181,6 +181,7 @@ def _configured(
     until: str | None,
 ) -> tuple[Config, WindowData, list[str]]:
     """Read a configuration file, its labelled rows, and which of their columns to search."""
+    from huc_monitor._common.times import say_time
     from huc_monitor.cli.check import read_time
     from huc_monitor.config import load_config
     from huc_monitor.config._guess import names_nodes
@@ -200,7 +201,8 @@ def _configured(
     start = read_time(settings, "since", since) or extent.first
     end = read_time(settings, "until", until) or extent.last + timedelta(microseconds=1)
     if start >= end:
-        msg = f"--since must be before --until and before the log ends ({extent.last:%Y-%m-%d})."
+        ends = say_time(extent.last, settings.windows.time_zone)
+        msg = f"--since must be before --until and before the log ends ({ends})."
         raise typer.BadParameter(msg)
     rows = source.labelled(start, end)
     if not named:  # another label, or the model's answer, is no property of the case

@@ -29,13 +29,13 @@ def run(
     """
     from huc_monitor.monitor.forecasting import say_score, score_forecasts
 
-    with opened(config) as (_, tracker):
+    with opened(config) as (settings, tracker):
         records = list(tracker.records())
     if as_json:
         print_json(_document(records))
         return
     scores = score_forecasts(records)
-    found = say_forecasts(records, scores)
+    found = say_forecasts(records, scores, settings.windows.time_zone)
     past = say_score(scores)
     for text in found or ["No window with a forecast waits for labels.", *([past] if past else [])]:
         tell(text)

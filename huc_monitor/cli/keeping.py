@@ -16,7 +16,9 @@ from huc_monitor.cli.showing import say
 from huc_monitor.errors import InvalidInputError
 
 if TYPE_CHECKING:
+    from huc_monitor.config import Config
     from huc_monitor.monitor.keeping import Keeper
+    from huc_monitor.monitor.ports import Tracker
 
 Replace = Annotated[bool, typer.Option("--replace", help="Give up the state that is there.")]
 _DAYS_PER_YEAR = 365
@@ -35,8 +37,9 @@ def prune(
     Example: huc-monitor prune --keep 1y
     """
     before = datetime.now(UTC) - _span(keep)
-    with _keeper(config) as keeper:
-        done = keeper.prune(before, dry_run=dry_run)
+    with opened(config) as (given, tracker):
+        done = _keeper_of(given, tracker).prune(before, dry_run=dry_run)
+        before = before.astimezone(given.windows.zone)
     would = "would be " if dry_run else ""
     freed = "" if dry_run else f" Freed {done.n_bytes / 1e6:.1f} MB."
     say(
@@ -100,10 +103,14 @@ def migrate(
 
 @contextlib.contextmanager
 def _keeper(config: Path) -> Iterator[Keeper]:
+    with opened(config) as (given, tracker):
+        yield _keeper_of(given, tracker)
+
+
+def _keeper_of(given: Config, tracker: Tracker) -> Keeper:
     from huc_monitor.monitor.keeping import Keeper
 
-    with opened(config) as (given, tracker):
-        yield Keeper(tracker=tracker, identity=given.identity, name=given.settings.model.name)
+    return Keeper(tracker=tracker, identity=given.identity, name=given.settings.model.name)
 
 
 def _span(text: str) -> timedelta:

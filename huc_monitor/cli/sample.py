@@ -102,7 +102,7 @@ def run(
     usable = data.n_predictions - data.n_quarantined - data.n_duplicate_ids
     chosen["label_probability"] *= data.n / max(usable, data.n)
     chosen.to_csv(out, index=False)
-    _tell(plan, out, (start, end), proxy, odds, as_json=as_json)
+    _tell(plan, out, (start, end), proxy, odds, settings.windows.time_zone, as_json=as_json)
     if not as_json:
         say(_next_step(out, settings.settings.engine))
 
@@ -110,19 +110,21 @@ def run(
 def _find_window(
     settings: Config, source: TableSource, wanted: str | None
 ) -> tuple[datetime, datetime]:
-    from huc_monitor._common.times import get_zone, to_utc
+    from huc_monitor._common.times import say_span, to_utc
 
     ranges = list(settings.windows.ranges(source, None))
     extent = source.time_range()
     if wanted is not None:
-        zone = get_zone(settings.settings.windows.time_zone)
-        moment = to_utc(wanted, argument="window", zone=zone)
+        moment = to_utc(wanted, argument="window", zone=settings.windows.zone)
         found = [span for span in ranges if span[0] <= moment < span[1]]
     else:
         found = [span for span in ranges if extent is not None and span[1] <= extent.last]
         found = found or ranges
     if not found:
-        reach = "it is empty" if extent is None else f"from {extent.first} to {extent.last}"
+        reach = "it is empty"
+        if extent is not None:
+            zone = settings.windows.time_zone
+            reach = f"from {say_span(extent.first, extent.last, zone, exact=True)}"
         msg = f"`--window` must lie in the log ({reach}); got {wanted!r}."
         raise InvalidInputError(msg)
     return found[-1]
@@ -168,9 +170,12 @@ def _tell(
     span: tuple[datetime, datetime],
     proxy: str | None,
     odds: float | None,
+    zone: str,
     *,
     as_json: bool,
 ) -> None:
+    from huc_monitor._common.times import say_time
+
     n_chosen = int(plan.chosen.size)
     if as_json:
         document = {
@@ -185,7 +190,7 @@ def _tell(
         }
         print_json(document)
         return
-    say(f"Wrote {out}: {n_chosen:,} of {plan.n:,} rows from {span[0]:%Y-%m-%d %H:%M} UTC on.")
+    say(f"Wrote {out}: {n_chosen:,} of {plan.n:,} rows from {say_time(span[0], zone)} on.")
     even = n_chosen / max(1e-9, plan.design_effect)
     say(f"Chosen evenly, the same largest radius would take {even:,.0f} labels, by calculation.")
     if proxy is not None:

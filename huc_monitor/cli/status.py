@@ -48,13 +48,14 @@ def run(
     configs = options.find_configs(config)
     if len(configs) > 1:
         raise typer.Exit(_show_fleet(configs, last, fail_on, as_json=as_json))
-    state, records, trial, utilities = _read(configs[0], last, as_json=as_json, alone=True)
+    state, records, trial, settings = _read(configs[0], last, as_json=as_json, alone=True)
     if as_json:
         shadow = None if trial is None else trial.to_dict()
         print_json({**_document(state, records), "shadow": shadow})
     else:
-        _show(state, records, utilities)
-        for text in say_forecasts(records, state.forecast_scores, state.model_version):
+        zone = settings.windows.time_zone
+        _show(state, records, settings.utilities, zone)
+        for text in say_forecasts(records, state.forecast_scores, zone, state.model_version):
             tell(text)
         if trial is not None:
             say(f"On trial: {trial}.")
@@ -67,7 +68,7 @@ def _exit_code(state: MonitorState, fail_on: options.FailOn) -> int:
 
 def _read(
     config: Path, last: int, *, as_json: bool = False, alone: bool = False
-) -> tuple[MonitorState, list[WindowRecord], ShadowTrial | None, Sequence[Utility]]:
+) -> tuple[MonitorState, list[WindowRecord], ShadowTrial | None, Config]:
     """Read where one monitor stands; alone, also how a trial does, and windows in any case."""
     from huc_monitor.monitor import open_state
     from huc_monitor.monitor.ports.stored import DamagedError
@@ -78,18 +79,18 @@ def _read(
             state = open_state(tracker, settings.identity, settings.tree, settings.utilities)
         except DamagedError:
             if alone:
-                _show_records(records, as_json=as_json)
+                _show_records(records, settings.windows.time_zone, as_json=as_json)
             raise
         trial = _trial(settings, tracker) if alone else None
-        return state, records, trial, settings.utilities
+        return state, records, trial, settings
 
 
-def _show_records(records: Sequence[WindowRecord], *, as_json: bool) -> None:
+def _show_records(records: Sequence[WindowRecord], zone: str, *, as_json: bool) -> None:
     """Show windows where the state cannot be read; the error itself comes after them."""
     if as_json:
         print_json({"status": "damaged", "windows": [_row(record) for record in records]})
     else:
-        _print_windows(make_console(), records)
+        _print_windows(make_console(), records, zone)
 
 
 def _trial(settings: Config, tracker: Tracker) -> ShadowTrial | None:
@@ -148,7 +149,7 @@ def _row(record: WindowRecord) -> dict[str, Any]:
 
 
 def _show(
-    state: MonitorState, records: Sequence[WindowRecord], utilities: Sequence[Utility]
+    state: MonitorState, records: Sequence[WindowRecord], utilities: Sequence[Utility], zone: str
 ) -> None:
     from rich.text import Text
 
@@ -167,20 +168,22 @@ def _show(
     if records or alerts:
         console.print(Text(", ".join(parts) + ".", style=STYLES[state.status]))
     if records:
-        _print_windows(console, records)
-    for text in _say_alerts(alerts, utilities):
+        _print_windows(console, records, zone)
+    for text in _say_alerts(alerts, utilities, zone):
         tell(text)
     if state.silences:
-        tell("\n".join(["WARNING", *say_silences(state.silences)]))
+        tell("\n".join(["WARNING", *say_silences(state.silences, zone)]))
     for mute in state.mutes:
         if not any(alert.muted == mute.words for alert in alerts):
             say(f"Muted: {mute}.")
     if records and state.failed:
-        say(say_failed(state.failed))
+        say(say_failed(state.failed, zone))
 
 
-def _print_windows(console: Console, records: Sequence[WindowRecord]) -> None:
-    names = ("window", "from (UTC)", "status")
+def _print_windows(console: Console, records: Sequence[WindowRecord], zone: str) -> None:
+    from huc_monitor._common.times import say_time
+
+    names = ("window", "from", "status")
     numbers = ("labels", "coverage", "HUC", "UC", "alert")
     rows = []
     for record in records:
@@ -188,7 +191,7 @@ def _print_windows(console: Console, records: Sequence[WindowRecord]) -> None:
         revision = f" r{record.revision}" if record.revision else ""
         cells = (
             f"{record.ordinal}{revision}",
-            f"{record.start:%Y-%m-%d %H:%M}".removesuffix(" 00:00"),
+            say_time(record.start, zone),
             record.status,
             f"{record.n_usable:,}",
             f"{record.coverage:.0%}",
@@ -200,8 +203,11 @@ def _print_windows(console: Console, records: Sequence[WindowRecord]) -> None:
     print_table(console, names, numbers, rows)
 
 
-def _say_alerts(alerts: Sequence[AlertState], utilities: Sequence[Utility] = ()) -> list[str]:
+def _say_alerts(
+    alerts: Sequence[AlertState], utilities: Sequence[Utility] = (), zone: str = "UTC"
+) -> list[str]:
     """Say branch by branch what is open, the worst first, muted ones last."""
+    from huc_monitor._common.times import say_time
     from huc_monitor.monitor.messages import say_open
     from huc_monitor.monitor.people import say_people_of
 
@@ -215,9 +221,9 @@ def _say_alerts(alerts: Sequence[AlertState], utilities: Sequence[Utility] = ())
     for node, found in branches.items():
         level = str(found[0].level)
         first = min(found, key=lambda alert: alert.first_ordinal)
-        since = f"since window {first.first_ordinal} ({first.first_seen:%Y-%m-%d %H:%M} UTC)"
+        since = f"since window {first.first_ordinal} ({say_time(first.first_seen, zone)})"
         head = level.upper() if found[0].muted is None else f"MUTED ({level})"
-        lines = [head, f"Branch *{chat(node)}*, {since}:".replace(" 00:00 UTC", "")]
+        lines = [head, f"Branch *{chat(node)}*, {since}:"]
         for alert in found[:_MOST_SHOWN]:
             first_moment, moment, tolerance = say_open(alert, known.get(alert.utility))
             then = f", {first_moment} at first" if first_moment else ""
@@ -255,24 +261,28 @@ def _show_fleet(
     configs: Sequence[Path], last: int, fail_on: options.FailOn, *, as_json: bool
 ) -> int:
     """Show a line for every monitor; one that cannot be read does not hide the others."""
-    documents, codes = [], []
+    from huc_monitor._common.times import say_time
+
+    documents, codes, newest = [], [], {}
     for config in configs:
         try:
-            state, records, *_ = _read(config, last if as_json else 1)
+            state, records, _, settings = _read(config, last if as_json else 1)
         except HUCError as error:
             documents.append({"config": str(config), "status": "error", "error": str(error)})
             codes.append(ERROR)
             continue
         documents.append({"config": str(config), **_document(state, records)})
         codes.append(_exit_code(state, fail_on))
+        for record in records[-1:]:
+            newest[str(config)] = say_time(record.start, settings.windows.time_zone)
     if as_json:
         print_json({"monitors": documents})
     else:
-        _print_fleet(documents)
+        _print_fleet(documents, newest)
     return ALERT if ALERT in codes else max(codes)
 
 
-def _print_fleet(documents: Sequence[Mapping[str, Any]]) -> None:
+def _print_fleet(documents: Sequence[Mapping[str, Any]], starts: Mapping[str, str]) -> None:
     rows, wrong = [], []
     for item in sorted(documents, key=lambda item: _ORDER.index(item["status"])):
         name = item["config"]
@@ -287,7 +297,7 @@ def _print_fleet(documents: Sequence[Mapping[str, Any]]) -> None:
             item["status"],
             str(len(item["alerts"])),
             str(muted),
-            str(newest.get("start", "never"))[:10],
+            starts.get(name, "never")[:10],
             f"{newest.get('n_usable', 0):,}",
             _number(newest.get("huc")),
         )

@@ -203,6 +203,7 @@ class Config:
             "plan": self._plan(),
             "max_bad_share": 1.0 if base else settings.max_bad_share,
             "sum_tolerance": settings.sum_tolerance,
+            "zone": self.windows.time_zone,
             "label_mapping": read_mapping(
                 self._path(spelled) if isinstance(spelled, str) else spelled or {}
             ),

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 import numpy as np
 
-from huc_monitor._common.times import from_column, to_column
+from huc_monitor._common.times import from_column, say_time, to_column
 from huc_monitor.audit.decomposition import UtilityRows
 from huc_monitor.audit.dependence import Dependence, ShortBlocks
 from huc_monitor.config._guess import (
@@ -219,12 +219,14 @@ def _until_now(table: Table, time: TimeColumn, extent: TimeRange) -> tuple[TimeR
     )
     return TimeRange(extent.first, last, extent.n_untimed), (
         f"{n_future:,} of {n_past + n_future:,} rows lie in the future (the last: "
-        f"{extent.last:%Y-%m-%d %H:%M} UTC) and are left out here: repair their time, or "
+        f"{say_time(extent.last, exact=True)}) and are left out here: repair their time, or "
         "check columns.time and time_unit"
     )
 
 
-def find_start(table: Table, time: TimeColumn, extent: TimeRange) -> tuple[datetime, str]:
+def find_start(
+    table: Table, time: TimeColumn, extent: TimeRange, zone: str = "UTC"
+) -> tuple[datetime, str]:
     """Find where a log begins; if a few rows lie before a gap longer than all the rest, say so."""
     first, last = extent.first, extent.last
     middle = first + (last - first) / 2
@@ -242,8 +244,8 @@ def find_start(table: Table, time: TimeColumn, extent: TimeRange) -> tuple[datet
     begin, n_before = from_column(times[long[-1] + 1]), long[-1] + 1
     return begin, (
         f"{n_before:,} of {n_rows:,} rows lie {gaps[long[-1]] / np.timedelta64(1, 'D'):,.0f} days "
-        f"and more before the rest, which begins {begin:%Y-%m-%d %H:%M} UTC (the first: "
-        f"{first:%Y-%m-%d %H:%M} UTC)"
+        f"and more before the rest, which begins {say_time(begin, zone, exact=True)} "
+        f"(the first: {say_time(first, zone, exact=True)})"
     )
 
 

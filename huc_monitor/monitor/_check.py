@@ -16,6 +16,7 @@ from time import perf_counter
 from typing import TYPE_CHECKING, Any
 
 from huc_monitor._common.stages import listening
+from huc_monitor._common.times import say_span, say_time
 from huc_monitor.detection import EDetectorStep
 from huc_monitor.errors import InvalidInputError
 from huc_monitor.monitor._ahead import ReadAhead
@@ -132,7 +133,7 @@ class Check:
 
     def _tell(self, done: int, total: int, window: Window) -> None:
         if self.progress is not None:
-            self.progress(done, total, f"{window.start:%Y-%m-%d %H:%M}")
+            self.progress(done, total, self._telling.when(window))
 
     # Before the windows: what must be known first.
 
@@ -149,9 +150,10 @@ class Check:
         if 10 * n >= early:
             return
         begin = source.advance(start, max(1, n)) or due[-1].start
+        zone = self.monitor.windows.time_zone
         said = (
-            f"it has {n:,} rows in the {early:,} windows from {start:%Y-%m-%d} to "
-            f"{middle:%Y-%m-%d}, and the next on {begin:%Y-%m-%d}. Repair the times of these rows, "
+            f"it has {n:,} rows in the {early:,} windows from {say_span(start, middle, zone)}, and "
+            f"the next on {say_time(begin, zone)}. Repair the times of these rows, "
             "or name the day of the first window as `begin`"
         )
         if len(due) >= _MANY_WINDOWS:
@@ -310,6 +312,7 @@ class Check:
             start=window.start,
             end=window.end,
             due_at=window.due_at,
+            time_zone=self.monitor.windows.time_zone,
             revision=visited.revision,
             status=status,
             detector=self._detecting.to_plain(step),

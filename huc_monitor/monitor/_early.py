@@ -93,7 +93,7 @@ class Early:
         self.state.early_drift[window.id] = []
         if self.telling.quiet.left_out(window.start, window.end) is None:
             self.telling.note(
-                f"The window of {window.start:%Y-%m-%d %H:%M} UTC waits for labels and was not "
+                f"The window of {self.telling.when(window)} waits for labels and was not "
                 f"looked at early: {reason}"
             )
         n = self.monitor.source.counts(window.start, window.end).n_predictions

@@ -66,6 +66,8 @@ class CheckResult(Plotted):
         Of a dry run: what changed settings will do.
     silences : dict of str to datetime
         What does not come any more, "rows" or "labels", and since when.
+    zone : str, default "UTC"
+        Time zone in which people are shown its times.
     """
 
     records: tuple[WindowRecord, ...]
@@ -77,6 +79,7 @@ class CheckResult(Plotted):
     forecast_scores: Mapping[str, ForecastScore] = field(default_factory=dict)
     preview: tuple[str, ...] = ()
     silences: Mapping[str, datetime] = field(default_factory=dict)
+    zone: str = "UTC"
 
     def __len__(self) -> int:
         return len(self.records)
@@ -322,4 +325,5 @@ def _result(check: Check) -> CheckResult:
         state.failed,
         dict(state.forecast_scores),
         silences=state.silences,
+        zone=check.monitor.windows.time_zone,
     )

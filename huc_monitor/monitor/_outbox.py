@@ -110,6 +110,7 @@ class Outbox:
                 status=state.status,
                 tree=self.monitor.tree,
                 place=self.monitor.hosts.place,
+                zone=self.monitor.windows.time_zone,
             )
             state.transitions, state.drift, state.notes, state.until = [], [], [], None
             state.standing_untold, state.warnings = [], []

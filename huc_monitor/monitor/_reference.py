@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from huc_monitor._common.forms import Form
+from huc_monitor._common.times import say_span
 from huc_monitor.audit.decomposition import UtilityRows
 from huc_monitor.monitor.drift import DriftReference, compare
 from huc_monitor.monitor.records import DriftFinding
@@ -42,13 +43,11 @@ class Reference(Form):
     end: datetime | None = None
     pairs: Mapping[str, tuple[Floats, Floats]] = field(default_factory=dict)
 
-    @property
-    def when(self) -> str:
-        """The days of the reference in brackets, after a space; empty if not known."""
+    def when(self, zone: str) -> str:
+        """Say when the reference was, in brackets, after a space; empty if not known."""
         if self.start is None or self.end is None:
             return ""
-        first, last = (f"{time:%Y-%m-%d %H:%M}" for time in (self.start, self.end))
-        return f" ({first} to {last})".replace(" 00:00", "")
+        return f" ({say_span(self.start, self.end, zone)})"
 
     def differs(self, row: int, moment: float, radius: float) -> bool | None:
         """Tell whether a moment's size differs from the reference's; None without bounds on both.

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 
 import pandas as pd
 
+from huc_monitor._common.times import say_time
 from huc_monitor.monitor.findings import Finding
 from huc_monitor.monitor.messages import count_repeats, say_repeats, say_untimed, still_there
 from huc_monitor.monitor.muting import Quiet
@@ -57,7 +58,11 @@ class Telling:
         for key, text in said.items():
             if text is not None and self.is_due(window, key) and key not in self._said:
                 self._said.add(key)
-                self.note(f"Window of {window.start:%Y-%m-%d %H:%M} UTC: {text}")
+                self.note(f"Window of {self.when(window)}: {text}")
+
+    def when(self, window: Window) -> str:
+        """Say when a window begins."""
+        return say_time(window.start, self.monitor.windows.time_zone)
 
     def note(self, text: str) -> None:
         """Say something in the next message."""
@@ -66,24 +71,26 @@ class Telling:
     def failed(self, window: Window, reason: str) -> None:
         """Say that a window was not audited, in place of what is not told yet of why."""
         self._take_back(window)
-        self.note(f"{_not_audited(window)}{reason}")
+        self.note(f"{self._not_audited(window)}{reason}")
 
     def mended(self, window: Window) -> None:
         """Say that a window that failed can be read now, if anybody was told that it failed."""
         if not self._take_back(window):
-            when = f"{window.start:%Y-%m-%d %H:%M}"
-            self.note(f"The window of {when} UTC, which had failed, can be read now.")
+            self.note(f"The window of {self.when(window)}, which had failed, can be read now.")
 
     def _take_back(self, window: Window) -> bool:
         notes = self.state.notes
-        said = _not_audited(window)
+        said = self._not_audited(window)
         self.state.notes = [text for text in notes if not text.startswith(said)]
         return len(self.state.notes) < len(notes)
+
+    def _not_audited(self, window: Window) -> str:
+        return f"The window of {self.when(window)} was not audited: "
 
     def rows(self, window: Window, data: WindowData) -> None:
         """Say which rows count once or not at all."""
         if self._repeats_more(data):
-            self.note(f"Window of {window.start:%Y-%m-%d %H:%M} UTC: {say_repeats(data)}")
+            self.note(f"Window of {self.when(window)}: {say_repeats(data)}")
         self.say(window, {_UNKNOWN: say_unknown(data.unknown_labels, self.monitor.tree)})
 
     def newcomers(self, window: Window, subgroups: Subgroups, features: pd.DataFrame) -> list[str]:
@@ -91,7 +98,7 @@ class Telling:
         text = tell_newcomers(self.state, subgroups, features)
         if text is None:
             return []
-        self.note(f"Window of {window.start:%Y-%m-%d %H:%M} UTC: {text}")
+        self.note(f"Window of {self.when(window)}: {text}")
         return [text]
 
     def _repeats_more(self, data: WindowData) -> bool:
@@ -148,7 +155,3 @@ class Telling:
             state.alerts[alert.candidate] = alert.heard(alert.last_seen)
             state.transitions.append(still_there(alert, utilities[alert.utility], last.id))
             state.until = state.until or last.end
-
-
-def _not_audited(window: Window) -> str:
-    return f"The window of {window.start:%Y-%m-%d %H:%M} UTC was not audited: "

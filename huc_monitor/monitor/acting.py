@@ -49,7 +49,7 @@ class AlertActions:
     tree : LabelTree
     utilities : sequence of Utility
     zone : str, default "UTC"
-        In which dates and weekdays are read.
+        In which dates and weekdays are read, and times are told.
 
     Examples
     --------
@@ -123,9 +123,10 @@ class AlertActions:
         self._check_names(*scope)
         end = parse_until(until, moment, get_zone(self.zone))
         who, said = _who(by), _bounded(text, _LONGEST_TEXT)
+        told: dict[str, Any] = {"by": who, "text": said, "time_zone": self.zone}
         names = {"branch": branch, "subgroup": subgroup, "utility": utility}
-        mute = Mute(until=end, at=moment, by=who, text=said, **names)
-        action = Action(kind="mute", at=moment, by=who, text=said, until=end)
+        mute = Mute(until=end, at=moment, **told | names)
+        action = Action(kind="mute", at=moment, until=end, **told)
 
         def change(state: MonitorState) -> Mute:
             others = [one for one in state.mutes if one.scope != scope and one.until > moment]
@@ -147,7 +148,7 @@ class AlertActions:
     ) -> tuple[Mute, ...]:
         """End mutes before their time; without a name, all of them."""
         moment, scope = _now(now), (branch, subgroup, utility)
-        action = Action(kind="unmute", at=moment, by=_who(by))
+        action = Action(kind="unmute", at=moment, by=_who(by), time_zone=self.zone)
 
         def change(state: MonitorState) -> tuple[Mute, ...]:
             ended = tuple(one for one in state.mutes if covers(scope, one.scope))
@@ -190,7 +191,7 @@ class AlertActions:
     ) -> tuple[AlertState, ...]:
         scope = (branch, subgroup, utility)
         said = _bounded(text, _LONGEST_TEXT)
-        action = Action(kind=kind, at=_now(now), by=_who(by), text=said)
+        action = Action(kind=kind, at=_now(now), by=_who(by), text=said, time_zone=self.zone)
 
         def change(state: MonitorState) -> tuple[AlertState, ...]:
             found = _apply(state, scope, action)

@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Annotated
 from pydantic import Field
 
 from huc_monitor._common.settings import Name, Whole
-from huc_monitor._common.times import to_column
+from huc_monitor._common.times import say_span, to_column
 from huc_monitor.audit.discovery.discover import FEWEST_ROWS, Discovery, discover
 from huc_monitor.audit.discovery.options import DiscoveryOptions
 from huc_monitor.monitor._state import MonitorState
@@ -153,7 +153,7 @@ class Discovering:
         state.begin_again(family)
         state.discovered += list(rules)
         for segment in chosen:
-            when = f"{rows.start:%Y-%m-%d} to {rows.end:%Y-%m-%d}"
+            when = say_span(rows.start, rows.end, self.monitor.windows.time_zone)
             state.notes.append(
                 f"New subgroup, found in the windows of {when}: {segment} It is watched from the "
                 "next window on; the e-detector and pooled windows begin anew."

@@ -89,7 +89,7 @@ class Explaining:
             reference=None if known is None else known.drift,
             policy=self.monitor.policy.drift,
             changed=self._changed(row) if change is None else True,
-            when="" if known is None else known.when,
+            when="" if known is None else known.when(self.monitor.windows.time_zone),
             version=data.version,
         )
         return hidden, hints

@@ -10,6 +10,7 @@ from datetime import datetime
 from typing import Any
 
 from huc_monitor._common.safe_text import chat, chat_line
+from huc_monitor._common.times import say_time
 from huc_monitor.audit.comparison import Comparison
 from huc_monitor.monitor._amounts import (
     amount,
@@ -39,7 +40,7 @@ _DID = {"opened": "opened", "escalated": "escalated", "eased": "eased", "repeate
 _HEADS = {"critical": "CRITICAL", "warning": "WARNING", "resolved": "RESOLVED"}
 
 
-def describe(step: AlertTransition, alert: AlertState | None = None) -> str:
+def describe(step: AlertTransition, alert: AlertState | None = None, zone: str = "UTC") -> str:
     """Say in a paragraph which branch is off, for whom, where, by how much, and since when.
 
     `alert` is the alert as it stands now: a later window than that of the step is told as well.
@@ -48,9 +49,9 @@ def describe(step: AlertTransition, alert: AlertState | None = None) -> str:
     where = f"Branch *{chat(step.node)}* ({who}, utility *{chat(step.utility)}*)"
     size = amount(abs(step.moment), step)
     tolerance = plain_amount(step.tolerance, step)
+    seen = f" First seen {say_time(step.first_seen, zone)}, open for {_windows(step.n_windows)}."
     if step.kind == "resolved":
-        text = f"{where}: {_calm(step, size, tolerance)}"
-        return f"{text} First seen {_day(step.first_seen)}, open for {_windows(step.n_windows)}."
+        return f"{where}: {_calm(step, size, tolerance)}{seen}"
     direction = "understated" if step.moment > 0 else "overstated"
     text = (
         f"{where}: predicted utility {interval(step)} is {direction} by {size}{bounds(step)} per "
@@ -62,8 +63,7 @@ def describe(step: AlertTransition, alert: AlertState | None = None) -> str:
             f"({signed(step.cancels_moment, step)}), so the sum over all branches (UC) shows only "
             f"{amount(step.uc, step)}"
         )
-    text += f". First seen {_day(step.first_seen)}, open for {_windows(step.n_windows)}."
-    return text + _because(step) + _newest(step, alert)
+    return f"{text}.{seen}" + _because(step) + _newest(step, alert, zone)
 
 
 def still_there(alert: AlertState, utility: Utility, window_id: str) -> AlertTransition:
@@ -91,7 +91,7 @@ def still_there(alert: AlertState, utility: Utility, window_id: str) -> AlertTra
     )
 
 
-def describe_change(finding: Finding, step: AlertTransition) -> str:
+def describe_change(finding: Finding, step: AlertTransition, zone: str = "UTC") -> str:
     """Say in a paragraph what changed since the reference, for whom, by how much, since when.
 
     `step` is that of the finding's most specific explanation.
@@ -115,7 +115,7 @@ def describe_change(finding: Finding, step: AlertTransition) -> str:
         )
     text += f" (newest {change.n_windows} windows together)." if change.n_windows > 1 else "."
     if change.onset_first is not None and change.onset_last is not None:
-        first, last = _day(change.onset_first), _day(change.onset_last)
+        first, last = (say_time(x, zone) for x in (change.onset_first, change.onset_last))
         text += f" It began {change.began(first, last)} (90 % confidence)."
     if unforeseen and not change.counted:
         text += f" And {unforeseen}."
@@ -139,15 +139,15 @@ def _utilities(finding: Finding) -> str:
     return f"utilities {listed}{f' and {more} more' if more else ''}"
 
 
-def _newest(step: AlertTransition, alert: AlertState | None) -> str:
+def _newest(step: AlertTransition, alert: AlertState | None, zone: str) -> str:
     """Say how the newest window stands where the step was in an earlier one."""
     if alert is None or alert.last_seen <= step.window_end:
         return ""
     size = signed(alert.moment, step) if alert.moment else "0"
+    then, now = (say_time(time, zone) for time in (step.window_end, alert.last_seen))
     return (
-        f" That is the window to {_day(step.window_end)}, in which the alert {_DID[step.kind]}; in "
-        f"the newest one, to {_day(alert.last_seen)}, it is {size}, after "
-        f"{_windows(alert.n_windows)} ({alert.level})."
+        f" That is the window to {then}, in which the alert {_DID[step.kind]}; in the newest one, "
+        f"to {now}, it is {size}, after {_windows(alert.n_windows)} ({alert.level})."
     )
 
 
@@ -258,6 +258,7 @@ def compose(
     status: str | None = None,
     tree: LabelTree | None = None,
     place: NextSteps = NextSteps(),
+    zone: str = "UTC",
 ) -> Message | None:
     """Group what a check has to tell into one message; None if there is nothing.
 
@@ -273,7 +274,7 @@ def compose(
     largest findings come first, and after five of a kind the rest is counted. `standing` are
     branches beyond `limit`, to be told as such unless the same message tells that they changed.
     `warnings` say what does not come any more. `place` is where to go on, which ends the message
-    of an alert.
+    of an alert. Times are told in the time zone `zone`.
     """
     announced = {step.candidate for step in transitions if step.announced}
     latest = {step.candidate: step for step in transitions if step.candidate in announced}
@@ -303,7 +304,7 @@ def compose(
     groups = {kind: _by_branch(steps, findings) for kind, steps in groups.items()}
     now = {alert.candidate: alert for alert in alerts}
     told = {finding.candidate: finding for finding in findings}
-    blocks = [_block(kind, steps, now, told) for kind, steps in groups.items() if steps]
+    blocks = [_block(kind, steps, now, told, zone) for kind, steps in groups.items() if steps]
     if warnings:
         blocks.append("\n".join(["NO NEW DATA", *map(chat_line, warnings)]))
     if drift:
@@ -315,19 +316,18 @@ def compose(
         blocks.append("\n".join(["NOTE", *map(chat_line, notes)]))
     open_now = groups["critical"] or groups["warning"]
     if open_now and (place.config is not None or place.page is not None):
-        blocks.append(_next_block(_ranked(open_now)[0], place))
+        blocks.append(_next_block(_ranked(open_now)[0], place, zone))
     sizes = {kind: len(steps) for kind, steps in groups.items()}
     sizes["warning"] += len(warnings)
     counts = [f"{n} {kind}" for kind, n in sizes.items() if n]
     counts += ["drift"] if drift else []
     level = next((kind for kind, n in sizes.items() if n), "drift" if drift else "note")
-    seen = f"predictions to {_moment(early)}" if level == "drift" and early else None
-    title = (
-        f"{chat(monitor)}: {', '.join(counts) or 'note'} ({seen or f'data to {_moment(until)}'})"
-    )
+    seen, end = ("predictions", early) if level == "drift" and early else ("data", until)
+    when = f"{seen} to {say_time(end, zone, exact=True)}"
+    title = f"{chat(monitor)}: {', '.join(counts) or 'note'} ({when})"
     parts = [f"{step.kind} {step.window_id} {'/'.join(step.candidate)}" for step in latest.values()]
     parts += [f"drift {item.kind} {item.name}" for item in drift] + [
-        _moment(until),
+        say_time(until, exact=True),
         *warnings,
         *notes,
     ]
@@ -385,6 +385,7 @@ def _block(
     steps: list[AlertTransition],
     standing: Mapping[tuple[str, str, str], AlertState],
     findings: Mapping[tuple[str, str, str], Finding],
+    zone: str,
 ) -> str:
     ranked = _ranked(steps)
     shown = ranked[:MOST_LISTED]
@@ -393,9 +394,9 @@ def _block(
     for step in shown:
         finding = findings.get(step.candidate)
         lines.append(
-            describe(step, standing.get(step.candidate))
+            describe(step, standing.get(step.candidate), zone)
             if finding is None
-            else describe_change(finding, step)
+            else describe_change(finding, step, zone)
         )
         lines += [f"  - {hint}" for hint in step.hints if times[hint] == 1]
         lines += [f"  - {chat_line(said)}" for said in step.people]
@@ -414,12 +415,12 @@ def _ranked(steps: list[AlertTransition]) -> list[AlertTransition]:
     )
 
 
-def _next_block(worst: AlertTransition, place: NextSteps) -> str:
+def _next_block(worst: AlertTransition, place: NextSteps, zone: str) -> str:
     """Say what to do about the worst alert: which rows, which commands, which page."""
     at = worst.change or worst
     ends = replace(worst, interval_low=at.interval_low, interval_high=at.interval_high)
     who = "all rows" if worst.subgroup == "all" else f"rows of {chat(worst.subgroup)}"
-    rows = f"{who} in the window to {_day(worst.window_end)}"
+    rows = f"{who} in the window to {say_time(worst.window_end, zone)}"
     range_ = f"a predicted utility *{chat(worst.utility)}* of {interval(ends)}"
     which = f"with {range_}"
     if worst.change is not None and worst.change.counted and worst.change.unforeseen is not None:
@@ -487,11 +488,3 @@ def _drifted(item: DriftFinding) -> str:
 
 def _windows(n: int) -> str:
     return "1 window" if n == 1 else f"{n} windows"
-
-
-def _day(time: datetime) -> str:
-    return f"{time:%Y-%m-%d}" if (time.hour, time.minute) == (0, 0) else _moment(time)
-
-
-def _moment(time: datetime) -> str:
-    return f"{time:%Y-%m-%d %H:%M} UTC"

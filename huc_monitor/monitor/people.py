@@ -11,7 +11,7 @@ from zoneinfo import ZoneInfo
 
 from huc_monitor._common.forms import Form
 from huc_monitor._common.safe_text import line
-from huc_monitor._common.times import Span, from_wall, to_utc
+from huc_monitor._common.times import Span, from_wall, say_time, to_utc
 from huc_monitor.errors import InvalidInputError
 
 if TYPE_CHECKING:
@@ -26,6 +26,7 @@ class Action(Form):
     """What one person did about an alert, and when.
 
     ``level`` is the alert's level then: one that becomes worse has not been acknowledged.
+    ``time_zone`` is that in which people are shown the times, which are in UTC.
     """
 
     kind: Literal["ack", "note", "mute", "unmute"]
@@ -34,20 +35,25 @@ class Action(Form):
     text: str = ""
     level: Literal["warning", "critical"] | None = None
     until: datetime | None = None
+    time_zone: str = "UTC"
 
-    sparse: ClassVar[tuple[str, ...]] = ("text", "level", "until")
+    sparse: ClassVar[tuple[str, ...]] = ("text", "level", "until", "time_zone")
 
     def __str__(self) -> str:
-        when = f", {_moment(self.at)}"
+        at = say_time(self.at, self.time_zone, exact=True)
+        when = f", {at}"
         if self.until is not None:
-            when = f" until {_moment(self.until)} (since {_moment(self.at)})"
+            when = f" until {say_time(self.until, self.time_zone, exact=True)} (since {at})"
         said = f": {self.text}" if self.text else ""
         return f"{_DID[self.kind]} by {self.by}{when}{said}"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Mute(Form):
-    """Alerts of which nobody is told for some time; a name left out stands for any."""
+    """Alerts of which nobody is told for some time; a name left out stands for any.
+
+    ``time_zone`` is that in which people are shown the times, which are in UTC.
+    """
 
     until: datetime
     at: datetime
@@ -56,6 +62,9 @@ class Mute(Form):
     subgroup: str | None = None
     utility: str | None = None
     text: str = ""
+    time_zone: str = "UTC"
+
+    sparse: ClassVar[tuple[str, ...]] = ("time_zone",)
 
     @property
     def scope(self) -> tuple[str | None, str | None, str | None]:
@@ -66,7 +75,7 @@ class Mute(Form):
     def words(self) -> str:
         """Who muted it, and until when."""
         said = f" ({self.text})" if self.text else ""
-        return f"by {self.by} until {_moment(self.until)}{said}"
+        return f"by {self.by} until {say_time(self.until, self.time_zone, exact=True)}{said}"
 
     def __str__(self) -> str:
         return f"{say_scope(*self.scope)} {self.words}"
@@ -159,10 +168,7 @@ def parse_until(until: str | datetime, now: datetime, zone: ZoneInfo) -> datetim
         )
         raise InvalidInputError(msg) from None
     if moment <= now:
-        msg = f"`until` must lie in the future; got {_moment(moment)}, and it is {_moment(now)}."
+        given, clock = (say_time(time, zone.key, exact=True) for time in (moment, now))
+        msg = f"`until` must lie in the future; got {given}, and it is {clock}."
         raise InvalidInputError(msg)
     return moment
-
-
-def _moment(time: datetime) -> str:
-    return f"{time:%Y-%m-%d %H:%M} UTC"

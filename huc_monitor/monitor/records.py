@@ -366,6 +366,8 @@ class WindowRecord(Form, Plotted):
         and which branches choose among other things than before (``not_comparable``).
     timings : dict of str to float
         Seconds; not compared.
+    time_zone : str, default "UTC"
+        Where people are shown its times.
     """
 
     monitor: str
@@ -409,6 +411,7 @@ class WindowRecord(Form, Plotted):
         default=None, metadata={STORED_AS: "retraining"}
     )
     timings: Mapping[str, float] = field(default_factory=dict, compare=False)
+    time_zone: str = "UTC"
 
     schema: ClassVar[int | None] = SCHEMA_VERSION
     sparse: ClassVar[tuple[str, ...]] = (
@@ -416,6 +419,7 @@ class WindowRecord(Form, Plotted):
         "forecasts",
         "branch_coverage",
         "tree_change",
+        "time_zone",
     )
 
     @property

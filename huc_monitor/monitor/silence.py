@@ -12,6 +12,7 @@ from datetime import datetime
 from typing import TYPE_CHECKING, Final
 
 from huc_monitor._common.forms import Form
+from huc_monitor._common.times import say_time
 from huc_monitor.monitor.windows import TimeWindows, Window
 
 if TYPE_CHECKING:
@@ -97,16 +98,17 @@ class Silence:
         n = 0 if last in {rows.told, rows.ended} else self._n_due_after(last)
         if self.is_first and rows.is_late(n):
             rows.ended, n = last, 0
+        zone = self.monitor.windows.time_zone
         unit = "windows" if isinstance(self.monitor.windows, TimeWindows) else "days"
         n_notes = len(self.state.notes)
         warned = [
             self._follow("rows", last, n)
-            and f"The log has no rows since {_moment(last)}: the {n:,} {unit} that are due since "
-            "then are empty. Is this the log that is written to? See: huc-monitor doctor",
+            and f"The log has no rows since {say_time(last, zone)}: the {n:,} {unit} that are due "
+            "since then are empty. Is this the log that is written to? See: huc-monitor doctor",
             self._follow("labels", labels.since, labels.n_missing)
             and f"No labels have come for the newest {labels.n_missing:,} windows that are due and "
-            f"have rows, since that of {_moment(labels.since)}. Did they stop, or do they take "
-            "longer than windows.label_lag? See: huc-monitor doctor",
+            f"have rows, since that of {say_time(labels.since or last, zone)}. Did they stop, or "
+            "do they take longer than windows.label_lag? See: huc-monitor doctor",
         ]
         self.state.warnings += [text for text in warned if text]
         if self.state.warnings or len(self.state.notes) > n_notes:
@@ -142,20 +144,17 @@ class Silence:
         return n
 
 
-def say_silences(silences: Mapping[str, datetime]) -> list[str]:
+def say_silences(silences: Mapping[str, datetime], zone: str = "UTC") -> list[str]:
     """Say what has stopped, and since when.
 
     Examples
     --------
-    >>> say_silences({"rows": datetime(2024, 3, 5, 23, 59)})
-    ['The log has no rows since 2024-03-05 23:59 UTC.']
+    >>> from datetime import UTC
+    >>> say_silences({"rows": datetime(2024, 3, 5, 22, 59, tzinfo=UTC)}, "Europe/Berlin")
+    ['The log has no rows since 2024-03-05 23:59 CET.']
     """
     words = {
         "rows": "The log has no rows since {}.",
         "labels": "No labels have come for windows from {} on.",
     }
-    return [words[name].format(_moment(since)) for name, since in silences.items()]
-
-
-def _moment(time: datetime | None) -> str:
-    return "" if time is None else f"{time:%Y-%m-%d %H:%M} UTC"
+    return [words[name].format(say_time(since, zone)) for name, since in silences.items()]

@@ -85,7 +85,7 @@ class _Requirements(Section):
     label_lag : str, default "0s"
         How long labels take after a window's end.
     time_zone : str, default "UTC"
-        Where days begin at midnight, and weeks on Monday.
+        Where days begin at midnight, and weeks on Monday; times that people read are shown in it.
     min_labelled : int, default 1
         Fewer labelled rows than this are not audited.
     min_coverage : float, default 0.0
@@ -148,7 +148,7 @@ class TimeWindows(_Requirements):
     label_lag : str, default "0s"
         How long after the end of a window its labels take to arrive.
     time_zone : str, default "UTC"
-        Where days begin at midnight, and weeks on Monday.
+        Where days begin at midnight, and weeks on Monday; times that people read are shown in it.
     min_labelled : int, default 1
         With fewer labelled rows a window is not audited.
     min_coverage : float, default 0

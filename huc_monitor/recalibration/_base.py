@@ -121,8 +121,7 @@ class Boost(Parametrised, Saved, Plotted):
             How often each row counts: 2 is the row twice. Not together with discovery.
         label_probability : (n,) numbers above 0 and at most 1, optional
             With which each label was chosen, as in `audit`: rows count by the inverse of it, and
-            are the evidence of at most as many rows as there are. Not together with discovery,
-            unless all are equal.
+            are the evidence of at most as many rows as there are.
         validation : tuple (probabilities, labels[, features[, weights[, label_probability]]])
             Rows that decide how many updates are kept, by ``selection``.
         """
@@ -197,11 +196,10 @@ class Boost(Parametrised, Saved, Plotted):
         self.discovery_, self._found = None, Subgroups.whole()
         if not isinstance(self.subgroups, str):
             return
-        if features is None or any(one is not None for one in given.values()):
+        if features is None or given["weights"] is not None:
             msg = (
-                "`subgroups='discover'` must come with `features` and without `weights` and "
-                "`label_probability`. Or pass the family of "
-                "`huc_monitor.discover(...).make_subgroups(features)`."
+                "`subgroups='discover'` must come with `features` and without `weights`. Or pass "
+                "the family of `huc_monitor.discover(...).make_subgroups(features)`."
             )
             raise InvalidInputError(msg)
         matrix, _ = self._replayer([]).start(predictions)
@@ -211,6 +209,7 @@ class Boost(Parametrised, Saved, Plotted):
             tree=self.tree,
             utilities=self.utilities,
             features=features,
+            label_probability=given["label_probability"],
             rng=self.rng,
         )
         self._found = self.discovery_.make_subgroups(features)
@@ -315,6 +314,7 @@ class Boost(Parametrised, Saved, Plotted):
                 f"and label_probability; got {type(validation).__name__}."
             )
             raise InvalidInputError(msg)
+        check_row_order(**{f"validation[{k}]": value for k, value in enumerate(validation)})
         given, labels, features, weights, chance = (*validation, None, None, None)[:5]
         rows = self._predictions(given, "validation[0]")
         codes = check_labels(labels, rows.n, tree=self.tree)
@@ -372,6 +372,7 @@ class Boost(Parametrised, Saved, Plotted):
         if ready is None:
             msg = f"`predict_proba` needs a fitted {type(self).__name__}. Call `fit` first."
             raise InvalidInputError(msg)
+        check_row_order(probabilities=probabilities, features=features)
         return ready.run(self._predictions(probabilities, "probabilities"), features)
 
     def replay_updates(self, probabilities: Floats, weights: Floats) -> Floats:

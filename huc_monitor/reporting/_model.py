@@ -193,6 +193,7 @@ class Report:
     facts: Mapping[str, str] = field(default_factory=dict)
     findings: tuple[Finding, ...] = ()
     change: WindowChange | None = None
+    zone: str = "UTC"
 
     @property
     def changed(self) -> list[Finding]:

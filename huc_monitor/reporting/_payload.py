@@ -50,7 +50,7 @@ def _content(report: Report) -> dict[str, Any]:
             index[name]: _shares(found) for name, found in frequencies.items() if name in index
         },
         "changes": {
-            index[found.node]: [visible(text) for text in _words.told(found)]
+            index[found.node]: [visible(text) for text in _words.told(found, report.zone)]
             for found in report.findings[:_MAX_FINDINGS]
             if found.node in index
         },

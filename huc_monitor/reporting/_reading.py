@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import dataclasses
 from collections.abc import Iterable, Mapping, Sequence
+from datetime import datetime
 from typing import Any, TypeAlias
 
+from huc_monitor._common.times import get_zone, say_span, say_time
 from huc_monitor.audit.curves import ReliabilityCurve
 from huc_monitor.audit.result import AuditResult
 from huc_monitor.errors import InvalidInputError
@@ -72,8 +74,10 @@ def _of_records(
 ) -> Report:
     kept = _renamed(_newest(records))
     shown = kept[-max_windows:]
-    by_day = all(f"{time:%H:%M:%S}" == "00:00:00" for r in shown for time in (r.start, r.end))
-    windows = [_window(record, tolerance, by_day=by_day) for record in shown]
+    zone = max(records, key=lambda record: record.end).time_zone if records else "UTC"
+    times = [_local(time, zone) for r in shown for time in (r.start, r.end)]
+    by_day = all(f"{time:%H:%M:%S}" == "00:00:00" for time in times)
+    windows = [_window(record, tolerance, zone, by_day=by_day) for record in shown]
     if curve is not None and windows:
         windows[-1] = dataclasses.replace(windows[-1], curve=curve)
     last = shown[-1] if shown else None
@@ -83,11 +87,12 @@ def _of_records(
         title or f"Utility monitor: {name}",
         tuple(windows),
         tree,
-        alerts=tuple(_alerts(shown, audited)),
-        notices=tuple(_notices(records, shown, len(kept) - len(shown), scores)),
+        alerts=tuple(_alerts(shown, audited, zone)),
+        notices=tuple(_notices(records, shown, len(kept) - len(shown), scores, zone)),
         facts={} if last is None else _facts(audited or last),
         findings=() if audited is None else audited.findings,
         change=None if audited is None else audited.change,
+        zone=zone,
     )
 
 
@@ -143,10 +148,10 @@ def _with_names(record: WindowRecord, changes: Sequence[Mapping[str, str]]) -> W
     )
 
 
-def _window(record: WindowRecord, tolerance: Tolerance, *, by_day: bool) -> WindowView:
+def _window(record: WindowRecord, tolerance: Tolerance, zone: str, *, by_day: bool) -> WindowView:
     about: dict[str, Any] = {
-        "name": _span(record, by_day=by_day),
-        "tick": f"{record.start:%m-%d}" if by_day else f"{record.start:%m-%d %H:%M}",
+        "name": _span(record, zone, by_day=by_day),
+        "tick": f"{_local(record.start, zone):{'%m-%d' if by_day else '%m-%d %H:%M'}}",
         "start": record.start,
         "ordinal": record.ordinal,
     }
@@ -172,12 +177,15 @@ def _window(record: WindowRecord, tolerance: Tolerance, *, by_day: bool) -> Wind
     )
 
 
-def _span(record: WindowRecord, *, by_day: bool) -> str:
-    if not by_day:
-        return f"{record.start:%Y-%m-%d %H:%M} to {record.end:%Y-%m-%d %H:%M} UTC"
-    if (record.end - record.start).days == 1:
-        return f"{record.start:%Y-%m-%d}"
-    return f"{record.start:%Y-%m-%d} to {record.end:%Y-%m-%d}"
+def _local(time: datetime, zone: str) -> datetime:
+    return time.astimezone(get_zone(zone))
+
+
+def _span(record: WindowRecord, zone: str, *, by_day: bool) -> str:
+    first, last = (_local(time, zone).date() for time in (record.start, record.end))
+    if by_day and (last - first).days == 1:
+        return f"{first}"
+    return say_span(record.start, record.end, zone, exact=not by_day)
 
 
 def _shares(record: WindowRecord) -> dict[str, Any]:
@@ -195,7 +203,9 @@ def _shares(record: WindowRecord) -> dict[str, Any]:
     return shares
 
 
-def _alerts(records: Sequence[WindowRecord], newest: WindowRecord | None) -> list[AlertView]:
+def _alerts(
+    records: Sequence[WindowRecord], newest: WindowRecord | None, zone: str
+) -> list[AlertView]:
     """Return a lane for every branch that was ever alerted on: open ones first, then the newest.
 
     A lane is led by the branch's finding, or else by its most urgent candidate of last time.
@@ -229,7 +239,7 @@ def _alerts(records: Sequence[WindowRecord], newest: WindowRecord | None) -> lis
     views = []
     for key, levels in lanes.items():
         still = [now[one] for one in sorted(mine[key]) if one in now]
-        found = _alert(key, tuple(levels), said.get(key), last.get(key), still)
+        found = _alert(key, tuple(levels), said.get(key), last.get(key), still, zone)
         views.append(dataclasses.replace(found, n_alerts=len(still or mine[key])))
 
     def urgency(alert: AlertView) -> tuple[bool, bool, int]:
@@ -245,6 +255,7 @@ def _alert(
     step: AlertTransition | None,
     state: AlertState | None,
     still: Sequence[AlertState],
+    zone: str,
 ) -> AlertView:
     utility, subgroup, node = key
     level = levels[-1] if levels else None
@@ -258,21 +269,21 @@ def _alert(
     is_of_step = now_open is None or now_open.last_seen == step.window_end
     if step.lower is not None and step.upper is not None and is_of_step:
         limits = f" {_words.signed_bounds(step.moment, step.lower, step.upper)}"
-    since = f"{step.first_seen:%Y-%m-%d %H:%M}".removesuffix(" 00:00")
+    since = say_time(step.first_seen, zone)
     words = (
         f"{_words.signed(newest.moment)}{limits}, tolerance {_words.plain(newest.tolerance)}; "
         f"open for {newest.n_windows} window{'s' * (newest.n_windows != 1)}."
-        f"{_since_reference(step)}"
+        f"{_since_reference(step, zone)}"
         + "".join(f" {_words.quoted(hint)}" for hint in step.hints if step.change is None)
         + people
     )
     return AlertView(node, subgroup, utility, levels, since, now, words)
 
 
-def _since_reference(step: AlertTransition) -> str:
+def _since_reference(step: AlertTransition, zone: str) -> str:
     if step.standing:
         return " Standing: about as far off as in the reference."
-    return "" if step.change is None else f" {_words.change_in_short(step.change)}"
+    return "" if step.change is None else f" {_words.change_in_short(step.change, zone)}"
 
 
 def _notices(
@@ -280,6 +291,7 @@ def _notices(
     shown: Sequence[WindowRecord],
     left_out: int,
     scores: Mapping[str, ForecastScore],
+    zone: str,
 ) -> list[str]:
     audited = {record.window_id for record in shown}
     waiting = [r for r in records if r.status == "pending" and r.window_id not in audited]
@@ -296,8 +308,8 @@ def _notices(
         )
     for record in open_forecasts(records)[-_MOST_FORECASTS:]:
         told = "; ".join(say_forecast(item) for item in record.forecasts)
-        when = f"{record.start:%Y-%m-%d %H:%M}"
-        notices.append(_words.quoted(f"Forecast for {when} UTC, {ASSUMPTION}: {told}."))
+        when = say_time(record.start, zone)
+        notices.append(_words.quoted(f"Forecast for {when}, {ASSUMPTION}: {told}."))
     score = say_score(scores)
     notices += [f"{score}."] if score else []
     skipped = [record for record in shown if record.audit is None]
@@ -307,17 +319,17 @@ def _notices(
         notices.append(f"{len(skipped)} {were} not audited ({', '.join(reasons)}).")
     for record in shown:
         if record.tree_change is not None:
-            notices.append(_words.quoted(_tree_notice(record)))
+            notices.append(_words.quoted(_tree_notice(record, zone)))
     if shown:
         notices += [_words.quoted(note) for note in shown[-1].notes]
     return notices
 
 
-def _tree_notice(record: WindowRecord) -> str:
+def _tree_notice(record: WindowRecord, zone: str) -> str:
     """Say since when a new tree counts, and what can be compared across the change."""
     change = record.tree_change or {}
     names = [f"{old} is now {new}" for old, new in change["renamed"].items()]
-    parts = [f"A new version of the tree counts from {record.start:%Y-%m-%d %H:%M} UTC."]
+    parts = [f"A new version of the tree counts from {say_time(record.start, zone)}."]
     if names:
         parts.append(f"Renamed: {', '.join(names[:5])}; history is under the new names.")
     odd = change["not_comparable"]

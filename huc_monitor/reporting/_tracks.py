@@ -44,7 +44,7 @@ def tracks(report: Report, *, max_findings: int = 6) -> Picture | None:
     marks: list[Mark] = []
     y = 4.0
     for one, change in shown:
-        marks += _panel(one, change, windows, x, y)
+        marks += _panel(one, change, report, x, y)
         y += _PANEL + _GAP
     y -= _GAP - 18
     marks += labels_along([window.tick for window in windows], x, y)
@@ -54,14 +54,16 @@ def tracks(report: Report, *, max_findings: int = 6) -> Picture | None:
         tuple(marks),
         "Branches that changed, against the reference",
         " ".join(
-            f"{one.node}, {_words.for_whom(one)}: {_words.change_line(c)}" for one, c in shown
+            f"{one.node}, {_words.for_whom(one)}: {_words.change_line(change, report.zone)}"
+            for one, change in shown
         ),
     )
 
 
 def _panel(
-    one: Finding, change: CandidateChange, windows: Sequence[WindowView], x: Scale, top: float
+    one: Finding, change: CandidateChange, report: Report, x: Scale, top: float
 ) -> list[Mark]:
+    windows = report.windows
     series = _series(change, windows)
     bottom, radius = top + _PANEL, (not change.counted and change.before_radius) or 0.0
     ends = [change.before - radius, change.before + radius, 0.0]
@@ -72,7 +74,7 @@ def _panel(
     name, about = f"{one.node}, {_words.for_whom(one)}", f"utility {change.utility}{band}"
     if change.counted and change.unforeseen is not None:
         about = f"share of rows that were {change.unforeseen.name}, unforeseen"
-    began = _words.onset(change)
+    began = _words.onset(change, report.zone)
     marks: list[Mark] = [
         # At the right end, which a narrow page shows first.
         Text(_RIGHT, top + 12, fitted(name, _NARROW, "name"), "name", "end"),

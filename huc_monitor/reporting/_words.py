@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Mapping, Sequence
 
+from huc_monitor._common.times import say_time
 from huc_monitor.monitor.change import CandidateChange
 from huc_monitor.monitor.findings import Finding
 from huc_monitor.reporting._model import CONFIDENCE, GLYPH, CandidateView, Report, WindowView
@@ -206,7 +207,7 @@ def for_whom(found: Finding) -> str:
     return "everywhere" if subgroup == "all" else f"for {subgroup}"
 
 
-def change_line(change: CandidateChange) -> str:
+def change_line(change: CandidateChange, zone: str = "UTC") -> str:
     """Say how far a moment moved since the reference, and since when."""
     low, high = signed(change.lower), signed(change.upper)
     text = (
@@ -219,28 +220,27 @@ def change_line(change: CandidateChange) -> str:
         clause = found.say(f"“{found.name}”")
         text = clause if change.counted else f"{text}; {clause}"
     text += f" (newest {change.n_windows} windows together)." if change.n_windows > 1 else "."
-    began = onset(change)
+    began = onset(change, zone)
     return f"{text} It began {began} (90 % confidence)." if began else text
 
 
-def change_in_short(change: CandidateChange) -> str:
+def change_in_short(change: CandidateChange, zone: str) -> str:
     """Say that a branch changed, by how much, and since when."""
     size = "" if change.counted else f" by {signed(change.difference)}"
-    began = onset(change)
+    began = onset(change, zone)
     return f"Changed{size} since the reference{f', beginning {began}' if began else ''}."
 
 
-def onset(change: CandidateChange) -> str:
+def onset(change: CandidateChange, zone: str) -> str:
     """Say with which windows a change may have begun; empty if it was not dated."""
     if change.onset_first is None or change.onset_last is None:
         return ""
-    ends = [f"{time:%Y-%m-%d %H:%M}" for time in (change.onset_first, change.onset_last)]
-    return change.began(*(text.removesuffix(" 00:00") for text in ends))
+    return change.began(*(say_time(x, zone) for x in (change.onset_first, change.onset_last)))
 
 
-def onset_span(change: CandidateChange) -> str:
+def onset_span(change: CandidateChange, zone: str) -> str:
     """Say how sure the day on which a change began is, where the day itself is told."""
-    span = onset(change)
+    span = onset(change, zone)
     exact = span.startswith("with") and not change.or_earlier
     return "90 % confidence" if exact else span
 
@@ -255,13 +255,13 @@ def part_of_it(found: Finding) -> str:
     return " ".join(filter(None, [same, found.sharing]))
 
 
-def told(found: Finding) -> list[str]:
+def told(found: Finding, zone: str = "UTC") -> list[str]:
     """Say all that is known of one finding."""
     if found.change is None:
         return [stands([found])]
     head = f"{for_whom(found).capitalize()}, utility “{found.utilities[0]}”."
     both = "The reference was above the tolerance there already." if found.kind == "both" else ""
-    texts = [head, change_line(found.change), both, part_of_it(found)]
+    texts = [head, change_line(found.change, zone), both, part_of_it(found)]
     return [*filter(None, texts), *(quoted(cause) for cause in found.causes)]
 
 

@@ -11,6 +11,7 @@ from functools import singledispatch
 from itertools import islice
 from typing import Any
 
+from huc_monitor._common.times import say_time
 from huc_monitor.audit.comparison import Comparison, Difference
 from huc_monitor.audit.discovery.discover import Discovery
 from huc_monitor.audit.familiar import FamiliarNumbers
@@ -147,9 +148,10 @@ def _(shown: CheckResult) -> list[str]:
 @_parts.register
 def _(shown: Monitor) -> list[str]:
     report = read(shown.records(), tree=shown.tree)
+    zone = shown.windows.time_zone
     alerts = [
-        (alert.level, alert.node, alert.subgroup, alert.utility, f"{alert.first_seen:%Y-%m-%d}")
-        for alert in shown.alerts
+        (one.level, one.node, one.subgroup, one.utility, say_time(one.first_seen, zone))
+        for one in shown.alerts
     ]
     heads = ("level", "branch", "subgroup", "utility", "since")
     told = [_table(heads, alerts, names=5)] if alerts else []
@@ -288,7 +290,10 @@ def _report(report: Report) -> list[str]:
     parts.append(_paragraph(f"HUC {huc}, UC {uc}, {window.n:,.0f} labelled rows."))
     parts += map(_paragraph, _words.story(report)[:1])
     for found in report.changed[:_WORST]:
-        parts += [f"<p><b>{escape(found.node)}</b></p>", *map(_paragraph, _words.told(found))]
+        parts += [
+            f"<p><b>{escape(found.node)}</b></p>",
+            *map(_paragraph, _words.told(found, report.zone)),
+        ]
     if report.standing:
         parts.append(_paragraph(_words.stands(report.standing)))
     if report.tree is not None:

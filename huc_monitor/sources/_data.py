@@ -17,6 +17,7 @@ from numpy.typing import NDArray
 
 from huc_monitor._common.forms import Form
 from huc_monitor._common.safe_text import quoted
+from huc_monitor._common.times import get_zone
 from huc_monitor.audit.clusters import ClusterKeys
 from huc_monitor.audit.comparison import Comparison
 from huc_monitor.audit.result import AuditResult
@@ -83,16 +84,20 @@ class BadRow:
 
     def __str__(self) -> str:
         """Say which row it is, and why."""
+        return self.say("UTC")
+
+    def say(self, zone: str) -> str:
+        """Say which row it is, its time as clocks in a zone show it, and why."""
         if self.time is None:
             return self.reason
         of_id = "" if self.id is None else f"id {quoted(self.id)}, "
-        return f"{of_id}{self.time:%Y-%m-%d %H:%M:%S}: {self.reason}"
+        return f"{of_id}{self.time.astimezone(get_zone(zone)):%Y-%m-%d %H:%M:%S}: {self.reason}"
 
 
-def say_bad(reasons: Mapping[str, int], first: BadRow) -> str:
+def say_bad(reasons: Mapping[str, int], first: BadRow, zone: str = "UTC") -> str:
     """Say how many rows cannot be used for which reason, and the first of them."""
     counted = ", ".join(f"{n:,} {reason}" for reason, n in reasons.items())
-    return f"({counted}). First: {first}."
+    return f"({counted}). First: {first.say(zone)}."
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)

@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 
 from huc_monitor._common.frames import as_numbers
 from huc_monitor._common.safe_text import distinct, quoted
-from huc_monitor._common.times import EPOCH
+from huc_monitor._common.times import EPOCH, say_span
 from huc_monitor.audit.forms.reader import BAD_PROBABILITIES, ReadRows
 from huc_monitor.audit.sparse_rows import Rows, SparseRows, as_dense, join
 from huc_monitor.errors import InvalidInputError
@@ -327,13 +327,15 @@ class Reading:
         limit = self.source.max_bad_share
         if self.bad.n <= limit * n:
             return
-        why = f"more than {limit:.4g} of them {say_bad(self.bad.reasons, self.bad.examples[0])}"
+        zone = self.source.zone
+        bad = say_bad(self.bad.reasons, self.bad.examples[0], zone)
+        why = f"more than {limit:.4g} of them {bad}"
         found, hint = f"{self.bad.n:,} of {n:,}", self._hint()
         if self.start is None or self.end is None:
             hint = hint or " Correct these rows, or leave them out of the file."
             msg = f"{found} labelled rows of {self.source.log.name} are unusable, {why}{hint}"
             raise TooManyBadRowsError(msg)
-        between = f"from {self.start:%Y-%m-%d %H:%M} to {self.end:%Y-%m-%d %H:%M} UTC"
+        between = f"from {say_span(self.start, self.end, zone, exact=True)}"
         msg = (
             f"`max_bad_share` must not be exceeded; {found} rows of {self.source.log.name} "
             f"{between} are unusable, {why}{hint}"

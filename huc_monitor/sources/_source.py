@@ -59,6 +59,8 @@ class TableSource:
         Rows whose probabilities sum to 1 within this are rescaled: for logs with rounded numbers.
     reference : tuple of datetime, optional
         Start and end of the window whose predictions ``rest="reference"`` goes by.
+    zone : str, default "UTC"
+        Time zone in which errors name times.
 
     Notes
     -----
@@ -97,6 +99,7 @@ class TableSource:
     sum_tolerance: float = field(default=ROW_CHECKS.sum_tolerance, kw_only=True)
     label_mapping: Mapping[str, str] | str | Path = field(default_factory=dict, kw_only=True)
     reference: tuple[datetime, datetime] | None = field(default=None, kw_only=True)
+    zone: str = field(default="UTC", kw_only=True)
     probabilities: PredictionReader = field(init=False)
     time: TimeColumn = field(init=False)
     encoder: LabelEncoder = field(init=False)

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from huc_monitor._common.safe_text import code
+from huc_monitor._common.times import say_time
 from huc_monitor.monitor.ports.recalibration import say_columns
 from huc_monitor.monitor.records import AlertState, RecalibrationTrigger
 from huc_monitor.recalibration.choosing import Figures, Recalibration
@@ -42,9 +43,10 @@ def model_card(
     alerts: tuple[AlertState, ...],
     base_version: str,
     serving_version: str,
-    window: tuple[str, str],
+    window: str,
     sample: FittedSample | None = None,
     columns: Sequence[str] = (),
+    zone: str = "UTC",
 ) -> str:
     """Say what was wrong, where, what changed, and how the result does on held-out rows."""
     figures = {f"base, which serves (version {base_version})": recalibration.before}
@@ -61,13 +63,13 @@ def model_card(
         "",
         "**What was wrong.** " + ("Open alerts:" if alerts else "No alert was open."),
         "",
-        *alert_lines(alerts),
+        *alert_lines(alerts, zone),
         "",
         "**What changed.** " + _change(recalibration.recalibrator),
         "",
         *_column_lines(columns),
         *_sample_lines(sample),
-        f"**Held-out figures** (newest fifth of rows {window[0]} to {window[1]}, seen once):",
+        f"**Held-out figures** (newest fifth of rows {window}, seen once):",
         "",
         *_figure_lines(figures),
         "",
@@ -77,11 +79,11 @@ def model_card(
     return "\n".join(lines)
 
 
-def alert_lines(alerts: tuple[AlertState, ...]) -> list[str]:
+def alert_lines(alerts: tuple[AlertState, ...], zone: str = "UTC") -> list[str]:
     lines = [
         f"- branch {code(a.node)}, subgroup {code(a.subgroup)}, utility {code(a.utility)}: moment "
         f"{a.moment:+.4f} ({'overstates' if a.moment < 0 else 'understates'} utility; "
-        f"{_against(a)}), since {a.first_seen:%Y-%m-%d %H:%M} UTC"
+        f"{_against(a)}), since {say_time(a.first_seen, zone)}"
         for a in alerts[:_MOST_ALERTS]
     ]
     more = len(alerts) - _MOST_ALERTS

@@ -275,7 +275,9 @@ class ShownWindow:
             lines += ["", plain(record.reason)]
         if self.changed != "none":
             lines += ["", f"Changed since the reference: {code(self.changed)}."]
-        return "\n".join([*lines, "", *alert_lines(by_importance(record.alerts))]).strip()
+        return "\n".join(
+            [*lines, "", *alert_lines(by_importance(record.alerts), record.time_zone)]
+        ).strip()
 
 
 def candidate_labels(table: CandidateTable) -> list[str]:

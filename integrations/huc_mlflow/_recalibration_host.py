@@ -23,7 +23,7 @@ from huc_mlflow._shadow import Shadow
 from huc_mlflow._tracker import MLflowTracker
 from huc_monitor._common.safe_text import plain
 from huc_monitor._common.stages import begin_stage
-from huc_monitor._common.times import Span
+from huc_monitor._common.times import Span, say_span, say_time
 from huc_monitor.audit import audit
 from huc_monitor.config import Config
 from huc_monitor.errors import InvalidInputError
@@ -110,7 +110,7 @@ class MLflowRecalibrationHost:
             msg = "`recalibrate` needs a checked window. Run `huc-monitor check` first."
             raise InvalidInputError(msg)
         if since is not None and since >= state.last.end:
-            newest = f"{state.last.end:%Y-%m-%d %H:%M} UTC"
+            newest = say_time(state.last.end, self.config.windows.time_zone, exact=True)
             msg = f"`since` must be before the end of the newest checked window, {newest}."
             raise InvalidInputError(msg)
         # Asked again with other settings, it is another question: a refusal does not stick.
@@ -192,8 +192,9 @@ class MLflowRecalibrationHost:
         models = {str(version.version) for version in (base, champion)}
         linked = map(self.tracker.runs.logged_model, sorted(models))
         self.tracker.runs.log_inputs(run_id, data, "training", *linked)
-        window = (f"{rows.start:%Y-%m-%d %H:%M}", f"{rows.end:%Y-%m-%d %H:%M} UTC")
-        used = f"{len(rows.labels):,} labelled rows, {window[0]} to {window[1]}: {why}"
+        zone = self.config.windows.time_zone
+        window = say_span(rows.start, rows.end, zone, exact=True)
+        used = f"{len(rows.labels):,} labelled rows, {window}: {why}"
         recalibration = self._find(rows, champion, state, trigger.candidates)
         self._log(run_id, recalibration)
         gains = say_gains(recalibration.comparison, self.config.utilities)
@@ -222,6 +223,7 @@ class MLflowRecalibrationHost:
                 window=window,
                 sample=sample,
                 columns=registry.new_columns(base, recalibration.recalibrator, self.config.tree),
+                zone=zone,
             ),
             tags={
                 "huc.window": trigger.window_id,

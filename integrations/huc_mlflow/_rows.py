@@ -27,6 +27,7 @@ import numpy as np
 
 from huc_mlflow._bases import describe, fetch
 from huc_mlflow._registry import BASE_TAG, ID_TAG, PREVIOUS_TAG, Registry
+from huc_monitor._common.times import say_span
 from huc_monitor.audit.sparse_rows import as_dense
 from huc_monitor.config import Config
 from huc_monitor.errors import InvalidInputError
@@ -145,14 +146,14 @@ class RowReader:
     def _nothing(self, base: ModelVersion, data: WindowData, absent: list[str] | None) -> str:
         others = sorted(set(data.versions) - {str(base.version), ""})
         who = f"by version {', '.join(others)}" if others else "perhaps by a recalibrated version"
+        span = say_span(data.start, data.end, self._config.windows.time_zone, exact=True)
         why = "the base does not say which columns it reads"
         if absent:
             why = f"the log lacks {', '.join(map(repr, absent[:5]))}, which the base reads"
         return (
             f"`columns.base_probabilities` must say where the log holds the probabilities of the "
-            f"base, version {base.version}: rows from {data.start:%Y-%m-%d %H:%M} to "
-            f"{data.end:%Y-%m-%d %H:%M} UTC were served {who}, and they cannot be scored, because "
-            f"{why}. Log the base's probabilities or its features."
+            f"base, version {base.version}: rows from {span} were served {who}, and they cannot be "
+            f"scored, because {why}. Log the base's probabilities or its features."
         )
 
     def _columns(self, version: ModelVersion) -> list[str]:

@@ -30,6 +30,7 @@ from huc_mlflow._pages import report_files
 from huc_mlflow._runs import Runs, checksum
 from huc_monitor._common.checks import check_whole
 from huc_monitor._common.safe_text import metric_keys, plain
+from huc_monitor._common.times import say_time
 from huc_monitor.errors import HUCError
 from huc_monitor.monitor.ports import MonitorInfo
 from huc_monitor.monitor.ports.stored import (
@@ -236,7 +237,7 @@ class MLflowTracker:
         # What a list of runs cuts off comes last.
         told = f"{record.level}: {branches[:60]} " if record.level else ""
         return {
-            "mlflow.runName": f"#{record.ordinal} {told}{record.start:%Y-%m-%d %H:%M}",
+            "mlflow.runName": f"#{record.ordinal} {told}{say_time(record.start, record.time_zone)}",
             "mlflow.note.content": shown.note()[:_MOST_TAG_CHARACTERS],
             "huc.monitor": self._info.name,
             "huc.monitor_run": self.run_id,
@@ -380,7 +381,7 @@ class MLflowTracker:
             f"{plain(a.node)} ({plain(a.subgroup)}, {plain(a.utility)}){_people(a)}"
             for a in first[:5]
         )
-        note = "\n".join([f"**{status}**", "", *alert_lines(first)]).strip()
+        note = "\n".join([f"**{status}**", "", *alert_lines(first, self._info.time_zone)]).strip()
         tags = {"huc.status": status, "huc.alerts": worst, "mlflow.note.content": note}
         self._client.log_batch(self.run_id, tags=[RunTag(*pair) for pair in tags.items()])
         if self._client.registry_uri.startswith(UNITY_CATALOG):

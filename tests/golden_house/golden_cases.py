@@ -671,6 +671,7 @@ ADDED = {
         "forecasts",
         "n_repeated",
         "n_relabelled",
+        "time_zone",
     },
     "alerts": {"opened_moment", "exceeded_tolerance", "version"},
     "transitions": {"settings"},

@@ -5,10 +5,10 @@ from __future__ import annotations
 from datetime import UTC, datetime
 
 import pytest
-from huc_mlflow._card import model_card
+from huc_mlflow._card import alert_lines, model_card
 
 import huc_monitor as hm
-from huc_monitor.monitor.records import RecalibrationTrigger
+from huc_monitor.monitor.records import AlertState, RecalibrationTrigger
 from huc_monitor.recalibration.choosing import Figures, Recalibration
 
 TRIGGER = RecalibrationTrigger(
@@ -49,7 +49,7 @@ def table(repair, serving):
         alerts=(),
         base_version="1",
         serving_version=serving,
-        window=("2024-03-01", "2024-03-02"),
+        window="2024-03-01 to 2024-03-02",
     )
     rows = [line.strip("|").split("|") for line in card.splitlines() if line.startswith("|")]
     return [[cell.strip() for cell in row] for row in rows]
@@ -73,3 +73,14 @@ def test_a_base_that_serves_has_one_column(repair):
     header, _, huc, *_ = table(repair, "1")
     assert header == ["", "base, which serves (version 1)", "candidate (this version)"]
     assert [cell.split()[0] for cell in huc[1:]] == ["0.2000", "0.1000"]
+
+
+@pytest.mark.parametrize(
+    ("zone", "said"), [("UTC", "2024-03-30 23:00 UTC"), ("Europe/Berlin", "2024-03-31")]
+)
+def test_an_alert_is_dated_in_the_zone_of_the_windows(zone, said):
+    night = datetime(2024, 3, 30, 23, tzinfo=UTC)
+    names = {"utility": "pay", "subgroup": "all", "node": "sick", "level": "critical"}
+    times = {"first_seen": night, "last_seen": night, "first_ordinal": 1, "last_ordinal": 1}
+    (line,) = alert_lines((AlertState(**names, **times, n_windows=1),), zone)
+    assert line.endswith(f"since {said}")

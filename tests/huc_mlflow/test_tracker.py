@@ -297,7 +297,7 @@ def test_pending_audited_and_revised_are_records_of_one_run(store):
     (run,) = mine.runs.search("window")
     assert run.data.metrics["huc"] == pytest.approx(revised.audit["huc"])
     assert run.data.tags["huc.status"] == "alert"
-    assert run.data.tags["mlflow.runName"] == "#1 critical: sick 2024-03-01 00:00"
+    assert run.data.tags["mlflow.runName"] == "#1 critical: sick 2024-03-01"
     assert "branch `sick`" in run.data.tags["mlflow.note.content"]
     assert run.info.status == "FINISHED"
 

@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from datetime import UTC, datetime, timedelta
 from typing import TYPE_CHECKING, Any
 
-from huc_monitor._common.times import Span
+from huc_monitor._common.times import Span, say_span
 from huc_monitor.cli.doctor.findings import Diagnosis, guarded
 from huc_monitor.monitor._standards import first_rows
 from huc_monitor.monitor.messages import say_repeats, say_untimed
@@ -24,7 +24,8 @@ def look_at_log(config: Config) -> Iterator[Diagnosis]:
     if span is None:
         yield Diagnosis("log", "wrong", "has no rows", "point source.log at the predictions")
         return
-    text = f"predictions from {span.first:%Y-%m-%d %H:%M} to {span.last:%Y-%m-%d %H:%M} UTC"
+    zone = config.windows.time_zone
+    text = f"predictions from {say_span(span.first, span.last, zone, exact=True)}"
     age = datetime.now(UTC) - span.last
     if age < -timedelta(days=1):
         fix = "rows lie in the future: repair their time, or check columns.time and time_unit"
@@ -68,9 +69,11 @@ def _strays(config: Config, source: Any, span: Any) -> Iterator[Diagnosis]:
     """Whether a few rows lie long before the rest, and windows begin with them."""
     from huc_monitor.config._inspect import find_start
 
-    start, said = find_start(source.log, source.time, span)
-    if said and (config.windows.begin is None or config.windows.begin <= span.first):
-        fix = f"repair their time, check columns.time, or set windows.begin: {start:%Y-%m-%d}"
+    windows = config.windows
+    start, said = find_start(source.log, source.time, span, windows.time_zone)
+    if said and (windows.begin is None or windows.begin <= span.first):
+        day = f"{start.astimezone(windows.zone):%Y-%m-%d}"
+        fix = f"repair their time, check columns.time, or set windows.begin: {day}"
         yield Diagnosis("times", "note", said, fix)
 
 

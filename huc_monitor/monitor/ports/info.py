@@ -44,3 +44,8 @@ class MonitorInfo:
     folder: Path = Path()
     config: Any = None
     tracker: Tracker | None = None
+
+    @property
+    def time_zone(self) -> str:
+        """The time zone in which people are shown times."""
+        return "UTC" if self.config is None else str(self.config.windows.time_zone)

@@ -122,6 +122,7 @@ class Overview:
     state: MonitorState | None = None
     trend: Sequence[TrendPoint] = ()
     error: str = ""
+    zone: str = "UTC"
 
     @property
     def status(self) -> str:
@@ -166,12 +167,13 @@ class Fleet:
         where = str(seat.path)
         try:
             with seat.lock:
-                name, state = seat.watched.name, seat.state()
+                watched, state = seat.watched, seat.state()
                 trend: Sequence[TrendPoint] = state.trend
                 if not trend and state.last is not None:  # written before states had a trend
                     audited = [r for r in seat.records() if r.status != "pending"]
                     trend = list({r.ordinal: TrendPoint.of(r) for r in audited}.values())
-            return Overview(seat.slug, name, where, state, trend)
+            zone = watched.actions.zone
+            return Overview(seat.slug, watched.name, where, state, trend, zone=zone)
         except (HUCError, OSError) as error:
             return Overview(seat.slug, seat.slug, where, error=" ".join(str(error).split()))
 

@@ -6,6 +6,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from huc_monitor._common.times import from_column, get_zone
 from huc_monitor.audit.decomposition import iter_decomposed
 from huc_monitor.audit.inputs import Predictions
 from huc_monitor.audit.sparse_rows import as_dense
@@ -21,7 +22,7 @@ from huc_monitor.subgroups import Subgroups
 _MOST_ROWS = 25
 _MOST_COLUMNS = 8
 _MOST_CHILDREN = 30
-_TIME, _SCORE, _SHARE = "time (UTC)", "predicted utility", "branch's share of the gap"
+_SCORE, _SHARE = "predicted utility", "branch's share of the gap"
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -53,7 +54,7 @@ class Looked:
     @property
     def heads(self) -> list[tuple[str, str]]:
         """Titles and kinds of the columns of the rows."""
-        kinds = {_TIME: "date", _SCORE: "num", _SHARE: "num"}
+        kinds = {_SCORE: "num", _SHARE: "num"} | dict.fromkeys(self.columns[:1], "date")
         return [(name, kinds.get(name, "")) for name in self.columns]
 
     @property
@@ -103,9 +104,10 @@ def _choose(
     features = list(data.features.columns)[:_MOST_COLUMNS]
     likeliest = as_dense(data.probabilities[top]).argmax(axis=1)
     names = (*tree.leaves, *tree.branches)
+    zone = get_zone(watched.actions.zone)
     rows = tuple(
         (
-            str(data.times[i])[:19].replace("T", " "),
+            f"{from_column(data.times[i]).astimezone(zone):%Y-%m-%d %H:%M:%S}",
             "" if data.ids is None else str(data.ids[i]),
             names[int(data.labels[i])],
             tree.leaves[int(best)],
@@ -124,7 +126,7 @@ def _choose(
         counts = tuple(map(tuple, pairs.counts.tolist()))
     return Looked(
         about,
-        (_TIME, "id", "label", "likeliest", _SCORE, _SHARE, *features),
+        (f"time ({zone})", "id", "label", "likeliest", _SCORE, _SHARE, *features),
         rows,
         children,
         counts,

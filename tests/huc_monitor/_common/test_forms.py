@@ -57,6 +57,20 @@ def trip(**given):
     return Trip(**(values | given))
 
 
+def test_a_sparse_field_is_written_only_where_it_is_not_its_default():
+    @dataclass(frozen=True)
+    class Stop(Form):
+        zone: str = "UTC"
+        names: tuple[str, ...] = ()
+
+        sparse: ClassVar[tuple[str, ...]] = ("zone", "names")
+
+    assert Stop().to_dict() == {}
+    told = Stop("Europe/Berlin", ("a",))
+    assert told.to_dict() == {"zone": "Europe/Berlin", "names": ["a"]}
+    assert (Stop.from_dict({}), Stop.from_dict(told.to_dict())) == (Stop(), told)
+
+
 def test_every_kind_of_field_comes_back_from_json():
     legs = [Leg(at=NOON, by="boat", tags=("a", "b"))]
     given = {"legs": legs, "parts": {"x": Plain((0.1, "y"))}, "more": {"z": [1]}, "until": NOON}

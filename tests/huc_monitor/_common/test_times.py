@@ -15,6 +15,8 @@ from huc_monitor._common.times import (
     epoch_bound,
     from_wall,
     get_zone,
+    say_span,
+    say_time,
     to_utc,
     utc_column,
     wall_bound,
@@ -139,3 +141,34 @@ def test_a_time_needs_a_zone_unless_one_is_implied():
         to_utc("2024-01-01", argument="x", zone=berlin).isoformat() == "2023-12-31T23:00:00+00:00"
     )
     assert to_utc(pd.Timestamp(naive, tz="UTC"), argument="x") == naive.replace(tzinfo=UTC)
+
+
+@pytest.mark.parametrize(
+    ("moment", "utc", "berlin"),
+    [
+        ("2024-03-01T00:00", "2024-03-01", "2024-03-01 01:00 CET"),
+        ("2024-03-30T23:00", "2024-03-30 23:00 UTC", "2024-03-31"),
+        ("2024-03-31T00:30", "2024-03-31 00:30 UTC", "2024-03-31 01:30 CET"),
+        ("2024-03-31T01:00", "2024-03-31 01:00 UTC", "2024-03-31 03:00 CEST"),
+        ("2024-03-31T22:00", "2024-03-31 22:00 UTC", "2024-04-01"),
+        ("2024-10-27T00:30", "2024-10-27 00:30 UTC", "2024-10-27 02:30 CEST"),
+        ("2024-10-27T01:30", "2024-10-27 01:30 UTC", "2024-10-27 02:30 CET"),
+    ],
+)
+def test_a_time_is_told_as_clocks_show_it_and_midnight_as_a_date(moment, utc, berlin):
+    time = datetime.fromisoformat(moment).replace(tzinfo=UTC)
+    assert (say_time(time), say_time(time, "Europe/Berlin")) == (utc, berlin)
+    assert say_time(time, exact=True) == f"{time:%Y-%m-%d %H:%M} UTC"
+
+
+def test_a_span_is_told_in_dates_only_where_both_ends_are_midnights():
+    change = [datetime(2024, 3, 30, 23, tzinfo=UTC), datetime(2024, 3, 31, 22, tzinfo=UTC)]
+    assert say_span(*change, "Europe/Berlin") == "2024-03-31 to 2024-04-01"
+    assert say_span(*change) == "2024-03-30 23:00 to 2024-03-31 22:00 UTC"
+    noon = change[0] + timedelta(hours=12)
+    assert say_span(change[0], noon, "Europe/Berlin") == (
+        "2024-03-31 00:00 CET to 2024-03-31 13:00 CEST"
+    )
+    days = [datetime(2024, 3, day, tzinfo=UTC) for day in (1, 3)]
+    assert say_span(*days) == "2024-03-01 to 2024-03-03"
+    assert say_span(*days, exact=True) == "2024-03-01 00:00 to 2024-03-03 00:00 UTC"

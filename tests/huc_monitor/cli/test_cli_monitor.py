@@ -7,6 +7,7 @@ import logging
 import os
 import pty
 import random
+import re
 import signal
 import subprocess
 import sys
@@ -114,6 +115,22 @@ def test_since_and_until_choose_windows_in_the_time_zone_of_the_windows(fresh, c
     _, out, _ = run(capsys, "check", "--config", config, "--now", NOW, *arguments)
     starts = [record["start"] for record in json.loads(out)["records"]]
     assert starts == ["2024-03-01T23:00:00+00:00", "2024-03-02T23:00:00+00:00"]
+
+
+def test_status_shows_times_in_the_zone_of_the_windows_and_json_in_utc(fresh, capsys):
+    config = fresh("bad", **{"length: 1d": "length: 1d, time_zone: Europe/Berlin"})
+    run(capsys, "check", "--config", config, "--now", NOW)
+    code, out, _ = run(capsys, "status", "--config", config)
+    assert code == 1
+    rows = [line.split()[:2] for line in out.splitlines() if re.match(r" \d ", line)]
+    assert rows == [[f"{n}", f"2024-03-0{n}"] for n in range(1, 6)]
+    assert "(2024-03-04):" in out
+    assert "UTC" not in out
+    document = json.loads(run(capsys, "status", "--config", config, "--json")[1])
+    assert document["windows"][0]["start"] == "2024-02-29T23:00:00+00:00"
+    mute = ("mute", "--all", "--until", "2030-07-01", "--by", "ann", "--config", config)
+    assert "by ann until 2030-07-01 00:00 CEST" in run(capsys, *mute)[1]
+    assert " ok " in run(capsys, "status", "--config", config, "--config", config)[1]
 
 
 def test_a_window_of_bad_data_is_exit_code_two(fresh, capsys, tmp_path):
@@ -334,7 +351,7 @@ def test_a_failed_window_is_told_by_every_check_until_a_person_dismisses_it(tmp_
     for _ in range(2):
         code, out, _ = run(capsys, *check)
         assert code == 2
-        assert "could not be audited: 1 (2024-03-01 00:00)" in out
+        assert "could not be audited: 1 (2024-03-01)" in out
         assert "huc-monitor ack 1" in out
     for form, code in (((), 2), (("--json",), 2), (("--fail-on", "never"), 0)):
         assert run(capsys, "status", "--config", config, *form)[0] == code

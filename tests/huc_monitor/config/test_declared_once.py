@@ -40,7 +40,7 @@ OTHER_MEANINGS = {
     "shadow_windows": {"RecalibrationOutcome"},
     "rows": {"reasons", "fit_on_sample"},
     "memory_limit": {"files", "database"},
-    "time_zone": {"TimeColumn"},
+    "time_zone": {"TimeColumn", "Action", "Mute", "WindowRecord"},  # what is stored may say none
     "node": {"SubtreeIndicator"},
     "probabilities": {"HUCPreset", "audit", "fit_on_sample", "predict_proba"},
     "labels": {"audit", "fit_on_sample"},

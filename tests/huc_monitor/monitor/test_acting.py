@@ -20,6 +20,7 @@ from huc_monitor.monitor.alerts import AlertPolicy, Judgement, advance
 from huc_monitor.monitor.muting import Maintenance
 from huc_monitor.monitor.people import Action, covers, parse_until, say_people
 from huc_monitor.monitor.ports import FilesTracker, MonitorInfo
+from huc_monitor.monitor.windows import TimeWindows
 from huc_monitor.reporting import render_report
 
 BERLIN = get_zone("Europe/Berlin")
@@ -174,6 +175,21 @@ def test_maintenance_of_one_branch_leaves_others_alone(log):
     result = monitor.check(after(6.5))
     assert {a.node for a in result.alerts if a.muted is None} == {"attack"}
     assert {a.node for a in result.alerts if a.muted is not None} == {"root"}
+
+
+def test_what_people_did_is_told_in_the_zone_of_the_windows(log):
+    windows = TimeWindows(length="1d", label_lag="12h", time_zone="Europe/Berlin")
+    monitor = make(*log, windows=windows)
+    monitor.check(after(3.5))
+    (ack, *_) = monitor.actions.ack(branch="attack", by="ann", now=after(3.6))
+    assert say_people(ack) == ["Acknowledged by ann, 2024-03-04 15:24 CET."]
+    mute = monitor.actions.mute(branch="attack", until="friday", by="ann", now=after(3.6))
+    assert mute.until == after(7) - timedelta(hours=1)
+    assert str(mute) == "branch attack by ann until 2024-03-08 00:00 CET"
+    assert mute.to_dict()["until"] == "2024-03-07T23:00:00+00:00"
+    later = monitor.actions.mute(branch="attack", until="2024-04-02T18:00", now=after(3.7))
+    assert "until 2024-04-02 18:00 CEST" in str(later), "the clocks have changed by then"
+    assert monitor.alerts[0].muted == later.words
 
 
 def test_notes_stay_with_an_alert_and_are_bounded(log):

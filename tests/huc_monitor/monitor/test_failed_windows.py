@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import re
+
 import pandas as pd
 import pytest
-from support.production_log import after, make_log
+from support.production_log import after, make_log, write_project
 from support.watched import Ear
 from support.watched import make as make_monitor
 
+from huc_monitor.config.opening import open_monitor
 from huc_monitor.errors import InvalidInputError, UnknownNameError
 from huc_monitor.monitor.ports.tracker import MemoryTracker
 
@@ -41,7 +44,7 @@ def test_a_window_that_cannot_be_looked_at_early_is_told_once_and_stops_nothing(
     assert (result.status, result.failed) == ("critical", ())
     assert ear.heard == [result.message]
     assert "CRITICAL" in result.message.text
-    said = "The window of 2024-03-04 00:00 UTC waits for labels and was not looked at early: "
+    said = "The window of 2024-03-04 waits for labels and was not looked at early: "
     assert result.message.text.count(said) == 1
     again = monitor.check(after(4.3))
     assert (again.records, again.message) == ((), None)
@@ -58,7 +61,7 @@ def test_a_window_with_few_labels_and_unusable_predictions_is_thin_and_has_no_fo
     result = make_monitor(unreadable(log, range(2200, 2400)), few).check(after(3.5))
     assert [record.status for record in result.records] == ["audited", "audited", "thin"]
     assert result.records[-1].forecasts == ()
-    assert result.message.text.count("2024-03-03 00:00 UTC: no forecast; ") == 1
+    assert result.message.text.count("2024-03-03: no forecast; ") == 1
 
 
 def test_a_window_that_fails_twice_in_one_check_is_told_as_it_failed_last():
@@ -68,7 +71,7 @@ def test_a_window_that_fails_twice_in_one_check_is_told_as_it_failed_last():
     labels["known_at"] = labels["known_at"].where(~later, pd.Timestamp(after(2.55)))
     result = make(log, labels).check(after(2.6))
     assert [r.revision for r in result.records if r.status == "failed"] == [0, 1]
-    assert result.message.text.count("The window of 2024-03-02 00:00 UTC was not audited: ") == 1
+    assert result.message.text.count("The window of 2024-03-02 was not audited: ") == 1
     assert "201 of 400" in result.message.text
 
 
@@ -90,7 +93,7 @@ def test_labels_corrected_in_place_are_read_and_the_window_is_audited():
     (record,) = again.records
     assert (record.ordinal, record.revision, record.status) == (2, 1, "audited")
     assert (again.status, again.failed) == ("ok", ())
-    assert "2024-03-02 00:00 UTC, which had failed, can be read now" in again.message.text
+    assert "2024-03-02, which had failed, can be read now" in again.message.text
     whole = make(log, labels).check(after(3.5))
     assert record.audit == whole[1].audit
 
@@ -187,3 +190,13 @@ def test_a_state_of_an_older_version_which_knew_no_failed_windows_is_read():
         del item["failed"]
     monitor.tracker.save_state(state)
     assert monitor.status == "ok"
+
+
+def test_a_window_that_failed_is_told_with_its_rows_in_the_zone_of_the_windows(tmp_path):
+    log, labels = make_log(2, 400)
+    labels.loc[labels["id"] < 100, "label"] = "nept"
+    zone = ", time_zone: Europe/Berlin"
+    said = open_monitor(write_project(tmp_path, log, labels, windows=zone)).check(after(4)).message
+    assert "The window of 2024-03-01 was not audited" in said.text
+    assert "from 2024-03-01 00:00 to 2024-03-02 00:00 CET are unusable" in said.text
+    assert re.search(r"First: id \d+, 2024-03-01 01:\d\d:\d\d: ", said.text)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
-from datetime import UTC, datetime
+from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
 import numpy as np
@@ -11,7 +11,7 @@ import pytest
 
 import huc_monitor as hm
 from huc_monitor.monitor.change import CandidateChange
-from huc_monitor.monitor.messages import compose, describe, say_gains
+from huc_monitor.monitor.messages import NextSteps, compose, describe, say_gains
 from huc_monitor.monitor.ports.notifier import Message
 from huc_monitor.monitor.records import AlertTransition, DriftFinding
 from huc_monitor.tree import LabelTree
@@ -186,6 +186,28 @@ def test_the_sentence_names_branch_subgroup_utility_size_bounds_tolerance_and_ca
         "the other way (+0.038), so the sum over all branches (UC) shows only 0.006. First seen "
         "2024-03-03, open for 3 windows."
     )
+
+
+def test_all_times_of_a_message_are_those_of_the_windows_time_zone():
+    night = datetime(2024, 3, 30, 23, tzinfo=UTC)  # Sunday's midnight; the clocks change at 2:00
+    day = night + timedelta(hours=23)
+    seen = dataclasses.replace(CRITICAL, first_seen=night, window_end=day)
+    moved = dataclasses.replace(MOVED, onset_first=night, onset_last=day)
+    both = [dataclasses.replace(WARNING, first_seen=day + timedelta(hours=6)), seen]
+    given = {"monitor": "m", "identity": "d", "until": day, "place": NextSteps(page="there")}
+    local = compose(both, **given, zone="Europe/Berlin")
+    assert local.title == "m: 1 critical, 1 warning (data to 2024-04-01 00:00 CEST)"
+    assert "First seen 2024-03-31, open for 3 windows." in local.text
+    assert "First seen 2024-04-01 06:00 CEST, open for 1 window." in local.text
+    assert "Look at rows of protocol=udp in the window to 2024-04-01 with" in local.text
+    step = dataclasses.replace(CHANGED[1], change=moved, window_end=day)
+    assert "It began between 2024-03-31 and 2024-04-01 (90 % confidence)." in (
+        compose([step], **given, zone="Europe/Berlin").text
+    )
+    plain = compose(both, **given)
+    assert "First seen 2024-03-30 23:00 UTC" in plain.text
+    assert "First seen 2024-04-01 04:00 UTC" in plain.text
+    assert (local.key, local.data) == (plain.key, plain.data), "what is stored is in UTC"
 
 
 def test_a_branch_that_changed_is_not_also_said_to_stand():

@@ -2,12 +2,14 @@ from __future__ import annotations
 
 import dataclasses
 import json
+import re
 from datetime import UTC, datetime, timedelta
 
 import numpy as np
 import pandas as pd
 import pytest
 from support.production_log import TREE, after, make_log, tree
+from support.report_page import Page
 from support.watched import UTILITIES, Ear, make, revisited, source_of
 
 import huc_monitor as hm
@@ -17,6 +19,7 @@ from huc_monitor.monitor._rows import RowCache
 from huc_monitor.monitor.ports.tracker import MemoryTracker
 from huc_monitor.monitor.tolerance import Tolerance
 from huc_monitor.monitor.windows import TimeWindows
+from huc_monitor.reporting import render_report
 from huc_monitor.sources import TableSource
 
 
@@ -280,6 +283,45 @@ def test_days_follow_the_calendar_of_the_time_zone_across_a_clock_change():
     windows = TimeWindows(length="1d", time_zone="Europe/Berlin")
     records = make(log, labels, windows=windows).check(start + timedelta(days=9)).records
     assert [record.n_predictions for record in records] == [720, 690, 720, 720, 30]
+
+
+def in_berlin(n_days=5):
+    """A log from before to after the change of clocks on 2024-03-31; `attack` is off from then."""
+    log, labels = make_log(n_days, 2000, broken_from=2)
+    later = pd.Timedelta(days=28)
+    log["at"], labels["known_at"] = log["at"] + later, labels["known_at"] + later
+    windows = TimeWindows(
+        length="1d", label_lag="12h", time_zone="Europe/Berlin", begin="2024-03-30"
+    )
+    return make(log, labels, windows=windows)
+
+
+def test_people_read_times_of_the_windows_zone_and_what_is_stored_stays_in_utc():
+    monitor = in_berlin()
+    result = monitor.check(after(33.6))
+    assert result.message.title.endswith("(data to 2024-04-03 00:00 CEST)")
+    assert "First seen 2024-03-31, open for" in result.message.text
+    assert "UTC" not in result.message.text
+    hints = " ".join(hint for one in result for step in one.transitions for hint in step.hints)
+    assert "since the reference (2024-03-30 to 2024-03-31)" in hints
+    plain = [record.to_dict() for record in result]
+    assert [(one["start"], one["end"]) for one in plain[:2]] == [
+        ("2024-03-29T23:00:00+00:00", "2024-03-30T23:00:00+00:00"),
+        ("2024-03-30T23:00:00+00:00", "2024-03-31T22:00:00+00:00"),
+    ]
+    assert {one["time_zone"] for one in plain} == {"Europe/Berlin"}
+    assert hm.WindowRecord.from_dict(plain[0]) == result[0]
+    page = Page(render_report(list(result), tree=monitor.tree))
+    shown = page.words.split("Windows, newest first")[1]
+    days = re.findall(r"2024-\d\d-\d\d", shown)[:5]
+    assert days == ["2024-04-02", "2024-04-01", "2024-03-31", "2024-03-30"]
+
+
+def test_a_record_of_utc_does_not_name_its_time_zone():
+    log, labels = make_log(1, 300)
+    (record,) = make(log, labels).check(after(1.5)).records
+    assert "time_zone" not in record.to_dict()
+    assert hm.WindowRecord.from_dict(record.to_dict()).time_zone == "UTC"
 
 
 def test_a_changed_model_version_resets_the_detector_and_says_so():

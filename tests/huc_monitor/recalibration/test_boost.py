@@ -381,10 +381,34 @@ def test_weights_of_zero_leave_out_rows_of_chosen_labels():
     np.testing.assert_allclose(*q, atol=1e-9)
 
 
-def test_discovery_takes_equal_label_probabilities_only():
-    boost = hm.HUCBoost(tree=TREE, utilities=UTILITIES, subgroups="discover")
-    with pytest.raises(InvalidInputError, match="without `weights` and `label_probability`"):
-        boost.fit(P, LABELS, features=FEATURES, label_probability=np.linspace(0.1, 1, len(P)))
+def test_discovery_while_boosting_weighs_labels_by_their_probability():
+    """Those that surprise were chosen more often where the colour is red: that is no segment."""
+    rng = np.random.default_rng(0)
+    p = rng.dirichlet([2, 2, 2], 6000)
+    labels = (p.cumsum(axis=1) < rng.uniform(size=(6000, 1))).sum(axis=1)
+    frame = pd.DataFrame({"colour": rng.choice(["red", "blue"], 6000)})
+    surprised = (p[np.arange(6000), labels] < 0.3) & (frame["colour"] == "red").to_numpy()
+    chance = np.where(surprised, 0.9, 0.4)
+    kept = np.flatnonzero(rng.random(6000) < chance)
+    found = [
+        hm.HUCBoost(**CATS, subgroups="discover").fit(
+            p[kept], labels[kept], features=frame.iloc[kept], label_probability=known
+        )
+        for known in (None, chance[kept])
+    ]
+    assert [bool(boost.discovery_.predicates) for boost in found] == [True, False]
+
+
+def test_rows_in_another_order_are_refused_when_predicting_and_holding_out():
+    rows = [f"row {k}" for k in range(len(P))]
+    named = pd.DataFrame(P, columns=list(TREE.leaves), index=rows)
+    features = FEATURES.set_axis(named.index)
+    boost = hm.HUCBoost(tree=TREE, utilities=UTILITIES)
+    with pytest.raises(InvalidInputError, match=r"`validation\[2\]` must be in the order of"):
+        boost.fit(P, LABELS, validation=(named, LABELS, features[::-1]))
+    boost.fit(P, LABELS)
+    with pytest.raises(InvalidInputError, match="`features` must be in the order of"):
+        boost.predict_proba(named, features=features[::-1])
 
 
 @pytest.mark.parametrize(

@@ -10,7 +10,7 @@ import numpy as np
 import pandas as pd
 import pytest
 from support.hostile import NODES, UTILITIES, assert_clean, write_hostile_project
-from support.production_log import after
+from support.production_log import after, make_log, write_project
 from support.report_page import Page
 from support.ui_server import copies, serve, watch_faulty
 
@@ -40,7 +40,7 @@ def site(faulty):
 
 def test_the_fleet_page_says_status_trend_labels_and_newest_window(site):
     page = Page(site.ask("/").text)
-    for text in ("intrusion", "critical", "400", "100 % labelled", "2024-03-08 00:00", "window 8"):
+    for text in ("intrusion", "critical", "400", "100 % labelled", "2024-03-08", "window 8"):
         assert text in page.words
     assert "8 audited windows" in site.ask("/").text  # of the line
 
@@ -52,6 +52,27 @@ def test_a_model_page_has_verdict_tree_heat_map_and_findings_with_onset(site):
     assert "It began" in page.words
     links = {attributes.get("href") for tag, attributes in page.tags if tag == "a"}
     assert {"/m/intrusion/branch/1", "/m/intrusion?window=3"} <= links
+
+
+def test_every_monitor_is_shown_in_its_own_time_zone(faulty, tmp_path):
+    log, labels = make_log(4, 400, broken_from=2, seed=3)
+    zone = ", time_zone: Europe/Berlin"
+    local = write_project(tmp_path / "berlin", log, labels, draws=60, windows=zone)
+    monitor = open_monitor(local)
+    monitor.check(now=after(5))
+    monitor.actions.ack(by="ann", now=after(5))
+    fleet = Fleet([faulty, local], _open)
+    pages = Pages(fleet)
+    assert {"2024-03-08", "2024-03-04"} <= set(Page(pages.overview()).words.split())
+    alerts = Page(pages.alerts()).words
+    assert "Acknowledged by ann, 2024-03-06 01:00 CET." in alerts
+    assert re.search(r"open since 2024-03-0\d, ", alerts)
+    assert "23:00" not in alerts
+    assert "window 4, 2024-03-04" in Page(pages.model("berlin", 4)).words
+    shown = Page(pages.branch("berlin", 1, 4, rows=True)).words
+    assert "time (Europe/Berlin)" in shown
+    assert "time (UTC)" in Page(pages.branch("intrusion", 1, rows=True)).words
+    fleet.close()
 
 
 def test_a_window_without_a_page_is_no_link(faulty):
