@@ -20,12 +20,30 @@ The bound
 
     TV being the total variation, I any interval: UC of what the correction leaves, in audited rows
     that were weighted to have the window's leaves, times how unevenly the scores moved. To this
-    comes sampling error, by normal theory: that of the audited rows, weighted by a(s) b(l), and
-    that of the window's own outcomes. Rows with a score beyond the audited ones, or with a leaf of
+    comes sampling error, see below. Rows with a score beyond the audited ones, or with a leaf of
     a kind that was never audited, or never at such scores, count with the utility's whole range.
     Each bound holds by itself with the confidence level. Nothing depends on how good the correction
     is: a poor one leaves more, and makes the bound wider. Forecast and bounds are then kept within
     the values that the utility can have.
+
+Sampling error
+    Two samples vary: the m audited rows, as many as they are worth when weighted by a(s) b(l), and
+    the outcomes of the window's n. With s2 the variance that the correction leaves, 1 - d the
+    confidence level and b the utility's range, the radius is t sqrt(s2 (1/m + 1/n) + floor),
+
+        floor = b**2 log(1/d) (1/m**2 + 1/n**2),
+
+    which audits of two samples have too (`huc_monitor.audit.bounds.bootstrap`): what was never seen
+    in m rows may happen for all that, and n outcomes come in steps of b/n. s2 is divided by the
+    share of m that the correction's fitted numbers leave, and t is Student's quantile with as many
+    degrees of freedom, or with one less than clusters. Where rows are dependent, D rows stand for
+    one: s2 counts D times, and b**2 in the floor D**2 times, D being there that of gaps as they
+    are, not less their mean, so that clusters in which nothing was ever wrong count as one row. Of
+    labels that stop early, b is divided by the label coverage.
+
+    Where all scores are alike and outcomes right or wrong, at any error rate, 10 to 3,000 audited
+    rows and windows of 10 to 10,000, bounds of 80, 90, 95 and 99 % miss at most 1.03 times as often
+    as they may: counted, not simulated (tests/bench/forecasts.py).
 """
 
 from __future__ import annotations
@@ -41,7 +59,14 @@ from typing import Any
 import numpy as np
 
 from huc_monitor._common.forms import Form
-from huc_monitor.audit.clusters import check_clusters, check_label_probability
+from huc_monitor.audit.bounds.bound import log_share
+from huc_monitor.audit.bounds.clustered import reach_of_rare, student
+from huc_monitor.audit.clusters import (
+    ClusterSizes,
+    Sizes,
+    check_clusters,
+    check_label_probability,
+)
 from huc_monitor.audit.decomposition import UtilityRows, iter_decomposed
 from huc_monitor.audit.dependence import design_effect
 from huc_monitor.audit.gaps import Grid, fit_gaps, rake
@@ -85,6 +110,8 @@ class Forecast(Form):
         The part for sampling error.
     variance : float
         Of one row's utility given its score and predicted leaf, in the window.
+    rare : float
+        What an outcome that was never seen may add to a sum of utilities.
     outside : float
         Share of rows with a score beyond all audited ones, or a predicted leaf of a kind that was
         never audited, or never at such scores.
@@ -108,6 +135,7 @@ class Forecast(Form):
     shift: float
     sampling: float
     variance: float
+    rare: float = 0.0
     outside: float = 0.0
     units: str | None = None
     scale: float = 1.0
@@ -117,7 +145,10 @@ class Forecast(Form):
     def judged(self, gap: float, n_labelled: float) -> Forecast:
         """Compare with what came: the mean gap of so many labelled rows of the window."""
         realised = self.score + gap
-        missing = max(0.0, 1.0 / max(n_labelled, 1.0) - 1.0 / self.n) * self.variance
+        labelled = min(max(n_labelled, 1.0), self.n)
+        missing = (1.0 / labelled - 1.0 / self.n) * self.variance
+        floor = log_share(1, self.confidence_level) * self.rare**2
+        missing += floor * (1.0 / labelled**2 - 1.0 / self.n**2)
         slack = math.hypot(self.sampling, _z(self.confidence_level) * math.sqrt(missing))
         # Of an end that the utility's range cut off, the other one tells the radius.
         radius = max(self.upper - self.value, self.value - self.lower)
@@ -138,7 +169,9 @@ class ScoreGaps:
 
     ``scores`` are in order, ``leaves`` are the predicted ones, ``gaps`` are realised minus
     predicted, ``weights`` add up to 1. ``design_effect`` is how much more the rows' means vary than
-    those of independent rows. ``limits`` are the values that the utility can have.
+    those of independent rows. ``limits`` are the values that the utility can have. ``rare`` is what
+    an outcome that was never seen may add to a sum; left out, the spread. ``n_clusters`` are those
+    of equal size that say as much.
     """
 
     utility: Utility
@@ -149,6 +182,8 @@ class ScoreGaps:
     weights: Floats
     design_effect: float = 1.0
     limits: tuple[float, float] = (-1.0, 1.0)
+    rare: float | None = None
+    n_clusters: float = math.inf
 
     @classmethod
     def of(
@@ -161,24 +196,52 @@ class ScoreGaps:
         """Take labelled rows, each as often as it stands for; no weights: once."""
         order = np.argsort(rows.scores, kind="stable")
         counts = weights if weights.size else np.ones(order.size)
-        gaps, effect = whole_residuals(rows, counts), 1.0
+        gaps = whole_residuals(rows, counts)
+        effect, reach, n_clusters = 1.0, 1.0, math.inf
         if clusters is not None and clusters.size:
+            mass = float(counts.sum())
+            parts = [ClusterSizes.of(clusters, counts)]
+            sizes = Sizes.of(mass, [mass], [float(counts @ counts)], parts)
+            n_clusters = sizes.n_clusters
             effect = design_effect(counts * (gaps - np.average(gaps, weights=counts)), clusters)
+            alike = counts * gaps if gaps.any() else counts
+            reach = reach_of_rare(design_effect(alike, clusters), sizes)
+        spreads = rows.utility.spreads(rows.tree)[rows.relevant]
+        seen = coverage_among(rows, counts)
         return cls(
             rows.utility,
-            float(np.max(rows.utility.spreads(rows.tree), initial=0.0)),
+            float(spreads.max(initial=0.0)),
             rows.scores[order],
             _one_leaf(order.size) if likeliest is None else likeliest[order],
             gaps[order],
             counts[order] / counts.sum(),
             effect,
             value_range(rows.utility.compile(rows.tree)),
+            reach * float(np.max(spreads / np.where(seen > 0, seen, 1.0), initial=0.0)),
+            n_clusters,
         )
 
     @property
     def n(self) -> float:
         """How many independent rows of equal weight say as much."""
         return float(1.0 / np.sum(self.weights**2)) / self.design_effect
+
+    @property
+    def _rare(self) -> float:
+        return self.spread if self.rare is None else self.rare
+
+    def _sampling(
+        self, density: Floats, left: Floats, n_fitted: float, n_window: int, level: float
+    ) -> tuple[float, float]:
+        """Return the sampling error, and the variance of an outcome given score and leaf."""
+        free = max(self.n - n_fitted, 1.0) / self.n
+        moved = float(density @ density)
+        outcome = float(density @ left**2) / max(float(density.sum()), 1e-12) / free
+        noise = float(np.sum((density * left) ** 2)) / free + outcome / n_window
+        floor = log_share(1, level) * self._rare**2 * (moved**2 + 1.0 / n_window**2)
+        degrees = min(free / max(self.design_effect * moved, 1e-12), self.n_clusters - 1.0)
+        quantile = student(_z(level), degrees)
+        return quantile * math.sqrt(self.design_effect * noise + floor), outcome
 
     def forecast(
         self,
@@ -192,15 +255,13 @@ class ScoreGaps:
         mine = grid.places(self.scores, self.leaves)
         leaves = _one_leaf(scores.size) if likeliest is None else likeliest
         theirs = grid.places(scores, leaves)
-        correction = fit_gaps(mine, self.gaps, self.weights, self.n)
+        *correction, n_fitted = fit_gaps(mine, self.gaps, self.weights, self.n)
         left = self.gaps - mine.at(*correction)
         audited = mine.table(self.weights)
         wanted = theirs.table(np.full(scores.size, 1.0 / scores.size))
         along, across = rake(audited, wanted)
         density = self.weights * along[mine.ranges] * across[mine.groups]
-        outcome = float(density @ left**2) / max(float(density.sum()), 1e-12)
-        noise = float(np.sum((density * left) ** 2)) + outcome / scores.size
-        sampling = _z(confidence_level) * math.sqrt(self.design_effect * noise)
+        sampling, outcome = self._sampling(density, left, n_fitted, scores.size, confidence_level)
         variation = float(np.abs(np.diff(along)).sum() + along[-1])
         reweighted = self.weights * across[mine.groups] * left
         shift = min(variation * _largest_interval(self.scores, reweighted), self.spread)
@@ -226,6 +287,7 @@ class ScoreGaps:
             shift=shift,
             sampling=sampling,
             variance=outcome,
+            rare=self._rare,
             outside=outside,
             units=self.utility.units,
             scale=self.utility.scale if named else 1.0,

@@ -105,10 +105,13 @@ def _equal_ranges(scores: Floats, weights: Floats, n: float) -> Floats:
     return inner
 
 
-def fit_gaps(places: Places, gaps: Floats, weights: Floats, n: float) -> tuple[Floats, Floats]:
+def fit_gaps(
+    places: Places, gaps: Floats, weights: Floats, n: float
+) -> tuple[Floats, Floats, float]:
     """Fit what a row's gap is by its range and by its leaf, as `Places.at` takes them.
 
-    ``weights`` add up to 1, and the rows are as good as ``n`` independent ones of equal weight.
+    ``weights`` add up to 1, and the rows are as good as ``n`` independent ones of equal weight. The
+    last is how many numbers were fitted, those that are shrunken counting in part.
     """
     share = np.bincount(places.ranges, weights)
     gap = np.bincount(places.ranges, weights * gaps) / share
@@ -127,7 +130,7 @@ def fit_gaps(places: Places, gaps: Floats, weights: Floats, n: float) -> tuple[F
     free = share.size + (sizes / (sizes + _PENALTIES[:, None] / n)).sum(axis=1)
     chosen = np.argmin(error / np.maximum(1.0 - free / n, 1e-9) ** 2)
     by_leaf = axes @ tried[chosen]
-    return gap - means @ by_leaf, by_leaf
+    return gap - means @ by_leaf, by_leaf, float(free[chosen])
 
 
 def rake(audited: Floats, wanted: Floats) -> tuple[Floats, Floats]:

@@ -152,12 +152,15 @@ def compare_predictors(before: Sample, after: Sample, plan: AuditPlan) -> Compar
     sizes = sides[1].groups.sizes()
     bound.start(sizes, plan.n_candidates, plan.confidence_level)
     every = np.concatenate([np.tile(found, len(plan.subgroups)) for found in plan.limits])
-    above, below, errors = _draws(sides, bound)
-    rare = every * (_reach_of_rare(sides, errors / every**2, every) / sizes.n_apart)
-    down, up = _reach(above[:-1], below[:-1], rare, bound)
-    huc_down, huc_up = _reach(above[-1:], below[-1:], rare.max(keepdims=True), bound)
+    down = up = np.empty(0)
+    huc_down = huc_up = np.zeros(1)
+    if every.size:
+        above, below, errors = _draws(sides, bound)
+        rare = every * (_reach_of_rare(sides, errors / every**2, every) / sizes.n_apart)
+        down, up = _reach(above[:-1], below[:-1], rare, bound)
+        huc_down, huc_up = _reach(above[-1:], below[-1:], rare.max(keepdims=True), bound)
     old, new = (side.sizes for side in sides)
-    huc_old, huc_new = float(old.max()), float(new.max())
+    huc_old, huc_new = float(old.max(initial=0.0)), float(new.max(initial=0.0))
     change = huc_new - huc_old
     bounds = change - float(huc_down[0]), change + float(huc_up[0])
     return Comparison.of_sizes(

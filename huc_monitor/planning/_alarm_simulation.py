@@ -253,7 +253,7 @@ def largest_moment(
     """
     tree = check_tree(tree)
     groups = check_subgroups(subgroups)
-    frame = None if features is None else pd.DataFrame(features)
+    frame = None if features is None else pd.DataFrame(to_frame(features, "features"))
     p = check_predictions(probabilities, tree=tree).positive()
     utility, weights = _find(candidate, check_utilities(utilities), groups, frame, p.shape[0])
     return _branch(p, utility, candidate[2], weights, tree=tree).largest

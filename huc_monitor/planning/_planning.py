@@ -20,6 +20,7 @@ import pandas as pd
 
 from huc_monitor._common.checks import check_choice, check_number
 from huc_monitor.audit import audit
+from huc_monitor.audit.bounds.bound import log_share
 from huc_monitor.audit.bounds.closed_forms import sharp_radius, theorem_radius
 from huc_monitor.audit.decomposition import decompose
 from huc_monitor.audit.inputs import check_subgroups, check_tree, check_utilities
@@ -105,12 +106,16 @@ def _bootstrap_radius(
     n: float, square: float, spread: float, n_candidates: int, level: float, quantile: float | None
 ) -> float:
     """Approximate the bootstrap's radius, q / sqrt(n) times its scale, by normal theory."""
-    share = math.log(n_candidates / (1.0 - level))
+    share = log_share(n_candidates, level)
     if quantile is None:
-        # The range of a Brownian motion exceeds q with probability close to 8 P(normal > q).
-        quantile = NormalDist().inv_cdf(1.0 - (1.0 - level) / (8.0 * n_candidates))
+        quantile = _guess_quantile(n_candidates, level)
     q = max(quantile, math.sqrt(share))
     return q * math.sqrt((square + spread**2 * share / n) / n)
+
+
+def _guess_quantile(n_candidates: int, level: float) -> float:
+    """Of the range of a Brownian motion: it exceeds q with probability close to 8 P(normal > q)."""
+    return NormalDist().inv_cdf(1.0 - (1.0 - level) / (8.0 * max(1, n_candidates)))
 
 
 def labels_needed(
@@ -195,8 +200,9 @@ def pilot_candidates(
         A row per candidate: ``utility``, ``subgroup``, ``node``, ``mean_square`` and ``spread`` of
         its contribution, and ``quantile``, the bootstrap's, the same for all. Where labels stop
         above the leaves, contributions are divided by the label coverage of their branch; a branch
-        that no label of the pilot reaches has the largest mean square of a calibrated one. With
-        clusters or label probabilities also ``design_effect``: rows per independent row.
+        that no label of the pilot reaches has the largest mean square of a calibrated one, and
+        takes no part in the quantile. With clusters or label probabilities also ``design_effect``:
+        rows per independent row.
 
     Examples
     --------
@@ -239,11 +245,14 @@ def pilot_candidates(
     square = np.where(seen > 0, np.concatenate(squares), spread**2 / 4.0)
     frame["mean_square"] = square * times**2
     frame["spread"] = spread * times
-    share = math.log(result.candidates.n / (1.0 - confidence_level))
+    share = log_share(result.candidates.n, confidence_level)
     rows_counted = n if result.design is None else result.design.n_effective
     scale = np.sqrt(frame["mean_square"] + frame["spread"] ** 2 * share / rows_counted)
-    # Where labels stop above the leaves, the radius of a branch they hardly reach is cut off.
-    frame["quantile"] = (result.radii * math.sqrt(rows_counted) / scale).max()
+    # Where labels stop above the leaves, the radius of a branch they hardly reach is cut off, and
+    # that of a branch which they never reach is the cut, not a quantile times a scale.
+    times_scale = result.radii * math.sqrt(rows_counted) / scale
+    guess = _guess_quantile(result.candidates.n, confidence_level)
+    frame["quantile"] = times_scale[seen > 0].max() if seen.any() else guess
     if result.design is not None:
         frame["design_effect"] = n / rows_counted
     return frame

@@ -213,16 +213,15 @@ class _Step:
         self.every_new = {*new.leaves, *new.nodes}
         self.renamed = self._pairs(entry, "renamed")
         self.retired = self._pairs(entry, "retired")
-        self.split = {k: _names(v, "split") for k, v in (entry.get("split") or {}).items()}
-        self.merged = {k: _names(v, "merged") for k, v in (entry.get("merged") or {}).items()}
+        self.split = self._lists(entry, "split")
+        self.merged = self._lists(entry, "merged")
         self.added = set(_names(entry.get("added") or [], "added"))
 
     def _pairs(self, entry: Mapping[str, Any], word: str) -> dict[str, str]:
-        found = entry.get(word) or {}
-        if not isinstance(found, Mapping):
-            msg = f"`{word}` must lead from nodes to nodes; got {found!r:.80}."
-            raise InvalidTreeError(msg)
-        return {str(name): str(to) for name, to in found.items()}
+        return {name: str(to) for name, to in _mapping(entry, word).items()}
+
+    def _lists(self, entry: Mapping[str, Any], word: str) -> dict[str, tuple[str, ...]]:
+        return {name: _names(to, word) for name, to in _mapping(entry, word).items()}
 
     def solve(self) -> tuple[dict[str, tuple[str, ...]], dict[str, str]]:
         """Return the new leaves of every old leaf, and the new names of inner nodes."""
@@ -277,6 +276,14 @@ class _Step:
         if lost:
             msg = f"The leaf {lost[0]!r} is new. Say where it is from, or list it under `added`."
             raise InvalidTreeError(msg)
+
+
+def _mapping(entry: Mapping[str, Any], word: str) -> dict[str, Any]:
+    found = entry.get(word) or {}
+    if not isinstance(found, Mapping):
+        msg = f"`{word}` must lead from nodes to nodes; got {found!r:.80}."
+        raise InvalidTreeError(msg)
+    return {str(name): to for name, to in found.items()}
 
 
 def _names(value: Any, word: str) -> tuple[str, ...]:

@@ -288,6 +288,18 @@ def test_a_real_improvement_is_sure_and_no_improvement_is_not():
     assert same.sure == ()
 
 
+def test_predictors_that_no_utility_tells_apart_do_not_differ():
+    """Of three leaves, one of the likeliest three always happens: there is no candidate."""
+    tree, labels = hm.LabelTree.flat(["a", "b", "c"]), np.arange(30) % 3
+    sides = [np.tile(row, (30, 1)) for row in ([0.5, 0.3, 0.2], [0.2, 0.2, 0.6])]
+    found = hm.compare(
+        *((p, labels) for p in sides), tree=tree, utilities=[hm.TopK(3)], paired=True
+    )
+    assert (len(found), found.sure, found.to_frame().empty) == (0, (), True)
+    assert (found.huc.lower, found.huc.difference, found.huc.upper) == (0.0, 0.0, 0.0)
+    assert hm.Comparison.from_dict(found.to_dict()).to_dict() == found.to_dict()
+
+
 def test_swapping_predictors_flips_every_bound():
     before, after = paired(300, seed=4)
     one, other = (compare(*sides, paired=True) for sides in ((before, after), (after, before)))

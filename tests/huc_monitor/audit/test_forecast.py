@@ -8,6 +8,7 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from scipy import stats
 
 import huc_monitor as hm
 from huc_monitor.audit.decomposition import decompose
@@ -33,9 +34,13 @@ def test_two_ranges_are_corrected_apart_and_weighted_by_the_window():
     assert found.value == pytest.approx(0.75 * 0.5 + 0.25 * 1.0)
     # Each range is corrected exactly, so nothing is left for the shift to act on.
     assert found.shift == pytest.approx(0.0, abs=1e-12)
-    # Only the first range varies: outcome 0.25, of 100 audited rows and of 30 window rows.
-    sd = np.sqrt(0.75**2 * 0.25 / 100 + 0.75 * 0.25 / 40)
-    assert found.sampling == pytest.approx(1.959964 * sd, rel=1e-6)
+    # Only the first range varies: outcome 0.25, of 100 audited rows and of 30 window rows. Two of
+    # 200 degrees of freedom are gone. The audited rows are worth 1 / moved, weighted as the window.
+    moved, free = (0.75**2 + 0.25**2) / 100, 198 / 200
+    square = (0.75**2 * 0.25 / 100 + 0.75 * 0.25 / 40) / free
+    floor = np.log(20) * (moved**2 + 1 / 40**2)
+    t = stats.t.ppf(0.975, free / moved)
+    assert found.sampling == pytest.approx(t * np.sqrt(square + floor), rel=1e-6)
 
 
 def test_residuals_are_realised_minus_predicted_utility():
@@ -76,7 +81,7 @@ def test_the_shift_term_bounds_what_is_left_under_any_step_density(seed):
     audited = mine.table(gaps.weights)
     along, across = rake(audited, wanted)
     density = along[mine.ranges] * across[mine.groups]
-    fitted = mine.at(*fit_gaps(mine, gaps.gaps, gaps.weights, gaps.n))
+    fitted = mine.at(*fit_gaps(mine, gaps.gaps, gaps.weights, gaps.n)[:2])
     left = np.sum(density * gaps.weights * (gaps.gaps - fitted))
     assert abs(left) <= found.shift + 1e-12
 
@@ -92,14 +97,69 @@ def test_leaves_and_slopes_are_those_of_a_ridge_regression_with_free_ranges():
     one = np.eye(3)[places.groups]
     columns = np.hstack([np.eye(4)[places.ranges], one, one * places.place[:, None]])
     product = columns.T @ (weights[:, None] * columns)
-    best = (np.inf, np.empty(0))
+    best = (np.inf, np.empty(0), 0.0)
     for penalty in [*10.0 ** np.arange(-1, 4.5, 0.5), 1e15]:
         inverse = np.linalg.inv(product + np.diag([0.0] * 4 + [penalty / n] * 6))
         found = inverse @ columns.T @ (weights * gaps)
         error = weights @ (gaps - columns @ found) ** 2
-        best = min(best, (error / (1 - np.trace(inverse @ product) / n) ** 2, found))
-    by_range, by_leaf = fit_gaps(places, gaps, weights, n)
+        fitted = np.trace(inverse @ product)
+        best = min(best, (error / (1 - fitted / n) ** 2, found, fitted))
+    by_range, by_leaf, n_fitted = fit_gaps(places, gaps, weights, n)
     assert places.at(by_range, by_leaf) == pytest.approx(columns @ best[1], abs=1e-8)
+    assert n_fitted == pytest.approx(best[2], abs=1e-6)
+
+
+def counted_misses(n_past, n_new, rate, level):
+    """How often a bound misses where scores are alike and so many are wrong: a sum, no draws."""
+    missed, past, alike = 0.0, np.full(n_past, 0.9), np.zeros(n_past, dtype=int)
+    for wrong in range(int(stats.binom.ppf(1 - 1e-7, n_past, rate)) + 1):
+        gaps = np.where(np.arange(n_past) < wrong, -0.9, 0.1)
+        even = np.full(n_past, 1 / n_past)
+        audited = ScoreGaps(hm.TopK(1), 1.0, past, alike, gaps, even, limits=(0.0, 1.0))
+        found = audited.forecast(np.full(n_new, 0.9), confidence_level=level)
+        least = np.ceil(n_new * (1 - found.upper) - 1e-9)
+        most = np.floor(n_new * (1 - found.lower) + 1e-9)
+        held = stats.binom.cdf(most, n_new, rate) - stats.binom.cdf(least - 1, n_new, rate)
+        missed += stats.binom.pmf(wrong, n_past, rate) * (1 - held)
+    return missed
+
+
+@pytest.mark.parametrize("level", [0.9, 0.95, 0.99])
+@pytest.mark.parametrize(
+    ("n_past", "n_new"), [(10, 5_000), (200, 20), (300, 5_000), (1_000, 10), (2_000, 2_000)]
+)
+def test_bounds_hold_whether_errors_are_common_rare_or_never_seen(n_past, n_new, level):
+    rates = np.geomspace(0.1 / max(n_past, n_new), 0.1, 7)
+    missed = [counted_misses(n_past, n_new, rate, level) for rate in rates]
+    assert max(missed) <= 1.05 * (1 - level)
+
+
+def test_rows_without_an_error_say_no_more_than_their_number():
+    """What never happened in m rows may happen in log(20) / m of them."""
+    (found,) = hm.forecast(sure(0.6, 1_000_000), sure(0.6, 5), ["a"] * 5, tree=PAIR)
+    assert found.sampling == pytest.approx(stats.t.ppf(0.975, 4) * np.sqrt(np.log(20)) / 5, rel=0.1)
+    assert (found.value, found.upper) == (1.0, 1.0)
+    for n in (50, 500):
+        (found,) = hm.forecast(sure(0.6, 10**6), sure(0.6, n), ["a"] * n, tree=PAIR)
+        assert found.upper - found.lower > np.log(20) / n
+
+
+def test_clusters_without_an_error_count_as_one_row_each():
+    """100 rows of 20 users say what 20 rows say, also where the model is sure and right."""
+    for p in (0.6, 1.0):
+        given = {"tree": PAIR, "utilities": hm.TopK(1)}
+        users = np.repeat(np.arange(20), 5)
+        (many,) = hm.forecast(sure(p, 9_000), sure(p, 100), ["a"] * 100, clusters=users, **given)
+        assert many.rare == pytest.approx(5.0)
+        (few,) = hm.forecast(sure(p, 1_800), sure(p, 20), ["a"] * 20, **given)
+        assert many.sampling == pytest.approx(few.sampling, rel=0.05)
+
+
+def test_what_labels_seldom_tell_may_bring_more_than_was_seen():
+    leaf = hm.LevelCorrectness(level=2)
+    rows, labels = [[0.5, 0.3, 0.2]] * 100, ["lion"] * 30 + ["lynx"] * 10 + ["cat"] * 40
+    (found,) = hm.forecast(rows, rows, [*labels, *["dog"] * 20], tree=TREE, utilities=leaf)
+    assert found.rare == pytest.approx(2.0), "a cat's label goes on in half of the cases"
 
 
 def test_raking_moves_audited_rows_to_the_windows_ranges_and_leaves():
@@ -190,6 +250,42 @@ def test_a_judged_forecast_says_whether_its_bound_held_and_survives_json():
     edge = found.upper - found.score + 0.01
     assert not found.judged(edge, 50).inside
     assert found.judged(edge, 10).inside
+
+
+def test_one_error_among_few_labels_of_a_long_window_is_no_miss():
+    p, y = sure(0.999, 20_000), np.where(np.arange(20_000) % 1_000, "a", "b")
+    (found,) = hm.forecast(sure(0.999, 5_000), p, y, tree=PAIR, utilities=hm.TopK(1))
+    assert found.judged(0.99 - found.score, 100).inside
+    assert not found.judged(0.99 - found.score, 5_000).inside
+    assert not found.judged(0.9 - found.score, 100).inside
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(
+    ("size", "alike", "rate"), [(20, 1.0, 0.01), (20, 0.5, 0.1), (5, 0, 0.002)]
+)
+def test_bounds_hold_where_rows_of_a_user_err_together(size, alike, rate):
+    """400 windows of 2,000 rows; without a floor, errors of whole users were missed in half."""
+    rng, utility, held = np.random.default_rng(8), hm.TopK(1), []
+
+    def draw(n):
+        users = np.repeat(np.arange(n // size), size)
+        own = rng.random(n // size)[users]
+        errs = np.where(rng.random(n) < alike, own, rng.random(n)) < rate
+        return np.where(errs, "b", "a"), users
+
+    for _ in range(400):
+        (y, users), (new, _) = draw(2_000), draw(4_000)
+        (found,) = hm.forecast(
+            sure(1 - rate, 4_000),
+            sure(1 - rate, 2_000),
+            y,
+            tree=PAIR,
+            utilities=utility,
+            clusters=users,
+        )
+        held.append(found.lower - 1e-12 <= (new == "a").mean() <= found.upper + 1e-12)
+    assert np.mean(held) > 0.95 - 3 * np.sqrt(0.95 * 0.05 / 400)
 
 
 def test_bounds_hold_where_scores_move_and_what_follows_from_them_does_not():

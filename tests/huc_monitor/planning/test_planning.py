@@ -7,6 +7,8 @@ import math
 
 import numpy as np
 import pandas as pd
+import polars as pl
+import pyarrow as pa
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -91,6 +93,35 @@ def test_a_branch_that_no_label_of_a_pilot_reaches_is_planned_for_at_its_widest(
     planned = hm.pilot_candidates(p, labels, tree=TREE, utilities=UTILITIES)
     (cat,) = planned[planned["node"] == "cat"].itertuples()
     assert (cat.mean_square, planned.notna().all(axis=None)) == (cat.spread**2 / 4, True)
+
+
+def test_a_branch_that_no_label_reaches_leaves_the_plan_of_the_others_as_it_is(pilot):
+    p, codes, _ = pilot
+    given = {"tree": TREE, "utilities": [hm.LevelCorrectness(level=2)]}
+    full, stopped, none = (
+        hm.pilot_candidates(p, labels, **given).iloc[0]
+        for labels in (codes, np.where(codes < 2, "cat", "dog"), np.full(len(p), "root"))
+    )
+    assert (full["node"], full["mean_square"]) == ("root", pytest.approx(stopped["mean_square"]))
+    assert stopped["quantile"] == pytest.approx(full["quantile"], rel=0.15)
+    # Labels that say nothing leave what is taken without a pilot.
+    guessed = {"bounds": "bootstrap", "n_candidates": 2}
+    wanted = hm.labels_needed(0.1, **guessed)
+    assert hm.labels_needed(0.1, **guessed, quantile=none["quantile"]) == wanted
+
+
+def test_a_pilot_of_utilities_that_no_branch_changes_has_no_candidates(pilot):
+    planned = hm.pilot_candidates(*pilot[:2], tree=TREE, utilities=[hm.TopK(3)])
+    assert planned.empty
+
+
+@pytest.mark.parametrize("make", [pl.DataFrame, pa.table])
+def test_the_largest_moment_takes_features_of_any_library(pilot, make):
+    p, _, groups = pilot
+    given = {"tree": TREE, "utilities": UTILITIES, "candidate": ("pay", "tilt", "root")}
+    features = make({name: column.tolist() for name, column in groups["features"].items()})
+    found = largest_moment(p, **given, subgroups=groups["subgroups"], features=features)
+    assert found == largest_moment(p, **given, **groups)
 
 
 def test_without_a_pilot_the_bootstraps_quantile_is_on_the_safe_side(pilot):

@@ -70,6 +70,32 @@ def test_a_branch_is_comparable_where_it_chooses_among_the_same_things(tmp_path)
     assert version.to_dict()["not_comparable"] == ["root", "goods"]
 
 
+def test_names_that_are_numbers_in_the_file_are_names_in_every_kind_of_change(tmp_path):
+    text = """
+    versions:
+      - tree: old.json
+        until: 2026-03-01
+        renamed: {1: 10}
+        split: {4: [5, 6]}
+        merged: {7: [2, 3]}
+        retired: {8: 9}
+    """
+    old = {"1": ["x", "y"], "2": None, "3": None, "4": None, "8": None, "9": None}
+    new = {"10": ["x", "y"], "5": None, "6": None, "7": None, "9": None}
+    (version,) = read(tmp_path, text, old=old, new=new).versions
+    assert version.names["1"] == "10"
+    assert version.leaves["4"] == ("5", "6")
+    assert version.leaves["2"] == version.leaves["3"] == ("7",)
+    assert version.leaves["8"] == ("9",)
+
+
+@pytest.mark.parametrize("word", ["renamed", "retired", "split", "merged"])
+def test_a_change_that_is_no_mapping_is_refused(tmp_path, word):
+    text = f"versions:\n- {{tree: old.json, until: 2026-03-01, {word}: [tea]}}"
+    with pytest.raises(InvalidTreeError, match=f"`{word}` must lead from nodes to nodes"):
+        read(tmp_path, text)
+
+
 def test_splitting_a_leaf_changes_nothing_above_it(tmp_path):
     text = "versions:\n- {tree: old.json, until: 2026-03-01, split: {b: [b1, b2]}}"
     plain, split = {"a": ["x", "y"], "b": None}, {"a": ["x", "y"], "b": ["b1", "b2"]}
