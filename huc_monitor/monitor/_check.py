@@ -36,8 +36,9 @@ from huc_monitor.monitor.noticing import Noticing, Selection
 from huc_monitor.monitor.records import AlertTransition, WindowRecord
 from huc_monitor.monitor.silence import Silence
 from huc_monitor.monitor.windows import Window, due_windows, next_revision, readiness
-from huc_monitor.sources import RowCounts, TooManyBadRowsError
+from huc_monitor.sources import RowCounts, TooManyBadRowsError, WindowData
 from huc_monitor.sources._rows import say_unknown
+from huc_monitor.tree import LabelTree
 
 if TYPE_CHECKING:
     from huc_monitor.monitor._monitor import Monitor
@@ -335,25 +336,18 @@ class Check:
         is_accepted = reference is None and not left_out and monitor.policy.tolerance.relative
         if is_accepted:
             self._load_detector()
-        elif newest:
+        elif newest and left_out is None:
             state.last_judged = window.ordinal
             state.alerts, transitions = examined.advance(state.alerts, judgements, self._quiet)
             state.transitions += transitions
             if any(item.standing for item in judgements):
                 self._telling.standing(findings, change)
-        else:
+        elif left_out is None:
             notes.append("A newer window was judged already: this revision changes no alert.")
             if change is not None and window.id not in {item.id for item in state.compared}:
                 notes.append(_BY_ITSELF)
         notes += [*self._early.reconcile(window, judgements), *examined.result.notes]
-        unknown = say_unknown(found.data.unknown_labels, monitor.tree)
-        if unknown is not None:
-            notes.append(unknown)
-        if found.data.sampled_from is not None:
-            notes.append(
-                f"The audit is of all rows; causes, drift, pictures and the e-detector are of a "
-                f"sample of {found.data.n:,} of {found.data.sampled_from:,} labelled rows."
-            )
+        notes += _say_rows(found.data, monitor.tree)
         record = self._base(
             visited,
             "audited",
@@ -375,7 +369,7 @@ class Check:
             **facts,
         )
         state.tree_change = None
-        return self._with_trigger(record)
+        return record if left_out else self._with_trigger(record)
 
     def _with_trigger(self, record: WindowRecord) -> WindowRecord:
         policy, state = self.monitor.policy.recalibration, self.state
@@ -395,6 +389,17 @@ class Check:
         if facts is not None:
             visited = Visited(window, 0, window.due_at, _NO_ROWS, window.start, None)
             self.outbox.commit(self._base(visited, "pending", **facts))
+
+
+def _say_rows(data: WindowData, tree: LabelTree) -> list[str]:
+    """Say which labels are none of the tree's, and what is of a sample."""
+    notes = [say_unknown(data.unknown_labels, tree)]
+    if data.sampled_from is not None:
+        notes.append(
+            f"The audit is of all rows; causes, drift, pictures and the e-detector are of a "
+            f"sample of {data.n:,} of {data.sampled_from:,} labelled rows."
+        )
+    return [text for text in notes if text is not None]
 
 
 def _facts_of(counts: RowCounts) -> dict[str, Any]:

@@ -4,7 +4,7 @@ A mute is about telling, and goes by the clock: until it ends, nobody is told of
 covers. Maintenance is about data: windows that have rows of that time are audited and recorded,
 and nobody is told of what they show. Maintenance that names no branch, subgroup or utility also
 keeps its windows out of the e-detector's evidence, of the change test and of the reference, which
-would otherwise speak of them later.
+would otherwise speak of them later; and they neither open, keep nor end an alert.
 """
 
 from __future__ import annotations
