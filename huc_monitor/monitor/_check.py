@@ -289,6 +289,9 @@ class Check:
     def _base(self, visited: Visited, status: Any, **facts: Any) -> WindowRecord:
         window, state = visited.window, self.state
         step = facts.pop("step", None)
+        known = state.open_alerts
+        if not visited.revision:  # one that was carried over may have opened later
+            known = tuple(alert for alert in known if alert.first_seen < window.end)
         return WindowRecord(
             monitor=self.monitor.name,
             identity=self.monitor.identity,
@@ -301,7 +304,7 @@ class Check:
             revision=visited.revision,
             status=status,
             detector=self._detecting.to_plain(step),
-            **{"model_version": state.model_version, "alerts": state.open_alerts, **facts},
+            **{"model_version": state.model_version, "alerts": known, **facts},
         )
 
     def _audited(

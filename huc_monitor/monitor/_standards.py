@@ -84,7 +84,7 @@ class Standards:
             (data,) = read.values()
             self.subgroups = monitor.subgroups(data.features)
             state.by_value = columns_by_value(self.subgroups, data.features)
-        state.subgroups = self.subgroups.to_dict()
+        state.freeze(self.subgroups, monitor.utilities)
         return read
 
     def _freeze_reference(self, start: datetime, end: datetime) -> None:

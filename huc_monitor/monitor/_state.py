@@ -13,6 +13,7 @@ from huc_monitor._common.forms import Form, read_form, write_form
 from huc_monitor.audit.forecast import Forecast
 from huc_monitor.errors import HUCError, UnknownNameError
 from huc_monitor.monitor.forecasting import ForecastScore
+from huc_monitor.monitor.messages import gone
 from huc_monitor.monitor.people import Mute
 from huc_monitor.monitor.ports.stored import RESTORE_STATE, read_stored
 from huc_monitor.monitor.records import (
@@ -292,17 +293,45 @@ class MonitorState(Form):
         old = cls.from_dict(previous)
         nodes = {u.name: {tree.branches[b] for b in u.relevant_branches(tree)} for u in utilities}
         kept = [item for item in old.open_alerts if item.node in nodes.get(item.utility, ())]
+        lost = [item for item in old.open_alerts if item not in kept]
         state.alerts = {item.candidate: item for item in kept}
-        state.mutes = old.mutes
+        state.mutes = [
+            one
+            for one in old.mutes
+            if one.branch in {None, *tree.branches} and one.utility in {None, *nodes}
+        ]
+        state._resolve(lost, utilities, "its branch or utility is gone")
         changed = old.tree is not None and old.tree != tree.fingerprint
         why = "`tree`" if changed else "a setting that results depend on"
         state.notes.append(
             f"The configuration's identity changed from {old.identity[:12]} to {identity[:12]} "
             f"because {why} changed: this is a new monitor, and all windows are audited again. "
-            f"Open alerts of the previous monitor: {len(kept)} carried over, "
-            f"{len(old.open_alerts) - len(kept)} left (their branch or utility is gone)."
+            f"Open alerts of the previous monitor: {len(kept)} carried over as far as their "
+            f"subgroup is still watched, {len(lost)} ended (their branch or utility is gone)."
         )
         return state
+
+    def freeze(self, subgroups: Subgroups, utilities: Sequence[Utility]) -> None:
+        """Watch these subgroups; end alerts and mutes that were carried over from others."""
+        self.subgroups, names = subgroups.to_dict(), {None, *subgroups.names}
+        lost = [alert for alert in self.open_alerts if alert.subgroup not in names]
+        self.alerts = {key: one for key, one in self.alerts.items() if one.subgroup in names}
+        self.mutes = [one for one in self.mutes if one.subgroup in names]
+        self._resolve(lost, utilities, "its subgroup is not watched any more")
+        if lost:
+            names_lost = ", ".join(dict.fromkeys(alert.subgroup for alert in lost))
+            self.notes.append(
+                f"Of the open alerts of the previous monitor, {len(lost)} ended because nothing "
+                f"watches their subgroup any more: {names_lost}."
+            )
+
+    def _resolve(
+        self, alerts: Sequence[AlertState], utilities: Sequence[Utility], why: str
+    ) -> None:
+        """Tell those who heard of alerts that they ended without an audit."""
+        known = {utility.name: utility for utility in utilities}
+        told = [alert for alert in alerts if alert.told]
+        self.transitions += [gone(alert, known.get(alert.utility), why) for alert in told]
 
     def move(self, version: TreeVersion, utilities: Sequence[Utility]) -> None:
         """Go on with the newest tree: under its names, with a reference read again by it."""
