@@ -35,7 +35,13 @@ from huc_monitor.monitor.muting import Quiet
 from huc_monitor.monitor.noticing import Noticing, Selection
 from huc_monitor.monitor.records import AlertTransition, WindowRecord
 from huc_monitor.monitor.silence import Silence
-from huc_monitor.monitor.windows import Window, due_windows, next_revision, readiness
+from huc_monitor.monitor.windows import (
+    TimeWindows,
+    Window,
+    due_windows,
+    next_revision,
+    readiness,
+)
 from huc_monitor.sources import RowCounts, TooManyBadRowsError, WindowData
 from huc_monitor.sources._rows import say_unknown
 from huc_monitor.tree import LabelTree
@@ -47,6 +53,7 @@ _NO_ROWS = RowCounts(0, 0)
 _SOME_WINDOWS, _MANY_WINDOWS = 100, 1_000
 # Failed windows that are read again at every check; older ones only when their counts change.
 _MOST_RETRIED = 16
+_MOVED = "rows:moved"
 _BY_ITSELF = "What changed in this window is judged by it alone: earlier rows are no longer kept."
 
 
@@ -103,6 +110,7 @@ class Check:
         rest = due
         if due:
             self._telling.untimed()
+            self._say_moved()
         while rest:
             rest = self._visit_all(rest, len(due) - len(rest), total)
         self._revisit()
@@ -159,6 +167,19 @@ class Check:
             msg = f"`windows.begin` must be set for this log: {said} or --since."
             raise InvalidInputError(msg)
         self._telling.note(f"The log begins with empty windows: {said} in `windows`.")
+
+    def _say_moved(self) -> None:
+        """Say that the last window would be cut elsewhere now; the next one starts at its end."""
+        last, spec, source = self.state.last, self.monitor.windows, self.monitor.source
+        if last is None or isinstance(spec, TimeWindows) or not spec.has_moved(source, last):
+            return
+        n = source.counts(last.start, last.end).n_predictions
+        said = (
+            f"rows came late or were deleted since it was cut at {spec.n_rows:,}; it holds {n:,} "
+            "now. Later windows start where it ends; late rows are audited where "
+            "`windows.revisit` is set."
+        )
+        self._telling.say(last, {_MOVED: said})
 
     def _late_possible(self) -> bool:
         return any(self._may_change(item) for item in self.state.visited)
