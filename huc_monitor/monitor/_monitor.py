@@ -25,6 +25,7 @@ from huc_monitor.monitor._state import MonitorState, open_state
 from huc_monitor.monitor.acting import AlertActions
 from huc_monitor.monitor.forecasting import ForecastScore
 from huc_monitor.monitor.hosts import Hosts
+from huc_monitor.monitor.muting import check_maintenance
 from huc_monitor.monitor.policy import Policy
 from huc_monitor.monitor.ports.notifier import Message
 from huc_monitor.monitor.ports.tracker import MemoryTracker, Tracker
@@ -175,9 +176,11 @@ class Monitor(Plotted):
     def __post_init__(self) -> None:
         object.__setattr__(self, "tree", check_tree(self.tree))
         chosen = check_utilities(self.utilities)
-        if isinstance(self.subgroups, Subgroups):
+        known = self.subgroups if isinstance(self.subgroups, Subgroups) else None
+        if known is not None:
             # Names in its rules are known from here on.
-            self.policy.tolerance.values(self.tree, chosen, self.subgroups)
+            self.policy.tolerance.values(self.tree, chosen, known)
+        check_maintenance(self.policy.maintenance, self.tree, chosen, known)
         object.__setattr__(self, "utilities", chosen)
         object.__setattr__(self, "source", one_at_a_time(self.source))
         object.__setattr__(self, "identity", self.identity or self._identity())

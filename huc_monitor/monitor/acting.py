@@ -15,10 +15,10 @@ from typing import TYPE_CHECKING, Any, Final, TypeVar
 
 from huc_monitor._common.safe_text import line
 from huc_monitor._common.times import get_zone, to_utc
-from huc_monitor.errors import InvalidInputError, UnknownNameError, did_you_mean, nearest
+from huc_monitor.errors import InvalidInputError, UnknownNameError, nearest
 from huc_monitor.monitor._lock import default_path, hold
 from huc_monitor.monitor._state import MonitorState, open_state
-from huc_monitor.monitor.people import Action, Mute, covers, parse_until, say_scope
+from huc_monitor.monitor.people import Action, Mute, check_scope, covers, parse_until, say_scope
 from huc_monitor.monitor.windows import Window
 from huc_monitor.tree import LabelTree
 from huc_monitor.utilities import Utility
@@ -203,16 +203,8 @@ class AlertActions:
     def _check_names(self, branch: str | None, subgroup: str | None, utility: str | None) -> None:
         known = self._load().subgroups
         groups = None if known is None else ["all", *(item["name"] for item in known["subgroups"])]
-        choices = {
-            "branch": (branch, self.tree.branches),
-            "subgroup": (subgroup, groups),
-            "utility": (utility, [item.name for item in self.utilities]),
-        }
-        for kind, (name, names) in choices.items():
-            if name is not None and names is not None and name not in names:
-                near = did_you_mean(name, list(names))
-                msg = f"`{kind}` must be one of the monitor's; got {name!r:.80}. {near}"
-                raise UnknownNameError(msg)
+        utilities = [item.name for item in self.utilities]
+        check_scope((branch, subgroup, utility), (self.tree.branches, groups, utilities))
 
     def _load(self) -> MonitorState:
         return open_state(self.tracker, self.identity, self.tree, self.utilities)

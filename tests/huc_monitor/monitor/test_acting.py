@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from support.production_log import after, make_log
-from support.watched import Ear, make
+from support.watched import Ear, by_protocol, make
 
 from huc_monitor._common.times import get_zone
 from huc_monitor.errors import InvalidInputError, UnknownNameError
@@ -319,6 +319,28 @@ def test_maintenance_that_makes_no_sense_is_refused():
         Maintenance(start="2024-03-02", end="2024-03-01")
     with pytest.raises(InvalidInputError, match="must be shorter than `repeat_every`"):
         Maintenance(start="2024-03-01", end="2024-03-04", repeat_every="2d")
+
+
+@pytest.mark.parametrize(
+    ("names", "message"),
+    [
+        ({"branch": "atack"}, r"\[0\]\.branch` must be .* 'atack'. Did you mean 'attack'"),
+        ({"utility": "famly"}, r"\[0\]\.utility` must be .* 'famly'. Did you mean 'family'"),
+        ({"subgroup": "udp"}, r"\[0\]\.subgroup` must be .* 'udp'. Did you mean 'protocol=udp'"),
+    ],
+)
+def test_maintenance_of_what_the_monitor_does_not_have_is_refused(log, names, message):
+    times = {"start": "2024-03-03", "end": "2024-03-04"}
+    with pytest.raises(UnknownNameError, match=message):
+        make(*log, maintenance=[{**times, **names}]).check(after(3.5))
+
+
+def test_maintenance_of_an_unknown_subgroup_is_refused_before_a_check_where_it_can_be(log):
+    fixed = by_protocol(log[0])
+    times = {"start": "2024-03-03", "end": "2024-03-04", "subgroup": "udp"}
+    with pytest.raises(UnknownNameError, match=r"`maintenance\[0\]\.subgroup` must be"):
+        make(*log, maintenance=[times], subgroups=fixed)
+    make(*log, maintenance=[{**times, "subgroup": "protocol=udp"}], subgroups=fixed)
 
 
 def test_a_scope_covers_what_has_all_its_names():
