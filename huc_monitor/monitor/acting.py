@@ -145,7 +145,10 @@ class AlertActions:
         now: datetime | str | None = None,
         wait: float = WAIT,
     ) -> tuple[Mute, ...]:
-        """End mutes before their time; without a name, all of them."""
+        """End mutes before their time; without a name, all of them.
+
+        What another mute covers as well stays muted.
+        """
         moment, scope = _now(now), (branch, subgroup, utility)
         action = Action(kind="unmute", at=moment, by=_who(by))
 
@@ -157,7 +160,11 @@ class AlertActions:
                 raise UnknownNameError(msg)
             state.mutes = [one for one in state.mutes if one not in ended]
             for one in ended:
-                _apply(state, one.scope, action, muted=None)
+                for alert in _apply(state, one.scope, action):
+                    names = alert.node, alert.subgroup, alert.utility
+                    left = (m for m in state.mutes if m.until > moment and covers(m.scope, names))
+                    words = next((other.words for other in left), None)
+                    state.alerts[alert.candidate] = dataclasses.replace(alert, muted=words)
             return ended
 
         return self._edit(change, wait)

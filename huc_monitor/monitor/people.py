@@ -115,8 +115,9 @@ def say_people(alert: AlertState) -> list[str]:
     """
     ends = max((k for k, one in enumerate(alert.actions) if one.kind == "unmute"), default=0)
     past = [replace(action, until=None) for action in alert.actions[:ends]]
-    said = [f"{line(action)}." for action in (*past, *alert.actions[ends:])]
-    if alert.muted is not None and not any(action.kind == "mute" for action in alert.actions):
+    since = alert.actions[ends:]
+    said = [f"{line(action)}." for action in (*past, *since)]
+    if alert.muted is not None and not any(action.kind == "mute" for action in since):
         said.append(f"Muted {line(alert.muted)}.")
     return said
 

@@ -151,6 +151,36 @@ def test_a_person_ends_a_mute_before_its_time(log):
     assert [a.kind for a in monitor.alerts[0].actions] == ["mute", "unmute"]
 
 
+def test_the_end_of_a_narrow_mute_leaves_what_a_broader_one_covers_muted(log):
+    monitor = make(*log)
+    monitor.check(after(3.5))
+    monitor.actions.mute(until="30d", by="ann", now=after(3.5))
+    monitor.actions.mute(branch="attack", until="3d", by="bob", now=after(3.5))
+    (ended,) = monitor.actions.unmute(branch="attack", by="bob", now=after(3.6))
+    assert ended.by == "bob"
+    assert monitor.status == "ok"
+    assert all("by ann until" in alert.muted for alert in monitor.alerts)
+    assert say_people(monitor.alerts[0]) == [
+        "Muted by ann, 2024-03-04 12:00 UTC.",
+        "Muted by bob, 2024-03-04 12:00 UTC.",
+        "Unmuted by bob, 2024-03-04 14:24 UTC.",
+        "Muted by ann until 2024-04-03 12:00 UTC.",
+    ]
+    assert told(monitor.check(after(4.5))) == {}
+    monitor.actions.unmute(by="ann", now=after(4.6))
+    assert (monitor.status, monitor.actions.mutes(after(4.6))) == ("critical", ())
+
+
+def test_the_end_of_a_mute_is_no_end_of_one_that_covers_some_of_its_alerts(log):
+    monitor = make(*log)
+    monitor.check(after(3.5))
+    monitor.actions.mute(subgroup="all", until="30d", by="ann", now=after(3.5))
+    monitor.actions.mute(branch="attack", until="3d", by="bob", now=after(3.5))
+    monitor.actions.unmute(branch="attack", by="bob", now=after(3.6))
+    assert {alert.subgroup for alert in monitor.alerts if alert.muted is not None} == {"all"}
+    assert {alert.subgroup for alert in monitor.alerts if alert.muted is None} == {"protocol=udp"}
+
+
 def test_maintenance_keeps_its_windows_out_of_every_test(log):
     """Days 2 to 8 are wrong, all under maintenance: nothing is told then or later."""
     ear = Ear()
