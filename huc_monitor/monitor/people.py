@@ -111,7 +111,7 @@ def check_scope(
 def say_people(alert: AlertState) -> list[str]:
     """Say in sentences what people did about an alert, oldest first.
 
-    A mute that a person ended before its time is told without the time.
+    A mute that a person ended before its time is told without the time; what is said twice, once.
     """
     ends = max((k for k, one in enumerate(alert.actions) if one.kind == "unmute"), default=0)
     past = [replace(action, until=None) for action in alert.actions[:ends]]
@@ -119,7 +119,7 @@ def say_people(alert: AlertState) -> list[str]:
     said = [f"{line(action)}." for action in (*past, *since)]
     if alert.muted is not None and not any(action.kind == "mute" for action in since):
         said.append(f"Muted {line(alert.muted)}.")
-    return said
+    return list(dict.fromkeys(said))
 
 
 def say_people_of(alerts: Sequence[AlertState]) -> list[str]:

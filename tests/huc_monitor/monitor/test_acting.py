@@ -18,7 +18,7 @@ from huc_monitor.monitor import CheckInProgressError, MonitorState
 from huc_monitor.monitor._lock import hold
 from huc_monitor.monitor.alerts import AlertPolicy, Judgement, advance
 from huc_monitor.monitor.muting import Maintenance
-from huc_monitor.monitor.people import Action, covers, parse_until, say_people
+from huc_monitor.monitor.people import Action, covers, parse_until, say_people, say_people_of
 from huc_monitor.monitor.ports import FilesTracker, MonitorInfo
 from huc_monitor.reporting import render_report
 
@@ -179,6 +179,17 @@ def test_the_end_of_a_mute_is_no_end_of_one_that_covers_some_of_its_alerts(log):
     monitor.actions.unmute(branch="attack", by="bob", now=after(3.6))
     assert {alert.subgroup for alert in monitor.alerts if alert.muted is not None} == {"all"}
     assert {alert.subgroup for alert in monitor.alerts if alert.muted is None} == {"protocol=udp"}
+
+
+def test_what_a_person_said_twice_of_an_alert_is_told_and_counted_once(log):
+    monitor = make(*log)
+    monitor.check(after(3.5))
+    for _ in range(2):
+        seen = monitor.actions.ack(branch="attack", by="ann", now=after(3.6))
+    assert len(seen) > 1
+    said = ["Acknowledged by ann, 2024-03-04 14:24 UTC."]
+    assert say_people(seen[0]) == said
+    assert say_people_of(seen) == said
 
 
 def test_maintenance_keeps_its_windows_out_of_every_test(log):
