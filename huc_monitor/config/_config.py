@@ -157,7 +157,14 @@ class Config:
         """What plugins are told about the monitor."""
         name = self.settings.model.name
         return MonitorInfo(
-            name, self.identity, name, self.to_dict(), self.tree, self.folder, config=self
+            name,
+            self.identity,
+            name,
+            self.to_dict(),
+            self.tree,
+            self.folder,
+            config=self,
+            file=self.document.name,
         )
 
     def open_source(

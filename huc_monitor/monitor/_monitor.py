@@ -248,7 +248,14 @@ class Monitor(Plotted):
             tree=self.tree,
             utilities=self.utilities,
             zone=self.windows.time_zone,
+            file=self.file,
         )
+
+    @property
+    def file(self) -> str | None:
+        """Name of the configuration file; None without one."""
+        config = self.hosts.place.config
+        return None if config is None else Path(config).name
 
     @property
     def lock_path(self) -> Path:
@@ -275,7 +282,7 @@ class Monitor(Plotted):
         return SampleFiles(self.lock_path.parent / "rows" / file_name(self.identity), read_only)
 
     def _load(self) -> MonitorState:
-        state = open_state(self.tracker, self.identity, self.tree, self.utilities)
+        state = open_state(self.tracker, self.identity, self.tree, self.utilities, self.file)
         if state.identity != self.identity:
             msg = (
                 f"`tracker` must hold the state of this monitor; got that of {state.identity!r}, "

@@ -189,6 +189,7 @@ class MonitorState(Form):
     arrivals: dict[str, Arrivals] = field(default_factory=dict)
     warnings: list[str] = field(default_factory=list)
     by_value: list[str] = field(default_factory=list)
+    file: str | None = None  # the configuration file's name
 
     schema: ClassVar[int | None] = SCHEMA_VERSION
     sparse: ClassVar[tuple[str, ...]] = (
@@ -200,6 +201,7 @@ class MonitorState(Form):
         "arrivals",
         "warnings",
         "by_value",
+        "file",
     )
 
     @property
@@ -285,12 +287,23 @@ class MonitorState(Form):
         identity: str,
         tree: LabelTree,
         utilities: Sequence[Utility],
+        file: str | None = None,
     ) -> MonitorState:
-        """Begin anew, with the open alerts of the monitor before that still have a candidate."""
-        state = cls(identity, tree=tree.fingerprint)
+        """Begin anew, with the open alerts of the monitor before that still have a candidate.
+
+        The monitor of another file goes on beside this one, and keeps its own.
+        """
+        state = cls(identity, tree=tree.fingerprint, file=file)
         if previous is None:
             return state
         old = cls.from_dict(previous)
+        if old.is_of_another(file):
+            state.notes.append(
+                f"Another file, {old.file}, has a monitor of the same model name here. Its "
+                f"{len(old.open_alerts)} open alerts and its mutes are not taken over: this is a "
+                "monitor of its own."
+            )
+            return state
         nodes = {u.name: {tree.branches[b] for b in u.relevant_branches(tree)} for u in utilities}
         kept = [item for item in old.open_alerts if item.node in nodes.get(item.utility, ())]
         lost = [item for item in old.open_alerts if item not in kept]
@@ -310,6 +323,10 @@ class MonitorState(Form):
             f"subgroup is still watched, {len(lost)} ended (their branch or utility is gone)."
         )
         return state
+
+    def is_of_another(self, file: str | None) -> bool:
+        """Whether another configuration file than this one is known to have left it."""
+        return None not in {self.file, file} and self.file != file
 
     def freeze(self, subgroups: Subgroups, utilities: Sequence[Utility]) -> None:
         """Watch these subgroups; end alerts and mutes that were carried over from others."""
@@ -379,16 +396,25 @@ class MonitorState(Form):
 
 
 def open_state(
-    tracker: Tracker, identity: str, tree: LabelTree, utilities: Sequence[Utility]
+    tracker: Tracker,
+    identity: str,
+    tree: LabelTree,
+    utilities: Sequence[Utility],
+    file: str | None = None,
 ) -> MonitorState:
-    """Go on from the state a tracker keeps, or begin after that of the monitor before."""
+    """Go on from the state a tracker keeps, or begin after that of the monitor before.
+
+    `file` is the name of the configuration file, where there is one.
+    """
     data = tracker.load_state()
     if data is not None:
-        return read_state(data, tracker)
+        state = read_state(data, tracker)
+        state.file = file or state.file
+        return state
     previous = tracker.previous_state()
     if previous is not None:
         read_state(previous, tracker)  # to say what is wrong with it, if anything is
-    return MonitorState.after(previous, identity, tree, utilities)
+    return MonitorState.after(previous, identity, tree, utilities, file)
 
 
 def read_state(data: Mapping[str, Any], tracker: Tracker) -> MonitorState:

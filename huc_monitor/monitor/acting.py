@@ -50,6 +50,8 @@ class AlertActions:
     utilities : sequence of Utility
     zone : str, default "UTC"
         In which dates and weekdays are read.
+    file : str, optional
+        Name of the configuration file.
 
     Examples
     --------
@@ -69,6 +71,7 @@ class AlertActions:
     tree: LabelTree
     utilities: Sequence[Utility]
     zone: str = "UTC"
+    file: str | None = None
 
     def ack(
         self, *, by: str | None = None, text: str = "", wait: float = WAIT, **which: Any
@@ -214,7 +217,7 @@ class AlertActions:
         check_scope((branch, subgroup, utility), (self.tree.branches, groups, utilities))
 
     def _load(self) -> MonitorState:
-        return open_state(self.tracker, self.identity, self.tree, self.utilities)
+        return open_state(self.tracker, self.identity, self.tree, self.utilities, self.file)
 
     def _edit(self, change: Callable[[MonitorState], _T], wait: float) -> _T:
         lock = self.tracker.lock_path or default_path(self.identity)

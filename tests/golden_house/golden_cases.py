@@ -680,6 +680,7 @@ ADDED = {
         "changed_since",
         "compared",
         "detectors",
+        "file",
         "forecast_scores",
         "forecasts",
         "reference_rows",

@@ -7,6 +7,7 @@ from support.production_log import after, make_log
 from support.watched import UTILITIES, Ear, by_protocol, make
 
 import huc_monitor as hm
+from huc_monitor.monitor.messages import NextSteps
 from huc_monitor.monitor.ports import FilesTracker, MonitorInfo
 
 
@@ -87,6 +88,36 @@ def test_what_is_left_of_the_monitor_before_survives_a_killed_check(opened, monk
 
 def _die(*_):
     raise KeyboardInterrupt
+
+
+def test_another_file_of_the_same_model_name_takes_nothing_over(log, tmp_path):
+    def one(letter, file):
+        info = MonitorInfo("intrusion", letter * 16, file=file)
+        tracker = FilesTracker(info, tmp_path)
+        return make(*log, tracker=tracker, identity=info.identity, place=NextSteps(file))
+
+    eu = one("a", "eu.yaml")
+    assert eu.check(after(5.5)).alerts
+    eu.actions.mute(until="30d", now=after(5.5))
+    us = one("b", "us.yaml")
+    assert (us.alerts, us.status, us.actions.mutes(after(5.5))) == ((), "ok", ())
+    (said,) = us.check(after(2.5), dry_run=True).preview
+    assert said.startswith("Another file, eu.yaml, has a monitor of the same model name here. Its ")
+    assert us.check(after(2.5)).message.data["notes"] == [said]
+    assert us.check(after(3.5)).message is None, "once"
+    changed = one("c", "eu.yaml")
+    assert {alert.candidate for alert in changed.alerts} == {a.candidate for a in eu.alerts}
+    assert changed.actions.mutes(after(5.5)), "its own file's, though the other's is newer"
+    assert one("d", None).check(after(2.5)).status == "ok", "of no file: the newest"
+
+
+def test_a_state_that_names_no_file_is_taken_over_and_named_from_then_on(opened, log, tmp_path):
+    assert "file" not in opened("a").tracker.load_state(), "as earlier versions wrote it"
+    tracker = FilesTracker(MonitorInfo("intrusion", "b" * 16, file="eu.yaml"), tmp_path)
+    changed = make(*log, tracker=tracker, identity="b" * 16, place=NextSteps("in/eu.yaml"))
+    assert changed.alerts
+    changed.check(after(5.5))
+    assert tracker.load_state()["file"] == "eu.yaml"
 
 
 def test_subgroups_that_are_still_watched_keep_their_alerts(opened):
