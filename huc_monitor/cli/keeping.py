@@ -73,8 +73,12 @@ def restore(
     Example: huc-monitor restore triage.tar.gz
     """
     with _keeper(config) as keeper:
-        n = keeper.restore(archive, replace=replace)
-    say(f"Restored {n:,} records and the state. See: huc-monitor status")
+        done = keeper.restore(archive, replace=replace)
+    others = {"were removed": done.n_removed, "remain in the tracker": done.n_left}
+    said = [f" {n:,} that the backup does not have {what}." for what, n in others.items() if n]
+    say(
+        f"Restored {done.n_records:,} records and the state.{''.join(said)} See: huc-monitor status"
+    )
 
 
 def migrate(

@@ -73,7 +73,8 @@ def run(
         msg = f"`--proxy` must name a column of {source.log.name}; got {proxy!r}. {known}"
         raise UnknownNameError(msg)
     with closing(open_tracker(settings)) as tracker:
-        state = open_state(tracker, settings.identity, settings.tree, settings.utilities)
+        given = settings.identity, settings.tree, settings.utilities, settings.document.name
+        state = open_state(tracker, *given)
     start, end = _find_window(settings, source, window)
     data = source.predictions(start, end)
     groups = Subgroups.whole()

@@ -76,7 +76,8 @@ def _read(
     with opened(config) as (settings, tracker):
         records = _without_superseded(tracker.records(last))[-last:]
         try:
-            state = open_state(tracker, settings.identity, settings.tree, settings.utilities)
+            given = settings.identity, settings.tree, settings.utilities, settings.document.name
+            state = open_state(tracker, *given)
         except DamagedError:
             if alone:
                 _show_records(records, settings.windows.time_zone, as_json=as_json)

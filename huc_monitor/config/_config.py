@@ -9,6 +9,7 @@ import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime
+from itertools import product
 from pathlib import Path
 from typing import Any, Final
 
@@ -156,7 +157,14 @@ class Config:
         """What plugins are told about the monitor."""
         name = self.settings.model.name
         return MonitorInfo(
-            name, self.identity, name, self.to_dict(), self.tree, self.folder, config=self
+            name,
+            self.identity,
+            name,
+            self.to_dict(),
+            self.tree,
+            self.folder,
+            config=self,
+            file=self.document.name,
         )
 
     def open_source(
@@ -427,7 +435,7 @@ def parse_config(
         except HUCError as error:
             raise document.error(("tree_changes",), f"cannot be read: {error}") from error
     utilities = _utilities(settings, tree, document)
-    _check_tolerances(settings, tree, utilities, document)
+    _check_names(settings, tree, utilities, document)
     return Config(settings, home, tree, utilities, document, changes)
 
 
@@ -481,16 +489,20 @@ def _utilities(settings: Settings, tree: LabelTree, document: Document) -> tuple
     return tuple(found) or correct_at_every_level(tree)
 
 
-def _check_tolerances(
+def _check_names(
     settings: Settings, tree: LabelTree, utilities: Sequence[Utility], document: Document
 ) -> None:
-    known = {"utility": [utility.name for utility in utilities], "node": list(tree.nodes)}
-    for i, override in enumerate(settings.tolerance.overrides):
-        for kind, names in known.items():
-            name = getattr(override, kind)
-            if name is not None and name not in names:
-                text = f"must be a {kind}; got {name!r}. {did_you_mean(name, names)}"
-                raise document.error(("tolerance", "overrides", i, kind), text)
+    names = {"utility": [utility.name for utility in utilities]}
+    given: list[tuple[tuple[str, ...], Sequence[Any], dict[str, list[str]]]] = [
+        (("tolerance", "overrides"), settings.tolerance.overrides, {"node": list(tree.nodes)}),
+        (("maintenance",), settings.maintenance, {"branch": list(tree.branches)}),
+    ]
+    for section, rules, nodes in given:
+        for (i, rule), (kind, known) in product(enumerate(rules), (names | nodes).items()):
+            name = getattr(rule, kind)
+            if name is not None and name not in known:
+                text = f"must be a {kind}; got {name!r}. {did_you_mean(name, known)}"
+                raise document.error((*section, i, kind), text)
 
 
 def _columns_in(rule: Any) -> list[str]:

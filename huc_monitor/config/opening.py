@@ -100,6 +100,7 @@ def open_actions(
         tree=given.tree,
         utilities=given.utilities,
         zone=given.windows.time_zone,
+        file=given.document.name,
     )
 
 

@@ -36,9 +36,16 @@ from huc_monitor.monitor.muting import Quiet
 from huc_monitor.monitor.noticing import Noticing, Selection
 from huc_monitor.monitor.records import AlertTransition, WindowRecord
 from huc_monitor.monitor.silence import Silence
-from huc_monitor.monitor.windows import Window, due_windows, next_revision, readiness
-from huc_monitor.sources import RowCounts, TooManyBadRowsError
+from huc_monitor.monitor.windows import (
+    TimeWindows,
+    Window,
+    due_windows,
+    next_revision,
+    readiness,
+)
+from huc_monitor.sources import RowCounts, TooManyBadRowsError, WindowData
 from huc_monitor.sources._rows import say_unknown
+from huc_monitor.tree import LabelTree
 
 if TYPE_CHECKING:
     from huc_monitor.monitor._monitor import Monitor
@@ -47,6 +54,7 @@ _NO_ROWS = RowCounts(0, 0)
 _SOME_WINDOWS, _MANY_WINDOWS = 100, 1_000
 # Failed windows that are read again at every check; older ones only when their counts change.
 _MOST_RETRIED = 16
+_MOVED = "rows:moved"
 _BY_ITSELF = "What changed in this window is judged by it alone: earlier rows are no longer kept."
 
 
@@ -103,6 +111,7 @@ class Check:
         rest = due
         if due:
             self._telling.untimed()
+            self._say_moved()
         while rest:
             rest = self._visit_all(rest, len(due) - len(rest), total)
         self._revisit()
@@ -160,6 +169,19 @@ class Check:
             msg = f"`windows.begin` must be set for this log: {said} or --since."
             raise InvalidInputError(msg)
         self._telling.note(f"The log begins with empty windows: {said} in `windows`.")
+
+    def _say_moved(self) -> None:
+        """Say that the last window would be cut elsewhere now; the next one starts at its end."""
+        last, spec, source = self.state.last, self.monitor.windows, self.monitor.source
+        if last is None or isinstance(spec, TimeWindows) or not spec.has_moved(source, last):
+            return
+        n = source.counts(last.start, last.end).n_predictions
+        said = (
+            f"rows came late or were deleted since it was cut at {spec.n_rows:,}; it holds {n:,} "
+            "now. Later windows start where it ends; late rows are audited where "
+            "`windows.revisit` is set."
+        )
+        self._telling.say(last, {_MOVED: said})
 
     def _late_possible(self) -> bool:
         return any(self._may_change(item) for item in self.state.visited)
@@ -303,6 +325,9 @@ class Check:
     def _base(self, visited: Visited, status: Any, **facts: Any) -> WindowRecord:
         window, state = visited.window, self.state
         step = facts.pop("step", None)
+        known = state.open_alerts
+        if not visited.revision:  # one that was carried over may have opened later
+            known = tuple(alert for alert in known if alert.first_seen < window.end)
         return WindowRecord(
             monitor=self.monitor.name,
             identity=self.monitor.identity,
@@ -316,7 +341,7 @@ class Check:
             revision=visited.revision,
             status=status,
             detector=self._detecting.to_plain(step),
-            **{"model_version": state.model_version, "alerts": state.open_alerts, **facts},
+            **{"model_version": state.model_version, "alerts": known, **facts},
         )
 
     def _audited(
@@ -351,25 +376,18 @@ class Check:
         is_accepted = reference is None and not left_out and monitor.policy.tolerance.relative
         if is_accepted:
             self._load_detector()
-        elif newest:
+        elif newest and left_out is None:
             state.last_judged = window.ordinal
             state.alerts, transitions = examined.advance(state.alerts, judgements, self._quiet)
             state.transitions += transitions
             if any(item.standing for item in judgements):
                 self._telling.standing(findings, change)
-        else:
+        elif left_out is None:
             notes.append("A newer window was judged already: this revision changes no alert.")
             if change is not None and window.id not in {item.id for item in state.compared}:
                 notes.append(_BY_ITSELF)
         notes += [*self._early.reconcile(window, judgements), *examined.result.notes]
-        unknown = say_unknown(found.data.unknown_labels, monitor.tree)
-        if unknown is not None:
-            notes.append(unknown)
-        if found.data.sampled_from is not None:
-            notes.append(
-                f"The audit is of all rows; causes, drift, pictures and the e-detector are of a "
-                f"sample of {found.data.n:,} of {found.data.sampled_from:,} labelled rows."
-            )
+        notes += _say_rows(found.data, monitor.tree)
         record = self._base(
             visited,
             "audited",
@@ -391,7 +409,7 @@ class Check:
             **facts,
         )
         state.tree_change = None
-        return self._with_trigger(record)
+        return record if left_out else self._with_trigger(record)
 
     def _with_trigger(self, record: WindowRecord) -> WindowRecord:
         policy, state = self.monitor.policy.recalibration, self.state
@@ -411,6 +429,17 @@ class Check:
         if facts is not None:
             visited = Visited(window, 0, window.due_at, _NO_ROWS, window.start, None)
             self.outbox.commit(self._base(visited, "pending", **facts))
+
+
+def _say_rows(data: WindowData, tree: LabelTree) -> list[str]:
+    """Say which labels are none of the tree's, and what is of a sample."""
+    notes = [say_unknown(data.unknown_labels, tree)]
+    if data.sampled_from is not None:
+        notes.append(
+            f"The audit is of all rows; causes, drift, pictures and the e-detector are of a "
+            f"sample of {data.n:,} of {data.sampled_from:,} labelled rows."
+        )
+    return [text for text in notes if text is not None]
 
 
 def _facts_of(counts: RowCounts) -> dict[str, Any]:

@@ -25,6 +25,7 @@ from huc_monitor.monitor._state import MonitorState, open_state
 from huc_monitor.monitor.acting import AlertActions
 from huc_monitor.monitor.forecasting import ForecastScore
 from huc_monitor.monitor.hosts import Hosts
+from huc_monitor.monitor.muting import check_maintenance
 from huc_monitor.monitor.policy import Policy
 from huc_monitor.monitor.ports.notifier import Message
 from huc_monitor.monitor.ports.tracker import MemoryTracker, Tracker
@@ -178,9 +179,11 @@ class Monitor(Plotted):
     def __post_init__(self) -> None:
         object.__setattr__(self, "tree", check_tree(self.tree))
         chosen = check_utilities(self.utilities)
-        if isinstance(self.subgroups, Subgroups):
+        known = self.subgroups if isinstance(self.subgroups, Subgroups) else None
+        if known is not None:
             # Names in its rules are known from here on.
-            self.policy.tolerance.values(self.tree, chosen, self.subgroups)
+            self.policy.tolerance.values(self.tree, chosen, known)
+        check_maintenance(self.policy.maintenance, self.tree, chosen, known)
         object.__setattr__(self, "utilities", chosen)
         object.__setattr__(self, "source", one_at_a_time(self.source))
         object.__setattr__(self, "identity", self.identity or self._identity())
@@ -248,7 +251,14 @@ class Monitor(Plotted):
             tree=self.tree,
             utilities=self.utilities,
             zone=self.windows.time_zone,
+            file=self.file,
         )
+
+    @property
+    def file(self) -> str | None:
+        """Name of the configuration file; None without one."""
+        config = self.hosts.place.config
+        return None if config is None else Path(config).name
 
     @property
     def lock_path(self) -> Path:
@@ -275,7 +285,7 @@ class Monitor(Plotted):
         return SampleFiles(self.lock_path.parent / "rows" / file_name(self.identity), read_only)
 
     def _load(self) -> MonitorState:
-        state = open_state(self.tracker, self.identity, self.tree, self.utilities)
+        state = open_state(self.tracker, self.identity, self.tree, self.utilities, self.file)
         if state.identity != self.identity:
             msg = (
                 f"`tracker` must hold the state of this monitor; got that of {state.identity!r}, "

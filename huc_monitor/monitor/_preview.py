@@ -23,8 +23,10 @@ def preview(monitor: Monitor, now: MonitorState) -> list[str]:
         previous = monitor.tracker.previous_state()
         if previous is None:
             return []
-        new = MonitorState.after(previous, monitor.identity, monitor.tree, monitor.utilities)
-        return [*new.notes[-1:], *_say_first(MonitorState.from_dict(previous), now)]
+        given = monitor.identity, monitor.tree, monitor.utilities, monitor.file
+        new, before = MonitorState.after(previous, *given), MonitorState.from_dict(previous)
+        first = [] if before.is_of_another(monitor.file) else _say_first(before, now)
+        return [*new.notes[-1:], *first]
     state = read_state(data, monitor.tracker)
     if state.tree not in {None, monitor.tree.fingerprint}:
         version = None if monitor.changes is None else monitor.changes.find(state.tree)

@@ -11,6 +11,7 @@ from huc_monitor.errors import InvalidInputError
 from huc_monitor.monitor._examine import Examination
 from huc_monitor.monitor._reference import Reference
 from huc_monitor.monitor._rows import Asked, Decomposed, RowCache
+from huc_monitor.monitor.muting import check_maintenance
 from huc_monitor.monitor.newcomers import columns_by_value
 from huc_monitor.monitor.windows import Window, WindowSpec, readiness
 from huc_monitor.sources import PredictionSource, TooManyBadRowsError, WindowData
@@ -38,6 +39,9 @@ class Standards:
         """
         read = self._freeze_subgroups([*((window, window.due_at) for window in due), *again])
         monitor = self.monitor
+        if self.state.subgroups is not None:
+            given = monitor.policy.maintenance
+            check_maintenance(given, monitor.tree, monitor.utilities, self.subgroups)
         self.cache = RowCache(
             monitor.source,
             tree=monitor.tree,
@@ -84,7 +88,7 @@ class Standards:
             (data,) = read.values()
             self.subgroups = monitor.subgroups(data.features)
             state.by_value = columns_by_value(self.subgroups, data.features)
-        state.subgroups = self.subgroups.to_dict()
+        state.freeze(self.subgroups, monitor.utilities)
         return read
 
     def _freeze_reference(self, start: datetime, end: datetime) -> None:

@@ -13,6 +13,7 @@ from huc_monitor._common.forms import Form, read_form, write_form
 from huc_monitor.audit.forecast import Forecast
 from huc_monitor.errors import HUCError, UnknownNameError
 from huc_monitor.monitor.forecasting import ForecastScore
+from huc_monitor.monitor.messages import gone
 from huc_monitor.monitor.people import Mute
 from huc_monitor.monitor.ports.stored import RESTORE_STATE, read_stored
 from huc_monitor.monitor.records import (
@@ -189,6 +190,7 @@ class MonitorState(Form):
     arrivals: dict[str, Arrivals] = field(default_factory=dict)
     warnings: list[str] = field(default_factory=list)
     by_value: list[str] = field(default_factory=list)
+    file: str | None = None  # the configuration file's name
 
     schema: ClassVar[int | None] = SCHEMA_VERSION
     sparse: ClassVar[tuple[str, ...]] = (
@@ -201,6 +203,7 @@ class MonitorState(Form):
         "arrivals",
         "warnings",
         "by_value",
+        "file",
     )
 
     @property
@@ -286,25 +289,68 @@ class MonitorState(Form):
         identity: str,
         tree: LabelTree,
         utilities: Sequence[Utility],
+        file: str | None = None,
     ) -> MonitorState:
-        """Begin anew, with the open alerts of the monitor before that still have a candidate."""
-        state = cls(identity, tree=tree.fingerprint)
+        """Begin anew, with the open alerts of the monitor before that still have a candidate.
+
+        The monitor of another file goes on beside this one, and keeps its own.
+        """
+        state = cls(identity, tree=tree.fingerprint, file=file)
         if previous is None:
             return state
         old = cls.from_dict(previous)
+        if old.is_of_another(file):
+            state.notes.append(
+                f"Another file, {old.file}, has a monitor of the same model name here. Its "
+                f"{len(old.open_alerts)} open alerts and its mutes are not taken over: this is a "
+                "monitor of its own."
+            )
+            return state
         nodes = {u.name: {tree.branches[b] for b in u.relevant_branches(tree)} for u in utilities}
         kept = [item for item in old.open_alerts if item.node in nodes.get(item.utility, ())]
+        lost = [item for item in old.open_alerts if item not in kept]
         state.alerts = {item.candidate: item for item in kept}
-        state.mutes = old.mutes
+        state.mutes = [
+            one
+            for one in old.mutes
+            if one.branch in {None, *tree.branches} and one.utility in {None, *nodes}
+        ]
+        state._resolve(lost, utilities, "its branch or utility is gone")
         changed = old.tree is not None and old.tree != tree.fingerprint
         why = "`tree`" if changed else "a setting that results depend on"
         state.notes.append(
             f"The configuration's identity changed from {old.identity[:12]} to {identity[:12]} "
             f"because {why} changed: this is a new monitor, and all windows are audited again. "
-            f"Open alerts of the previous monitor: {len(kept)} carried over, "
-            f"{len(old.open_alerts) - len(kept)} left (their branch or utility is gone)."
+            f"Open alerts of the previous monitor: {len(kept)} carried over as far as their "
+            f"subgroup is still watched, {len(lost)} ended (their branch or utility is gone)."
         )
         return state
+
+    def is_of_another(self, file: str | None) -> bool:
+        """Whether another configuration file than this one is known to have left it."""
+        return None not in {self.file, file} and self.file != file
+
+    def freeze(self, subgroups: Subgroups, utilities: Sequence[Utility]) -> None:
+        """Watch these subgroups; end alerts and mutes that were carried over from others."""
+        self.subgroups, names = subgroups.to_dict(), {None, *subgroups.names}
+        lost = [alert for alert in self.open_alerts if alert.subgroup not in names]
+        self.alerts = {key: one for key, one in self.alerts.items() if one.subgroup in names}
+        self.mutes = [one for one in self.mutes if one.subgroup in names]
+        self._resolve(lost, utilities, "its subgroup is not watched any more")
+        if lost:
+            names_lost = ", ".join(dict.fromkeys(alert.subgroup for alert in lost))
+            self.notes.append(
+                f"Of the open alerts of the previous monitor, {len(lost)} ended because nothing "
+                f"watches their subgroup any more: {names_lost}."
+            )
+
+    def _resolve(
+        self, alerts: Sequence[AlertState], utilities: Sequence[Utility], why: str
+    ) -> None:
+        """Tell those who heard of alerts that they ended without an audit."""
+        known = {utility.name: utility for utility in utilities}
+        told = [alert for alert in alerts if alert.told]
+        self.transitions += [gone(alert, known.get(alert.utility), why) for alert in told]
 
     def move(self, version: TreeVersion, utilities: Sequence[Utility]) -> None:
         """Go on with the newest tree: under its names, with a reference read again by it."""
@@ -352,16 +398,25 @@ class MonitorState(Form):
 
 
 def open_state(
-    tracker: Tracker, identity: str, tree: LabelTree, utilities: Sequence[Utility]
+    tracker: Tracker,
+    identity: str,
+    tree: LabelTree,
+    utilities: Sequence[Utility],
+    file: str | None = None,
 ) -> MonitorState:
-    """Go on from the state a tracker keeps, or begin after that of the monitor before."""
+    """Go on from the state a tracker keeps, or begin after that of the monitor before.
+
+    `file` is the name of the configuration file, where there is one.
+    """
     data = tracker.load_state()
     if data is not None:
-        return read_state(data, tracker)
+        state = read_state(data, tracker)
+        state.file = file or state.file
+        return state
     previous = tracker.previous_state()
     if previous is not None:
         read_state(previous, tracker)  # to say what is wrong with it, if anything is
-    return MonitorState.after(previous, identity, tree, utilities)
+    return MonitorState.after(previous, identity, tree, utilities, file)
 
 
 def read_state(data: Mapping[str, Any], tracker: Tracker) -> MonitorState:

@@ -15,10 +15,10 @@ from typing import TYPE_CHECKING, Any, Final, TypeVar
 
 from huc_monitor._common.safe_text import line
 from huc_monitor._common.times import get_zone, to_utc
-from huc_monitor.errors import InvalidInputError, UnknownNameError, did_you_mean, nearest
+from huc_monitor.errors import InvalidInputError, UnknownNameError, nearest
 from huc_monitor.monitor._lock import default_path, hold
 from huc_monitor.monitor._state import MonitorState, open_state
-from huc_monitor.monitor.people import Action, Mute, covers, parse_until, say_scope
+from huc_monitor.monitor.people import Action, Mute, check_scope, covers, parse_until, say_scope
 from huc_monitor.monitor.windows import Window
 from huc_monitor.tree import LabelTree
 from huc_monitor.utilities import Utility
@@ -50,6 +50,8 @@ class AlertActions:
     utilities : sequence of Utility
     zone : str, default "UTC"
         In which dates and weekdays are read, and times are told.
+    file : str, optional
+        Name of the configuration file.
 
     Examples
     --------
@@ -69,6 +71,7 @@ class AlertActions:
     tree: LabelTree
     utilities: Sequence[Utility]
     zone: str = "UTC"
+    file: str | None = None
 
     def ack(
         self, *, by: str | None = None, text: str = "", wait: float = WAIT, **which: Any
@@ -146,7 +149,10 @@ class AlertActions:
         now: datetime | str | None = None,
         wait: float = WAIT,
     ) -> tuple[Mute, ...]:
-        """End mutes before their time; without a name, all of them."""
+        """End mutes before their time; without a name, all of them.
+
+        What another mute covers as well stays muted.
+        """
         moment, scope = _now(now), (branch, subgroup, utility)
         action = Action(kind="unmute", at=moment, by=_who(by), time_zone=self.zone)
 
@@ -158,7 +164,11 @@ class AlertActions:
                 raise UnknownNameError(msg)
             state.mutes = [one for one in state.mutes if one not in ended]
             for one in ended:
-                _apply(state, one.scope, action, muted=None)
+                for alert in _apply(state, one.scope, action):
+                    names = alert.node, alert.subgroup, alert.utility
+                    left = (m for m in state.mutes if m.until > moment and covers(m.scope, names))
+                    words = next((other.words for other in left), None)
+                    state.alerts[alert.candidate] = dataclasses.replace(alert, muted=words)
             return ended
 
         return self._edit(change, wait)
@@ -204,19 +214,11 @@ class AlertActions:
     def _check_names(self, branch: str | None, subgroup: str | None, utility: str | None) -> None:
         known = self._load().subgroups
         groups = None if known is None else ["all", *(item["name"] for item in known["subgroups"])]
-        choices = {
-            "branch": (branch, self.tree.branches),
-            "subgroup": (subgroup, groups),
-            "utility": (utility, [item.name for item in self.utilities]),
-        }
-        for kind, (name, names) in choices.items():
-            if name is not None and names is not None and name not in names:
-                near = did_you_mean(name, list(names))
-                msg = f"`{kind}` must be one of the monitor's; got {name!r:.80}. {near}"
-                raise UnknownNameError(msg)
+        utilities = [item.name for item in self.utilities]
+        check_scope((branch, subgroup, utility), (self.tree.branches, groups, utilities))
 
     def _load(self) -> MonitorState:
-        return open_state(self.tracker, self.identity, self.tree, self.utilities)
+        return open_state(self.tracker, self.identity, self.tree, self.utilities, self.file)
 
     def _edit(self, change: Callable[[MonitorState], _T], wait: float) -> _T:
         lock = self.tracker.lock_path or default_path(self.identity)

@@ -15,7 +15,7 @@ import json
 import os
 import re
 import tarfile
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 from pathlib import Path
@@ -47,6 +47,15 @@ class Pruned:
     n_thinned: int
     n_removed: int
     n_bytes: int
+
+
+@dataclass(frozen=True, slots=True)
+class Restored:
+    """How many records came back; of others, how many were removed, and how many remain."""
+
+    n_records: int
+    n_removed: int
+    n_left: int
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -146,8 +155,11 @@ class Keeper:
     def _files(self, record: WindowRecord) -> list[Path]:
         return self.tracker.files(record) if isinstance(self.tracker, FilesTracker) else []
 
-    def restore(self, archive: Path, *, replace: bool = False, wait: float = 0.0) -> int:
-        """Write what an archive holds through the tracker, the state last; return the records.
+    def restore(self, archive: Path, *, replace: bool = False, wait: float = 0.0) -> Restored:
+        """Write what an archive holds through the tracker, the state last.
+
+        With `replace`, records that the archive does not have go with the state that is given up,
+        where the tracker is a folder. A restore that was killed is run again.
 
         Raises
         ------
@@ -161,7 +173,8 @@ class Keeper:
                 msg = f"Monitor {self.name!r} has a state. Pass --replace to give it up."
                 raise InvalidInputError(msg)
             files: dict[str, bytes] = {}
-            n, state = 0, None
+            keys: set[str] = set()
+            state = None
             for name, content in _members(archive):
                 folder, _, rest = name.partition("/")
                 if folder == "artifacts":
@@ -172,13 +185,23 @@ class Keeper:
                         content, WindowRecord.from_dict, where=where, remedy=_REMEDY
                     )
                     self.tracker.record(record, files or None)
-                    n, files = n + 1, {}
+                    keys, files = keys | {record.key}, {}
                 elif folder == "rows":
                     write_atomically(self._rows / rest, content)
                 elif name == "state.json":
                     state = content
+            others = [record for record in self.tracker.records() if record.key not in keys]
+            n_removed = self._remove(others) if replace else 0
             self._put(MonitorState.from_dict(json.loads(state or b"{}")))
-        return n
+        return Restored(len(keys), n_removed, len(others) - n_removed)
+
+    def _remove(self, records: Sequence[WindowRecord]) -> int:
+        """Remove records where the tracker can; return how many it did."""
+        if not isinstance(self.tracker, FilesTracker):
+            return 0
+        for record in records:
+            self.tracker.remove(record)
+        return len(records)
 
     def _examine(self, archive: Path) -> None:
         """Read the whole archive once, before anything is written."""

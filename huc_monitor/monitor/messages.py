@@ -30,7 +30,12 @@ from huc_monitor.monitor.findings import (
 )
 from huc_monitor.monitor.people import say_people
 from huc_monitor.monitor.ports.notifier import Message, message_key
-from huc_monitor.monitor.records import AlertState, AlertTransition, DriftFinding
+from huc_monitor.monitor.records import (
+    AlertState,
+    AlertTransition,
+    DriftFinding,
+    TransitionKind,
+)
 from huc_monitor.sources import REPEAT_REASONS, WindowData
 from huc_monitor.tree import LabelTree
 from huc_monitor.utilities import Utility
@@ -68,10 +73,28 @@ def describe(step: AlertTransition, alert: AlertState | None = None, zone: str =
 
 def still_there(alert: AlertState, utility: Utility, window_id: str) -> AlertTransition:
     """Make the step of an alert whose mute is over, from what is remembered of it."""
-    assert alert.level is not None  # noqa: S101 - it is open
     over = f"It was muted {alert.muted}, and is still there."
+    step = _remembered("repeated", alert, utility)
+    return replace(
+        step,
+        reasons=("estimate",) if abs(alert.moment) > alert.tolerance else alert.reasons,
+        window_id=window_id,
+        people=(*say_people(replace(alert, muted=None)), over),
+    )
+
+
+def gone(alert: AlertState, utility: Utility | None, why: str) -> AlertTransition:
+    """Make the step of an alert that ends because what it is about is not tested any more."""
+    return replace(_remembered("resolved", alert, utility), settings=(why,))
+
+
+def _remembered(
+    kind: TransitionKind, alert: AlertState, utility: Utility | None
+) -> AlertTransition:
+    assert alert.level is not None  # noqa: S101 - it is open
+    units = None if utility is None else utility.units
     return AlertTransition(
-        kind="repeated",
+        kind=kind,
         level=alert.level,
         utility=alert.utility,
         subgroup=alert.subgroup,
@@ -80,14 +103,14 @@ def still_there(alert: AlertState, utility: Utility, window_id: str) -> AlertTra
         moment=alert.moment,
         lower=alert.lower,
         tolerance=alert.tolerance,
-        units=utility.units,
-        scale=utility.scale if utility.units else 1.0,
-        reasons=("estimate",) if abs(alert.moment) > alert.tolerance else alert.reasons,
+        units=units,
+        scale=1.0 if utility is None or units is None else utility.scale,
+        reasons=alert.reasons,
         first_seen=alert.first_seen,
         n_windows=alert.n_windows,
-        window_id=window_id,
+        window_id="",
         window_end=alert.last_seen,
-        people=(*say_people(replace(alert, muted=None)), over),
+        people=tuple(say_people(alert)),
     )
 
 

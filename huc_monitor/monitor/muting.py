@@ -4,7 +4,7 @@ A mute is about telling, and goes by the clock: until it ends, nobody is told of
 covers. Maintenance is about data: windows that have rows of that time are audited and recorded,
 and nobody is told of what they show. Maintenance that names no branch, subgroup or utility also
 keeps its windows out of the e-detector's evidence, of the change test and of the reference, which
-would otherwise speak of them later.
+would otherwise speak of them later; and they neither open, keep nor end an alert.
 """
 
 from __future__ import annotations
@@ -18,7 +18,10 @@ from pydantic import model_validator
 
 from huc_monitor._common.settings import Name, Section, SpanText, TimeText
 from huc_monitor._common.times import Span, get_zone, to_utc
-from huc_monitor.monitor.people import Mute, covers, say_scope
+from huc_monitor.monitor.people import Mute, check_scope, covers, say_scope
+from huc_monitor.subgroups import Subgroups
+from huc_monitor.tree import LabelTree
+from huc_monitor.utilities import Utility
 
 
 class Maintenance(Section):
@@ -105,6 +108,19 @@ class Maintenance(Section):
             if shift.after(last, zone) > start:
                 return True
             n += 1
+
+
+def check_maintenance(
+    items: Sequence[Maintenance],
+    tree: LabelTree,
+    utilities: Sequence[Utility],
+    subgroups: Subgroups | None = None,
+) -> None:
+    """Refuse names that the monitor does not have; of subgroups once they are known."""
+    groups = None if subgroups is None else subgroups.names
+    known = tree.branches, groups, [utility.name for utility in utilities]
+    for place, item in enumerate(items):
+        check_scope(item.scope, known, where=f"maintenance[{place}].")
 
 
 @dataclass(frozen=True, slots=True)

@@ -12,7 +12,7 @@ from zoneinfo import ZoneInfo
 from huc_monitor._common.forms import Form
 from huc_monitor._common.safe_text import line
 from huc_monitor._common.times import Span, from_wall, say_time, to_utc
-from huc_monitor.errors import InvalidInputError
+from huc_monitor.errors import InvalidInputError, UnknownNameError, did_you_mean
 
 if TYPE_CHECKING:
     from huc_monitor.monitor.records import AlertState
@@ -106,17 +106,29 @@ def covers(scope: tuple[str | None, ...], names: tuple[str | None, ...]) -> bool
     return all(given in {None, has} for given, has in zip(scope, names, strict=True))
 
 
+def check_scope(
+    scope: Sequence[str | None], known: Sequence[Sequence[str] | None], *, where: str = ""
+) -> None:
+    """Refuse a branch, subgroup or utility that the monitor does not have; None: not known yet."""
+    for kind, name, names in zip(("branch", "subgroup", "utility"), scope, known, strict=True):
+        if name is not None and names is not None and name not in names:
+            near = did_you_mean(name, names)
+            msg = f"`{where}{kind}` must be one of the monitor's; got {name!r:.80}. {near}"
+            raise UnknownNameError(msg)
+
+
 def say_people(alert: AlertState) -> list[str]:
     """Say in sentences what people did about an alert, oldest first.
 
-    A mute that a person ended before its time is told without the time.
+    A mute that a person ended before its time is told without the time; what is said twice, once.
     """
     ends = max((k for k, one in enumerate(alert.actions) if one.kind == "unmute"), default=0)
     past = [replace(action, until=None) for action in alert.actions[:ends]]
-    said = [f"{line(action)}." for action in (*past, *alert.actions[ends:])]
-    if alert.muted is not None and not any(action.kind == "mute" for action in alert.actions):
+    since = alert.actions[ends:]
+    said = [f"{line(action)}." for action in (*past, *since)]
+    if alert.muted is not None and not any(action.kind == "mute" for action in since):
         said.append(f"Muted {line(alert.muted)}.")
-    return said
+    return list(dict.fromkeys(said))
 
 
 def say_people_of(alerts: Sequence[AlertState]) -> list[str]:

@@ -11,6 +11,8 @@ labels have matured. What happens in the cases that go wrong elsewhere:
 * **Empty days** are windows like others; `readiness` calls them "empty", and they are recorded as
   such. Windows that would begin after the last prediction are not listed: a log that ended is not
   followed by empty windows for ever.
+* **Late or deleted rows** leave the windows there are as they were: the next window of a number of
+  rows starts at the end of the one before, or earlier where windows roll.
 * **Late labels** never change a window that was audited. `next_revision` says when the counts of a
   window differ from those audited, and what number the new revision has.
 * **A changed configuration** (a changed tree as well) has another identity, so its windows have
@@ -239,20 +241,18 @@ class TimeWindows(_Requirements):
             place += 1
         return place
 
-    def ranges(
-        self, rows: _RowTimes, after: datetime | None
-    ) -> Iterator[tuple[datetime, datetime]]:
-        """Yield the windows that begin after `after`, up to the one of the last prediction."""
+    def ranges(self, rows: _RowTimes, last: Window | None) -> Iterator[tuple[datetime, datetime]]:
+        """Yield the windows that follow `last`, up to the one of the last prediction."""
         extent = rows.time_range()
         if extent is None:
             return
-        if after is None:
+        if last is None:
             first = extent.first if self.begin is None else max(self.begin, extent.first)
             start = self.start_at(first)
             if self.begin is not None and start < self.begin:
                 start = self.next_start(start)
         else:
-            start = self.next_start(after)
+            start = self.next_start(last.start)
         while start <= extent.last:
             yield start, self.end_of(start)
             start = self.next_start(start)
@@ -302,24 +302,37 @@ class CountWindows(_Requirements):
         """The stride; the number of rows where none is set."""
         return self.n_rows if self.stride is None else self.stride
 
-    def ranges(
-        self, rows: _RowTimes, after: datetime | None
-    ) -> Iterator[tuple[datetime, datetime]]:
-        """Yield the complete windows that begin after `after`."""
+    def ranges(self, rows: _RowTimes, last: Window | None) -> Iterator[tuple[datetime, datetime]]:
+        """Yield the complete windows that follow `last`, and leave no row between two out.
+
+        Rows may have come late or gone since `last` was cut: where windows touch, the next one
+        starts at its end, and a rolling one no later.
+        """
         start: datetime | None
-        if after is None:
+        if last is None:
             extent = rows.time_range()
             start = None if extent is None else extent.first
             if start is not None and self.begin is not None:
                 start = max(start, self.begin)
         else:
-            start = rows.advance(after, self.step)
+            start = self._next_start(rows, last.start, last.end)
         while start is not None:
             end = rows.advance(start, self.n_rows)
             if end is None:
                 return
             yield start, end
-            start = end if self.step == self.n_rows else rows.advance(start, self.step)
+            start = self._next_start(rows, start, end)
+
+    def _next_start(self, rows: _RowTimes, start: datetime, end: datetime) -> datetime | None:
+        """Return the start that follows a window; None where too few rows are there."""
+        if self.step == self.n_rows:
+            return end
+        found = rows.advance(start, self.step)
+        return None if found is None else min(found, end)
+
+    def has_moved(self, rows: _RowTimes, window: Window) -> bool:
+        """Whether rows came late, or went, so that a window would be cut elsewhere now."""
+        return rows.advance(window.start, self.n_rows) != window.end
 
 
 WindowSpec: TypeAlias = TimeWindows | CountWindows
@@ -437,7 +450,7 @@ def _windows(
 ) -> Iterator[Window]:
     """Yield every window that has ended by now, numbered and named."""
     ordinal = 0 if last is None else last.ordinal
-    for start, end in spec.ranges(rows, None if last is None else last.start):
+    for start, end in spec.ranges(rows, last):
         if end > now:
             return
         ordinal += 1

@@ -37,6 +37,7 @@ from huc_monitor.monitor.ports.stored import (
     RESTORE_STATE,
     DamagedError,
     choose_keys,
+    choose_previous,
     read_stored,
     readable_records,
 )
@@ -155,14 +156,14 @@ class MLflowTracker:
         return self._state_of(self._run())
 
     def previous_state(self) -> dict[str, Any] | None:
-        """Read the state of the newest other monitor run in the experiment."""
+        """Read the state of the newest other monitor run in the experiment, of this file."""
         places = self.runs.places()
         wanted = "tags.`huc.kind` = 'monitor'"
         order = ["attributes.start_time DESC"]
-        for run in self._client.search_runs(places, wanted, order_by=order) if places else ():
-            if run.data.tags.get("huc.identity") != self._info.identity and _pointer(run):
-                return self._state_of(run)
-        return None
+        found = self._client.search_runs(places, wanted, order_by=order) if places else ()
+        others = (x for x in found if x.data.tags.get("huc.identity") != self._info.identity)
+        states = filter(None, map(self._state_of, others))
+        return choose_previous(states, self._info.file)
 
     def _state_of(self, run: Run | None) -> dict[str, Any] | None:
         pointer = _pointer(run)

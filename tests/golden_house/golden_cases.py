@@ -681,6 +681,7 @@ ADDED = {
         "changed_since",
         "compared",
         "detectors",
+        "file",
         "forecast_scores",
         "forecasts",
         "reference_rows",

@@ -558,6 +558,23 @@ def test_the_state_of_the_monitor_before_is_found_in_the_experiment(store):
     assert new.previous_state() == {"schema_version": 1, "identity": INFO.identity}
 
 
+def test_the_state_of_the_same_file_comes_before_a_newer_one_of_another(store):
+    import dataclasses
+
+    from huc_mlflow._tracker import MLflowTracker
+
+    def of(identity, file):
+        info = dataclasses.replace(INFO, identity=identity, file=file)
+        one = MLflowTracker(info, tracking_uri=f"sqlite:///{store}/mlflow.db")
+        assert one.load_state() is None
+        return one
+
+    of("a", "eu.yaml").save_state({"schema_version": 1, "file": "eu.yaml"})
+    of("b", "us.yaml").save_state({"schema_version": 1, "file": "us.yaml"})
+    assert of("c", "eu.yaml").previous_state()["file"] == "eu.yaml"
+    assert of("c", "x.yaml").previous_state()["file"] == "us.yaml"
+
+
 def test_a_log_of_another_version_than_the_champion_is_told_after_some_windows(store):
     mine = tracker(store)
     client = mine._client

@@ -34,6 +34,9 @@ class MonitorInfo:
         What the monitor is made from, for plugins that read its log; None without a file.
     tracker : Tracker or None
         Given to recalibration hosts only.
+    file : str or None
+        Name of the configuration file; None without one. Others of the same monitor name may
+        lie beside it.
     """
 
     name: str
@@ -44,6 +47,7 @@ class MonitorInfo:
     folder: Path = Path()
     config: Any = None
     tracker: Tracker | None = None
+    file: str | None = None
 
     @property
     def time_zone(self) -> str:

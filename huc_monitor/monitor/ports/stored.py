@@ -104,6 +104,24 @@ def in_order(records: Iterable[WindowRecord]) -> list[WindowRecord]:
     )
 
 
+def choose_previous(states: Iterable[dict[str, Any]], file: str | None) -> dict[str, Any] | None:
+    """Return the first state that the same file left, or an unknown one; else the first of all.
+
+    Examples
+    --------
+    >>> choose_previous([{"file": "eu.yaml"}, {"file": "us.yaml"}], "us.yaml")
+    {'file': 'us.yaml'}
+    >>> choose_previous([{"file": "eu.yaml"}], "us.yaml")
+    {'file': 'eu.yaml'}
+    """
+    first = None
+    for state in states:
+        if None in {file, state.get("file")} or state["file"] == file:
+            return state
+        first = state if first is None else first
+    return first
+
+
 def choose_keys(keys: Iterable[str], last: int | None, until: int | None) -> list[str]:
     """Return the keys of records of the `last` windows up to the ordinal `until`; None: no limit.
 

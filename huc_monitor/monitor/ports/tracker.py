@@ -16,6 +16,7 @@ from huc_monitor.monitor.ports.info import MonitorInfo
 from huc_monitor.monitor.ports.stored import (
     RESTORE_STATE,
     choose_keys,
+    choose_previous,
     in_order,
     read_stored,
     readable_records,
@@ -44,7 +45,11 @@ class Tracker(Protocol):
         """Replace the state, all or nothing."""
 
     def previous_state(self) -> dict[str, Any] | None:
-        """Return the newest state of a monitor of the same name and another identity, if any."""
+        """Return the newest state of a monitor of the same name and another identity, if any.
+
+        One whose ``file`` is `MonitorInfo.file`, or that has none, comes before those of other
+        files, of which the monitor takes nothing over.
+        """
 
     def record(self, record: WindowRecord, artifacts: Mapping[str, bytes] | None = None) -> None:
         """Store a record, and files that go with it by name. Idempotent by ``record.key``."""
@@ -117,15 +122,15 @@ class FilesTracker:
         write_atomically(self.folder / "state.json", _encode(state))
 
     def previous_state(self) -> dict[str, Any] | None:
-        """Return the state that was written last in a folder of the same name."""
+        """Return the state that was written last in a folder of the same name, of this file."""
         # All identities are of one length, so a longer folder is that of a longer name.
         others = [
             path
             for path in self.folder.parent.glob(f"{file_name(self._info.name)}-*/state.json")
             if path.parent != self.folder and len(path.parent.name) == len(self.folder.name)
         ]
-        newest = max(others, key=lambda path: path.stat().st_mtime_ns, default=None)
-        return None if newest is None else _read_state(newest)
+        others.sort(key=lambda path: path.stat().st_mtime_ns, reverse=True)
+        return choose_previous(map(_read_state, others), self._info.file)
 
     def record(self, record: WindowRecord, artifacts: Mapping[str, bytes] | None = None) -> None:
         """Store a record; an artifact is a file in a folder of the record's name."""

@@ -88,7 +88,7 @@ class Seat:
     def state(self) -> MonitorState:
         """Read the state; reports made from an earlier one are forgotten."""
         one = self.watched.actions
-        state = open_state(one.tracker, one.identity, one.tree, one.utilities)
+        state = open_state(one.tracker, one.identity, one.tree, one.utilities, one.file)
         newest = (state.newest, state.last, *state.forecasts, *state.early_drift)
         if newest != self._newest:
             self._newest, self._reports = newest, {}

@@ -184,6 +184,14 @@ def test_a_mistyped_setting_is_reported_beside_the_one_that_is_missing(folder):
 
 
 ADDED = [
+    (
+        "maintenance: [{start: 2026-01-01, end: 2026-01-02, branch: mayor}]",
+        "8:52: `maintenance[0].branch` must be a branch; got 'mayor'. Did you mean 'major'?",
+    ),
+    (
+        "maintenance: [{start: 2026-01-01, end: 2026-01-02, utility: levle2}]",
+        "`maintenance[0].utility` must be a utility; got 'levle2'. Did you mean 'level2'?",
+    ),
     ("engine: sparc", "8:1: `engine` must be 'local' or 'spark'; got 'sparc'"),
     ("bounds: {method: boot}", "8:10: `bounds.method` must be 'bootstrap', 'sharp' or 'theorem'"),
     ("bounds: {draws: 1.5}", "`bounds.draws` must be a whole number; got 1.5"),

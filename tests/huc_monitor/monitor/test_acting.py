@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from support.production_log import after, make_log
-from support.watched import Ear, make
+from support.watched import Ear, by_protocol, make
 
 from huc_monitor._common.times import get_zone
 from huc_monitor.errors import InvalidInputError, UnknownNameError
@@ -18,7 +18,7 @@ from huc_monitor.monitor import CheckInProgressError, MonitorState
 from huc_monitor.monitor._lock import hold
 from huc_monitor.monitor.alerts import AlertPolicy, Judgement, advance
 from huc_monitor.monitor.muting import Maintenance
-from huc_monitor.monitor.people import Action, covers, parse_until, say_people
+from huc_monitor.monitor.people import Action, covers, parse_until, say_people, say_people_of
 from huc_monitor.monitor.ports import FilesTracker, MonitorInfo
 from huc_monitor.monitor.windows import TimeWindows
 from huc_monitor.reporting import render_report
@@ -152,6 +152,47 @@ def test_a_person_ends_a_mute_before_its_time(log):
     assert [a.kind for a in monitor.alerts[0].actions] == ["mute", "unmute"]
 
 
+def test_the_end_of_a_narrow_mute_leaves_what_a_broader_one_covers_muted(log):
+    monitor = make(*log)
+    monitor.check(after(3.5))
+    monitor.actions.mute(until="30d", by="ann", now=after(3.5))
+    monitor.actions.mute(branch="attack", until="3d", by="bob", now=after(3.5))
+    (ended,) = monitor.actions.unmute(branch="attack", by="bob", now=after(3.6))
+    assert ended.by == "bob"
+    assert monitor.status == "ok"
+    assert all("by ann until" in alert.muted for alert in monitor.alerts)
+    assert say_people(monitor.alerts[0]) == [
+        "Muted by ann, 2024-03-04 12:00 UTC.",
+        "Muted by bob, 2024-03-04 12:00 UTC.",
+        "Unmuted by bob, 2024-03-04 14:24 UTC.",
+        "Muted by ann until 2024-04-03 12:00 UTC.",
+    ]
+    assert told(monitor.check(after(4.5))) == {}
+    monitor.actions.unmute(by="ann", now=after(4.6))
+    assert (monitor.status, monitor.actions.mutes(after(4.6))) == ("critical", ())
+
+
+def test_the_end_of_a_mute_is_no_end_of_one_that_covers_some_of_its_alerts(log):
+    monitor = make(*log)
+    monitor.check(after(3.5))
+    monitor.actions.mute(subgroup="all", until="30d", by="ann", now=after(3.5))
+    monitor.actions.mute(branch="attack", until="3d", by="bob", now=after(3.5))
+    monitor.actions.unmute(branch="attack", by="bob", now=after(3.6))
+    assert {alert.subgroup for alert in monitor.alerts if alert.muted is not None} == {"all"}
+    assert {alert.subgroup for alert in monitor.alerts if alert.muted is None} == {"protocol=udp"}
+
+
+def test_what_a_person_said_twice_of_an_alert_is_told_and_counted_once(log):
+    monitor = make(*log)
+    monitor.check(after(3.5))
+    for _ in range(2):
+        seen = monitor.actions.ack(branch="attack", by="ann", now=after(3.6))
+    assert len(seen) > 1
+    said = ["Acknowledged by ann, 2024-03-04 14:24 UTC."]
+    assert say_people(seen[0]) == said
+    assert say_people_of(seen) == said
+
+
 def test_maintenance_keeps_its_windows_out_of_every_test(log):
     """Days 2 to 8 are wrong, all under maintenance: nothing is told then or later."""
     ear = Ear()
@@ -160,13 +201,46 @@ def test_maintenance_keeps_its_windows_out_of_every_test(log):
     result = monitor.check(after(8.5))
     assert result.status == "ok"
     assert ear.heard == []
-    assert {alert.node for alert in result.alerts} >= {"attack"}, "they are on record"
+    assert result.alerts == ()
+    frame = result[-1].to_frame()
+    assert "attack" in set(frame.loc[frame["level"] == "critical", "node"]), "it is on record"
     assert "muted for maintenance from 2024-03-03 to 2024-03-10 (migration)" in result[-1].notes[0]
     assert result[-1].detector is None
     assert result[-1].change is None
     later = monitor.check(after(11.5))
     assert later.status == "ok"
-    assert "critical" not in {message.level for message in ear.heard}
+    assert later.alerts == ()
+    assert ear.heard == []
+
+
+def test_after_maintenance_nobody_is_told_of_a_fault_that_was_in_it_alone(log):
+    """Day 2 alone is in the log as wrong, and in maintenance; days 3 and 4 are clean."""
+    rows, labels = log
+    clean = make_log(11, 3000)[1]
+    odd = set(rows.loc[rows["at"].dt.day == 3, "id"])
+    mixed = pd.concat([clean[~clean["id"].isin(odd)], labels[labels["id"].isin(odd)]])
+    ear = Ear()
+    times = [{"start": "2024-03-03", "end": "2024-03-04"}]
+    given = {"notifiers": {"ear": ear}, "maintenance": times, "reference": (after(0), after(2))}
+    for alerts in ("tolerance", "change"):
+        monitor = make(rows, mixed, change={"alerts": alerts}, **given)
+        assert [monitor.check(after(day)).status for day in (3.5, 4.5, 5.5)] == ["ok"] * 3
+        assert (monitor.alerts, ear.heard) == ((), [])
+
+
+def test_an_alert_from_before_maintenance_is_as_it_was_after_it(log):
+    calls = []
+    asked = {"enabled": True, "critical_windows": 1, "cool_down": "1h"}
+    times = [{"start": "2024-03-04", "end": "2024-03-06"}]
+    monitor = make(*log, maintenance=times, recalibration=asked, recalibrate=calls.append)
+    before = monitor.check(after(3.5)).alerts
+    assert {alert.node for alert in before} == {"attack"}
+    (first,) = calls
+    during = monitor.check(after(5.5))
+    assert (during.alerts, during.message, calls) == (before, None, [first])
+    after_it = [alert for alert in monitor.check(after(6.5)).alerts if alert.node == "attack"]
+    assert {alert.n_windows for alert in after_it} == {2}
+    assert len(calls) == 2
 
 
 def test_maintenance_of_one_branch_leaves_others_alone(log):
@@ -302,6 +376,28 @@ def test_maintenance_that_makes_no_sense_is_refused():
         Maintenance(start="2024-03-02", end="2024-03-01")
     with pytest.raises(InvalidInputError, match="must be shorter than `repeat_every`"):
         Maintenance(start="2024-03-01", end="2024-03-04", repeat_every="2d")
+
+
+@pytest.mark.parametrize(
+    ("names", "message"),
+    [
+        ({"branch": "atack"}, r"\[0\]\.branch` must be .* 'atack'. Did you mean 'attack'"),
+        ({"utility": "famly"}, r"\[0\]\.utility` must be .* 'famly'. Did you mean 'family'"),
+        ({"subgroup": "udp"}, r"\[0\]\.subgroup` must be .* 'udp'. Did you mean 'protocol=udp'"),
+    ],
+)
+def test_maintenance_of_what_the_monitor_does_not_have_is_refused(log, names, message):
+    times = {"start": "2024-03-03", "end": "2024-03-04"}
+    with pytest.raises(UnknownNameError, match=message):
+        make(*log, maintenance=[{**times, **names}]).check(after(3.5))
+
+
+def test_maintenance_of_an_unknown_subgroup_is_refused_before_a_check_where_it_can_be(log):
+    fixed = by_protocol(log[0])
+    times = {"start": "2024-03-03", "end": "2024-03-04", "subgroup": "udp"}
+    with pytest.raises(UnknownNameError, match=r"`maintenance\[0\]\.subgroup` must be"):
+        make(*log, maintenance=[times], subgroups=fixed)
+    make(*log, maintenance=[{**times, "subgroup": "protocol=udp"}], subgroups=fixed)
 
 
 def test_a_scope_covers_what_has_all_its_names():

@@ -14,7 +14,7 @@ from huc_monitor.cli import main
 from huc_monitor.config import load_config
 from huc_monitor.config.opening import open_monitor, open_tracker
 from huc_monitor.errors import InvalidInputError
-from huc_monitor.monitor.keeping import Keeper
+from huc_monitor.monitor.keeping import Keeper, Restored
 from huc_monitor.monitor.ports import FilesTracker, MemoryTracker, MonitorInfo
 from huc_monitor.monitor.records import WindowRecord
 
@@ -115,7 +115,7 @@ def test_a_backup_brings_everything_back(config, tmp_path):
     rows = {path.name: path.read_bytes() for path in keeper._rows.glob("*")}
     assert rows
     shutil.rmtree(config.parent / "huc-state")
-    assert keeper.restore(archive) == n
+    assert keeper.restore(archive) == Restored(n, 0, 0)
     assert content(keeper) == before
     assert {p.name: p.read_bytes() for r in keeper.tracker.records() for p in keeper._files(r)} == (
         files
@@ -123,8 +123,62 @@ def test_a_backup_brings_everything_back(config, tmp_path):
     assert {path.name: path.read_bytes() for path in keeper._rows.glob("*")} == rows
     with pytest.raises(InvalidInputError, match=r"has a state. Pass --replace"):
         keeper.restore(archive)
-    assert keeper.restore(archive, replace=True) == n
+    assert keeper.restore(archive, replace=True) == Restored(n, 0, 0)
     assert open_monitor(config).check(after(5.6)).records == (), "the next check goes on"
+
+
+def a_state_that_went_on(config, archive):
+    """Make a backup, then a window and a revision more with a file each; return what was there."""
+    keeper = keeper_of(config)
+    before, n = content(keeper), keeper.backup(archive)
+    newest = keeper.tracker.records()[-1]
+    later = dataclasses.replace(newest, ordinal=newest.ordinal + 1, window_id="later")
+    for record in (later, dataclasses.replace(newest, revision=newest.revision + 1)):
+        keeper.tracker.record(record, {"page.html": b"x"})
+    state = keeper.tracker.load_state()
+    keeper.tracker.save_state({**state, "last_judged": later.ordinal})
+    return keeper, before, n
+
+
+def test_what_a_backup_does_not_have_goes_with_the_state_that_is_given_up(config, tmp_path, capsys):
+    keeper, before, n = a_state_that_went_on(config, tmp_path / "b.tar.gz")
+    given = [str(tmp_path / "b.tar.gz"), "--config", str(config)]
+    assert main(["restore", *given, "--replace"]) == 0
+    said = f"Restored {n} records and the state. 2 that the backup does not have were removed."
+    assert said in capsys.readouterr().out
+    assert content(keeper) == before
+    assert not [path for path in keeper.tracker.folder.rglob("*") if "later" in path.name]
+
+
+def test_other_trackers_keep_what_a_backup_does_not_have_and_say_so(config, tmp_path):
+    keeper, before, n = a_state_that_went_on(config, tmp_path / "b.tar.gz")
+    other = dataclasses.replace(keeper, tracker=MemoryTracker())
+    keeper.copy_to(other)
+    assert other.restore(tmp_path / "b.tar.gz", replace=True) == Restored(n, 0, 2)
+    assert content(other)[0] == before[0]
+    assert len(other.tracker.records()) == n + 2
+
+
+def test_a_restore_that_was_killed_while_it_removed_is_repeated(config, tmp_path, monkeypatch):
+    keeper, before, n = a_state_that_went_on(config, tmp_path / "b.tar.gz")
+    late = keeper.tracker.load_state()
+
+    def dying(*_):
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(FilesTracker, "remove", dying)
+    with pytest.raises(KeyboardInterrupt):
+        keeper.restore(tmp_path / "b.tar.gz", replace=True)
+    assert keeper.tracker.load_state() == late, "the state comes last"
+    monkeypatch.undo()
+    assert keeper.restore(tmp_path / "b.tar.gz", replace=True) == Restored(n, 2, 0)
+    assert content(keeper) == before
+
+
+def test_without_replace_no_record_is_removed(config, tmp_path):
+    keeper, _, n = a_state_that_went_on(config, tmp_path / "b.tar.gz")
+    (keeper.tracker.folder / "state.json").unlink()
+    assert keeper.restore(tmp_path / "b.tar.gz") == Restored(n, 0, 2)
 
 
 def test_a_backup_of_another_monitor_is_refused(config, tmp_path):

@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import threading
+from itertools import pairwise
 
 import numpy as np
 import pandas as pd
@@ -18,7 +19,7 @@ from huc_monitor.monitor.alerts import AlertPolicy
 from huc_monitor.monitor.drift import DriftPolicy
 from huc_monitor.monitor.ports import FilesTracker, MemoryTracker, MonitorInfo
 from huc_monitor.monitor.recalibrating import RecalibrationPolicy
-from huc_monitor.monitor.windows import TimeWindows
+from huc_monitor.monitor.windows import CountWindows, TimeWindows
 from huc_monitor.sources import Columns, FrameTable, TableSource
 
 
@@ -196,6 +197,23 @@ def test_progress_counts_the_windows(broken):
     seen = []
     make(*broken).check(after(3.5), progress=lambda *news: seen.append(news[:2]))
     assert seen == [(0, 3), (1, 3), (2, 3), (3, 3)]
+
+
+def test_rows_that_come_after_a_count_window_was_cut_are_told_once_and_no_row_counts_twice():
+    log, labels = make_log(3, 1000)
+    late = (log["id"] % 10 == 3) & (log["at"] >= pd.Timestamp(after(1)))
+    early = log[~late & (log["at"] < pd.Timestamp(after(2)))]
+    tracker, windows = MemoryTracker(), CountWindows(n_rows=600, min_labelled=50)
+    given = {"windows": windows, "tracker": tracker, "identity": "5f", "drift": {"enabled": False}}
+    first = make(early, labels, **given).check(after(4))
+    assert len(first) == 3
+    later = make(log, labels, **given)
+    result = later.check(after(4))
+    assert "came late or were deleted since it was cut at 600; it holds 6" in result.message.text
+    records = later.records()
+    assert all(a.end == b.start for a, b in pairwise(records))
+    assert {record.n_predictions for record in records} <= {600, 601}, "equal times stay together"
+    assert later.check(after(4)).message is None
 
 
 def test_quiet_settings_are_honoured(broken):

@@ -232,6 +232,42 @@ def test_rolling_count_windows_match_a_walk_over_the_sorted_rows(minutes, n_rows
         )
 
 
+@given(
+    st.lists(st.integers(0, 60), min_size=12, max_size=60),
+    st.lists(st.integers(0, 60), max_size=20),
+    st.sets(st.integers(0, 59)),
+    st.integers(2, 8),
+    st.integers(1, 8),
+)
+@settings(max_examples=200, deadline=None)
+def test_no_row_after_a_count_window_is_left_out_whatever_comes_late_or_goes(
+    minutes, late, gone, n_rows, stride
+):
+    spec = CountWindows(n_rows=n_rows, stride=min(n_rows, stride))
+    zero = at("2024-01-01")
+    first = listed(spec, Log([zero + timedelta(minutes=m) for m in minutes]))
+    if not first:
+        return
+    kept = [m for place, m in enumerate(sorted(minutes)) if place not in gone]
+    log = Log([zero + timedelta(minutes=m) for m in [*kept, *late]])
+    later = listed(spec, log, last=first[-1])
+    for before, after in pairwise([first[-1], *later]):
+        assert before.start < after.start <= before.end
+        assert after.start == before.end or spec.step < n_rows
+    for window in later:
+        assert sum(window.start <= time < window.end for time in log.times) >= n_rows
+
+
+def test_a_window_is_told_to_be_cut_elsewhere_when_rows_came_late_or_went():
+    times = [at("2024-01-01") + timedelta(hours=h) for h in range(10)]
+    spec = CountWindows(n_rows=3)
+    window = listed(spec, Log(times))[0]
+    assert not spec.has_moved(Log(times), window)
+    assert not spec.has_moved(Log([*times, times[5]]), window)
+    assert spec.has_moved(Log([*times, times[1]]), window)
+    assert spec.has_moved(Log(times[1:]), window)
+
+
 def test_a_count_window_is_due_after_its_lag_as_well():
     log = Log([at("2024-01-01") + timedelta(hours=h) for h in range(10)])
     spec = CountWindows(n_rows=5, label_lag="1d")

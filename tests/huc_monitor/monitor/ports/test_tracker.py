@@ -217,3 +217,24 @@ def test_the_state_written_last_under_the_same_name_is_the_previous_one(tmp_path
     (other.folder / "state.json").write_text("{", "utf-8")
     with pytest.raises(InvalidInputError, match=r"state\.json.* is no JSON.*Restore"):
         new.previous_state()
+
+
+def test_the_state_of_the_same_file_comes_before_a_newer_one_of_another(tmp_path):
+    import os
+
+    def of(identity, file):
+        return FilesTracker(MonitorInfo("triage", identity * 16, file=file), folder=tmp_path)
+
+    for age, (identity, file) in enumerate([("a", "us.yaml"), ("b", "eu.yaml"), ("c", "eu.yaml")]):
+        of(identity, file).save_state({"identity": identity, "file": file})
+        path = of(identity, file).folder / "state.json"
+        os.utime(path, ns=(path.stat().st_mtime_ns - age * 10**9,) * 2)
+    found = {
+        file: of("d", file).previous_state() for file in ("us.yaml", "eu.yaml", "x.yaml", None)
+    }
+    assert {file: state["identity"] for file, state in found.items()} == {
+        "us.yaml": "a",
+        "eu.yaml": "b",
+        "x.yaml": "a",
+        None: "a",
+    }
