@@ -156,6 +156,20 @@ def test_a_column_that_is_not_there_is_wrong(capsys, project):
     assert "columns" in found["log"]["fix"]
 
 
+def test_dates_in_an_order_that_would_be_a_guess_are_wrong(capsys, project, tmp_path):
+    path = project(source={"log": {"path": "log.csv"}})
+    log = pd.read_parquet(tmp_path / "log.parquet")
+    log["time"] = log["time"].dt.strftime("%m/%d/%Y %H:%M:%S")
+    log.to_csv(tmp_path / "log.csv", index=False)
+    code, found = examine(capsys, "--config", path)
+    assert (code, found["log"]["outcome"]) == (2, "wrong")
+    assert main(["check", "--config", str(path)]) == 2
+    for told in (found["log"]["text"], capsys.readouterr().err):
+        assert "none of the 400 rows" in told
+        assert "is the day first, or the month?" in told
+        assert "Write times such as 2024-03-31T06:00:00Z" in told
+
+
 def test_labels_that_stopped_coming_are_told_from_labels_that_never_came(capsys, project):
     code, found = examine(capsys, "--config", project(labelled_until=1.5))
     assert code == 2
