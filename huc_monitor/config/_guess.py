@@ -16,6 +16,7 @@ from huc_monitor.errors import InvalidInputError, UnknownNameError, did_you_mean
 from huc_monitor.sources._rows import SPELLED_OTHERWISE, explain_missing, find_patterns, find_strays
 from huc_monitor.sources._spec import ROW_CHECKS
 from huc_monitor.sources._table import TimeColumn
+from huc_monitor.subgroups._outcome import names_nodes
 from huc_monitor.tree import LabelTree
 from huc_monitor.tree.labels import LabelEncoder
 from huc_monitor.utilities.program import Ints
@@ -346,13 +347,6 @@ def _may_be_id(sample: TableSample, name: str, used: set[str], share: float = 0.
     if _is_time(sample.types[name], values):
         return False
     return bool(values.notna().all()) and _distinct(values) >= share * len(values)
-
-
-def names_nodes(values: pd.Series[Any], encoder: LabelEncoder) -> bool:
-    """Say whether every text of a column is a node of the tree."""
-    texts = values.dropna()
-    named = len(texts) > 0 and isinstance(texts.iloc[0], str)
-    return named and bool((encoder.find(texts.astype(object)) >= 0).all())
 
 
 def _subgroups(guess: Guess, sample: TableSample, encoder: LabelEncoder) -> None:

@@ -211,7 +211,8 @@ class SubgroupSettings(Section):
     Parameters
     ----------
     by : dict, optional
-        Column to each, median, cut points, or {quantiles: [...]}.
+        Column to each, median, cut points, or {quantiles: [...]}. Not the label: grouped by what
+        happened, even a perfect model looks miscalibrated.
     predicates : dict, optional
         Name to predicate.
     weights : dict, optional
