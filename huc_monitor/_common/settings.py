@@ -135,6 +135,20 @@ def check_path(text: str) -> str:
     return text
 
 
+def _check_plain(value: Any) -> Any:
+    """Refuse variables anywhere in an option that is shown: it would keep them as they stand."""
+    if isinstance(value, str) and _VARIABLE.search(value):
+        msg = (
+            f"must be plain; got {value!r}. Environment variables are read in `secrets` only: "
+            "move the option there"
+        )
+        raise ValueError(msg)
+    parts = value.values() if isinstance(value, dict) else value
+    for part in parts if isinstance(value, dict | list | tuple) else ():
+        _check_plain(part)
+    return value
+
+
 def _fill_in(value: Any, info: ValidationInfo) -> Any:
     """Replace ``${NAME}`` by the environment variable, where the reader of a file passes them."""
     if not isinstance(value, str) or not isinstance(info.context, Mapping):
@@ -166,6 +180,8 @@ TimeText: TypeAlias = Annotated[
 Zone: TypeAlias = Annotated[
     str, AfterValidator(_check_zone), Field(examples=["UTC", "Europe/Berlin"])
 ]
+# An option of a host that is shown.
+Plain: TypeAlias = Annotated[Any, AfterValidator(_check_plain)]
 # A secret is known by this type, wherever it stands: values are never shown, and the file may say
 # ${NAME} for an environment variable.
 Secret: TypeAlias = Annotated[SecretStr, BeforeValidator(_fill_in)]

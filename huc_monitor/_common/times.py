@@ -21,7 +21,7 @@ from numpy.typing import NDArray
 from huc_monitor.errors import InvalidInputError
 
 TimeUnit: TypeAlias = Literal["s", "ms", "us", "ns"]
-_YEAR_FIRST: Final = re.compile(r"\s*\d{4}")
+YEAR_FIRST: Final = re.compile(r"\s*\d{4}")
 PER_SECOND: Final = {"s": 1, "ms": 10**3, "us": 10**6, "ns": 10**9}
 
 _SPAN: Final = re.compile(r"\s*([0-9]{1,6})\s*(s|m|h|d|w)\s*")
@@ -250,7 +250,7 @@ def _from_objects(series: pd.Series[Any], zone: ZoneInfo) -> NDArray[Any]:
 
 
 def _moment(value: Any, zone: ZoneInfo) -> np.datetime64:
-    if isinstance(value, str) and not _YEAR_FIRST.match(value):
+    if isinstance(value, str) and not YEAR_FIRST.match(value):
         return np.datetime64("NaT", "us")  # 02.01. or 01/02: the second of January, or the first?
     try:
         time = pd.Timestamp(value)

@@ -22,6 +22,7 @@ from huc_monitor.audit.result import AuditResult
 from huc_monitor.audit.scan import Groups, UtilityScan, scan_utility, scan_with_squares
 from huc_monitor.audit.truncation import Truncation
 from huc_monitor.subgroups import Subgroups
+from huc_monitor.subgroups._outcome import doubt_outcome
 from huc_monitor.tree import LabelTree
 from huc_monitor.tree.labels import LeafCodes
 from huc_monitor.utilities import Utility
@@ -151,7 +152,9 @@ def audit(
     if familiar:
         rows, level = (predictions, LeafCodes(codes)), confidence_level
         known = familiar_numbers(*rows, tree=tree, confidence_level=level, **design)
+    labels = codes
     predictions, codes, groups = plan.weigh(predictions, codes, features=features, **design)
+    notes = (*notes, *doubt_outcome(features, plan.subgroups.columns, labels, tree))
     decomposed = iter_decomposed(plan.utilities, predictions, codes, tree=tree)
     lost = Truncation.of(predictions.matrix)
     result = _audit(plan, decomposed, groups, interiorized=predictions.any_zero)

@@ -183,14 +183,16 @@ def _configured(
     """Read a configuration file, its labelled rows, and which of their columns to search."""
     from huc_monitor._common.times import say_time
     from huc_monitor.cli.check import read_time
+    from huc_monitor.cli.reading import refuse_label
     from huc_monitor.config import load_config
-    from huc_monitor.config._guess import names_nodes
+    from huc_monitor.subgroups._outcome import names_nodes
 
     twice = [name for name, value in given.items() if value]
     if twice:
         msg = f"--config says all of it; leave out {', '.join(twice)}."
         raise typer.BadParameter(msg)
     settings = load_config(path)
+    refuse_label(columns, settings.settings.columns.label)
     named, features = bool(columns), list(settings.feature_columns)
     columns = columns or list(dict.fromkeys([*features, *settings.searchable_columns()]))
     source = settings.open_source(features=list(dict.fromkeys([*features, *columns])), keys=())

@@ -53,6 +53,7 @@ def read_log(
         msg = f"`predictions` must be an existing file or folder; got '{path}'."
         raise InvalidInputError(msg)
     table = DuckTable.files(path)
+    refuse_label(features, label)
     if label not in table.columns():
         raise _no_label(table, label, tree)
     columns = Columns(
@@ -72,6 +73,15 @@ def read_log(
         label_mapping={} if label_mapping is None else label_mapping,
     )
     return source.everything()
+
+
+def refuse_label(columns: Sequence[str], label: str | None) -> None:
+    """Refuse to group rows by their label."""
+    from huc_monitor.subgroups._outcome import no_label
+
+    if label is not None and label in columns:
+        msg = f"`--subgroup` and `--feature` {no_label(label)}"
+        raise InvalidInputError(msg)
 
 
 def note_aside(data: WindowData, tree: LabelTree) -> tuple[str, ...]:

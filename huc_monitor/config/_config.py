@@ -29,6 +29,7 @@ from huc_monitor.sources._spec import LabelColumns, LogColumns
 from huc_monitor.sources.large import LargeSource
 from huc_monitor.sources.versions import VersionedSource
 from huc_monitor.subgroups import Subgroups
+from huc_monitor.subgroups._outcome import no_label
 from huc_monitor.tree import LabelTree
 from huc_monitor.tree.changes import TreeChanges
 from huc_monitor.tree.labels import read_mapping
@@ -274,12 +275,7 @@ class Config:
     @property
     def feature_columns(self) -> tuple[str, ...]:
         """The columns of the log that the subgroups need."""
-        found = dict.fromkeys(self.settings.subgroups.by)
-        found |= dict.fromkeys(_columns_in(self.settings.subgroups.predicates))
-        found |= dict.fromkeys(self.settings.subgroups.weights.values())
-        searched = self.settings.subgroups.discover
-        found |= dict.fromkeys(() if searched is None else searched.columns)
-        return tuple(found)
+        return tuple(dict.fromkeys(name for _, name in _grouped_by(self.settings)))
 
     def searchable_columns(self) -> tuple[str, ...]:
         """Columns of the log that describe rows: all that have no other meaning."""
@@ -469,6 +465,9 @@ def _check_references(settings: Settings, document: Document) -> None:
     if settings.columns.cluster is not None and settings.clusters.block is not None:
         text = "must not be given with `clusters.block`: choose one of the two."
         raise document.error(("columns", "cluster"), text)
+    for path, name in _grouped_by(settings):
+        if name == settings.columns.label:  # a log beside a table of labels has none
+            raise document.error(("subgroups", *path), no_label(name))
     if settings.tolerance.relative and settings.reference is None:
         text = "needs the section `reference` with a start and an end."
         raise document.error(("tolerance", "relative_to"), text)
@@ -503,6 +502,22 @@ def _check_names(
             if name is not None and name not in known:
                 text = f"must be a {kind}; got {name!r}. {did_you_mean(name, known)}"
                 raise document.error((*section, i, kind), text)
+
+
+def _grouped_by(settings: Settings) -> list[tuple[tuple[str, ...], str]]:
+    """List the columns that subgroups are made by, each with its place in their section."""
+    given = settings.subgroups
+    searched = () if given.discover is None else given.discover.columns
+    return [
+        *((("by", name), name) for name in given.by),
+        *(
+            (("predicates", key), name)
+            for key, rule in given.predicates.items()
+            for name in _columns_in(rule)
+        ),
+        *((("weights", key), name) for key, name in given.weights.items()),
+        *((("discover", "columns"), name) for name in searched),
+    ]
 
 
 def _columns_in(rule: Any) -> list[str]:

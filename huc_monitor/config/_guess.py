@@ -16,6 +16,7 @@ from huc_monitor.errors import InvalidInputError, UnknownNameError, did_you_mean
 from huc_monitor.sources._rows import SPELLED_OTHERWISE, explain_missing, find_patterns, find_strays
 from huc_monitor.sources._spec import ROW_CHECKS
 from huc_monitor.sources._table import TimeColumn
+from huc_monitor.subgroups._outcome import names_nodes
 from huc_monitor.tree import LabelTree
 from huc_monitor.tree.labels import LabelEncoder
 from huc_monitor.utilities.program import Ints
@@ -111,7 +112,7 @@ def guess_log(
     if guess.predictions.form == "list" and guess.predictions.class_column is None:
         _class_order(guess, sample, tree, top)
     if guess.time:
-        _refuse_unreadable(sample, guess.time)
+        refuse_unreadable(sample, guess.time)
         guess.time_unit = _epoch_unit(sample.frame[guess.time])
     else:
         guess.time = find_time(sample, guess)
@@ -246,6 +247,10 @@ def find_time(sample: TableSample, guess: Guess) -> str:
     typed = [n for n, kind in sample.types.items() if _is_time(kind, sample.frame[n])]
     typed = [name for name in typed if name not in guess.used]
     own = [name for name in typed if "label" not in name.lower()] or typed
+    unread = [n for n in sample.types if n not in guess.used and has_clock(sample.frame[n])]
+    likeliest = _best((*own, *unread), _TIME, lambda _: True)
+    if likeliest in unread:
+        refuse_unreadable(sample, likeliest)
     if len(own) == 1:
         return own[0]
     best = _best(own, _TIME, lambda _: True)
@@ -259,7 +264,7 @@ def find_time(sample: TableSample, guess: Guess) -> str:
         return best
     called = _best(sample.types, _TIME, lambda name: _has_dates(sample.frame[name]))
     if called is not None and not own:
-        _refuse_unreadable(sample, called)
+        refuse_unreadable(sample, called)
     found = f"several: {', '.join(own)}" if own else "none"
     msg = (
         f"`log` must have a column of times; found {found} in {sample.name}. Its columns: "
@@ -273,18 +278,22 @@ def _has_dates(values: pd.Series[Any]) -> bool:
     return bool(len(texts)) and bool(texts.str.match(r"\d+[./-]\d+[./-]\d+").all())
 
 
-def _refuse_unreadable(sample: TableSample, name: str) -> None:
+def has_clock(values: pd.Series[Any]) -> bool:
+    """Say whether a column holds dates with a time of day that are not written year first."""
+    texts = values.dropna().head(50)
+    if not len(texts) or not isinstance(texts.iloc[0], str):
+        return False
+    return bool(texts.astype(str).str.match(r"\s*\d{1,2}[./-]\d{1,2}[./-]\d+,? +\d+:\d").all())
+
+
+def refuse_unreadable(sample: TableSample, name: str, remedy: str = " with --time") -> None:
     """Refuse a column of texts none of which is a time, and show the first."""
     texts = sample.frame[name].dropna().head(50)
     if not len(texts) or not isinstance(texts.iloc[0], str):
         return
-    if np.isnat(TimeColumn(name).read(texts)).all():
-        msg = (
-            f"`time` must be a column of times; {name!r} of {sample.name} holds "
-            f"{texts.iloc[0]!r}, which cannot be read. Write times such as 2024-03-31T06:00:00Z, "
-            "or name another column with --time."
-        )
-        raise InvalidInputError(msg)
+    time = TimeColumn(name)
+    if np.isnat(time.read(texts)).all():
+        time.refuse_texts(sample.name, texts, remedy)
 
 
 def _is_time(kind: str, values: pd.Series[Any]) -> bool:
@@ -338,13 +347,6 @@ def _may_be_id(sample: TableSample, name: str, used: set[str], share: float = 0.
     if _is_time(sample.types[name], values):
         return False
     return bool(values.notna().all()) and _distinct(values) >= share * len(values)
-
-
-def names_nodes(values: pd.Series[Any], encoder: LabelEncoder) -> bool:
-    """Say whether every text of a column is a node of the tree."""
-    texts = values.dropna()
-    named = len(texts) > 0 and isinstance(texts.iloc[0], str)
-    return named and bool((encoder.find(texts.astype(object)) >= 0).all())
 
 
 def _subgroups(guess: Guess, sample: TableSample, encoder: LabelEncoder) -> None:

@@ -20,7 +20,9 @@ from huc_monitor.config._guess import (
     Guess,
     TableSample,
     find_label,
+    has_clock,
     possible_ids,
+    refuse_unreadable,
     repeated_ids,
     say_spelling,
 )
@@ -295,6 +297,10 @@ def guess_labels(
     times = [name for name in times if name not in {key, label}]
     if times:
         found["time"] = times[0]
+    else:
+        for name in sample.types:
+            if has_clock(sample.frame[name]):
+                refuse_unreadable(sample, name, remedy="")
     return found
 
 

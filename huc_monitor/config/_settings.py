@@ -17,6 +17,7 @@ from pydantic import (
 from huc_monitor._common.settings import (
     Name,
     PathText,
+    Plain,
     Secret,
     Section,
     TimeText,
@@ -210,7 +211,8 @@ class SubgroupSettings(Section):
     Parameters
     ----------
     by : dict, optional
-        Column to each, median, cut points, or {quantiles: [...]}.
+        Column to each, median, cut points, or {quantiles: [...]}. Not the label: grouped by what
+        happened, even a perfect model looks miscalibrated.
     predicates : dict, optional
         Name to predicate.
     weights : dict, optional
@@ -267,13 +269,13 @@ class HostSettings(Section):
     name : str
         As the package registers it, such as mlflow or files.
     settings : dict, optional
-        Its options.
+        Its options, as they stand: variables are read in `secrets`.
     secrets : dict, optional
         Options that must not be shown. ${NAME} is an environment variable.
     """
 
     name: Name
-    settings: dict[str, Any] = Field(default_factory=dict)
+    settings: dict[str, Plain] = Field(default_factory=dict)
     secrets: dict[str, Secret] = Field(default_factory=dict)
 
     def options(self) -> dict[str, Any]:

@@ -16,6 +16,7 @@ from huc_monitor.monitor.newcomers import columns_by_value
 from huc_monitor.monitor.windows import Window, WindowSpec, readiness
 from huc_monitor.sources import PredictionSource, TooManyBadRowsError, WindowData
 from huc_monitor.subgroups import Subgroups
+from huc_monitor.subgroups._outcome import doubt_outcome
 
 if TYPE_CHECKING:
     from huc_monitor.monitor._monitor import Monitor
@@ -88,6 +89,9 @@ class Standards:
             (data,) = read.values()
             self.subgroups = monitor.subgroups(data.features)
             state.by_value = columns_by_value(self.subgroups, data.features)
+            state.notes += doubt_outcome(
+                data.features, data.features.columns, data.labels, monitor.tree
+            )
         state.freeze(self.subgroups, monitor.utilities)
         return read
 

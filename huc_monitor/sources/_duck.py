@@ -11,7 +11,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 from urllib.parse import unquote
 
-from huc_monitor._common.times import wall_bound
+from huc_monitor._common.safe_text import quoted
+from huc_monitor._common.times import YEAR_FIRST, wall_bound
 from huc_monitor.errors import InvalidInputError, nearest
 from huc_monitor.sources._data import TimeRange
 from huc_monitor.sources._lake import is_delta, is_iceberg, lake_files
@@ -65,6 +66,8 @@ class DuckTable:
     _list_files: Callable[[], list[str]] | None = None
     preset: str | None = None
     _types: dict[str, str] = field(default_factory=dict, init=False)
+    # Columns of a CSV file that DuckDB takes for times, and whether they are written year first.
+    _dated: dict[str, bool] = field(default_factory=dict, init=False)
 
     @classmethod
     def files(
@@ -161,7 +164,24 @@ class DuckTable:
                 rows = self._sql(f"DESCRIBE SELECT * FROM {self._from()}").fetchall()
             self._types.update({name: kind for name, kind, *_ in rows})
             self._refuse_repeated(set(self._types))
+            if self._csv:
+                self._read_dates_as_text()
         return self._types
+
+    def _read_dates_as_text(self) -> None:
+        """Take times that are not written year first for texts: DuckDB guesses their order."""
+        dated = [name for name, kind in self._types.items() if kind in (*_WALL, *_ZONED)]
+        if not dated:
+            return
+        firsts = ", ".join(f"any_value({_quote(name)})" for name in dated)
+        raw = self._relation.format(types=", all_varchar=true")
+        with _explained(self.name):
+            query = f"SELECT {firsts} FROM (SELECT * FROM {raw} LIMIT {_SNIFFED})"
+            found = self._sql(query).fetchall()[0]
+        for name, text in zip(dated, found, strict=True):
+            if isinstance(text, str):  # a column in folder names has a type of its own
+                self._dated[name] = YEAR_FIRST.match(text) is not None
+        self._types.update({name: "VARCHAR" for name, known in self._dated.items() if not known})
 
     def _refuse_repeated(self, names: set[str]) -> None:
         """Refuse two columns of one name: DuckDB numbers the second, and would read the first."""
@@ -184,11 +204,15 @@ class DuckTable:
 
     def time_range(self, time: TimeColumn) -> TimeRange | None:
         """First and last time; rows without a time belong to no window."""
-        column = self._time(time)
+        column = self._known_time(time)
         found = f"min({column}) AS f, max({column}) AS l, count(*) - count({column}) AS n"
-        table = self._table(f"SELECT {found} FROM {self._from()}")
+        table = self._table(f"SELECT {found} FROM {self._from(time=time)}")
         first, last = (time.first(table.column(name).to_pandas()) for name in ("f", "l"))
-        return time.extent(self.name, first, last, table.column("n")[0].as_py())
+        n_untimed, example = table.column("n")[0].as_py(), None
+        if first is None and n_untimed:
+            query = f"SELECT any_value({_quote(time.name)}) AS v FROM {self._from(time=time)}"
+            example = self._table(query).column("v")[0].as_py()
+        return time.extent(self.name, first, last, n_untimed, example)
 
     def count(
         self, time: TimeColumn, start: datetime, end: datetime, column: str | None = None
@@ -196,14 +220,14 @@ class DuckTable:
         """Count the rows, and those with a value in `column`."""
         where, values = self._between(time, start, end)
         present = "*" if column is None else _quote(column)
-        query = f"SELECT count(*), count({present}) FROM {self._from()} WHERE {where}"
+        query = f"SELECT count(*), count({present}) FROM {self._from(time=time)} WHERE {where}"
         with _explained(self.name):
             n_rows, n_present = self._sql(query, values).fetchall()[0]
         return n_rows, n_present
 
     def advance(self, time: TimeColumn, start: datetime, n_rows: int) -> datetime | None:
         """Return the smallest time such that at least `n_rows` lie between `start` and it."""
-        column, source = self._time(time), self._from()
+        column, source = self._time(time), self._from(time=time)
         bound = self._bound(time, start)
         nth = (
             f"SELECT {column} FROM {source} WHERE {column} >= ? "
@@ -241,8 +265,12 @@ class DuckTable:
             known = [self._bound(time, wanted.until + timedelta(microseconds=1))]
             when = f" AND ({self._time(time)} < ? OR {self._time(time)} IS NULL)"
         selected = ", ".join(self._expression(name, kind, time) for name, kind in columns.items())
+        if time is not None and self._is_text(time.name):
+            text = _quote(time.name)
+            odd = f"{self._known_time(time)} IS NULL AND regexp_matches({text}, '[0-9]')"
+            selected += f", CASE WHEN {odd} THEN {text} END AS {_quote(_UNREADABLE)}"
         query = (
-            f"SELECT {selected} FROM {self._from(columns)} "
+            f"SELECT {selected} FROM {self._from(columns, time)} "
             f"WHERE {_quote(wanted.key)} IN (SELECT v FROM wanted){when}"
         )
         with _explained(self.name):
@@ -252,6 +280,8 @@ class DuckTable:
             finally:
                 self._connection.unregister("wanted")
         frame: pd.DataFrame = rows.to_pandas(integer_object_nulls=True)
+        if time is not None and _UNREADABLE in frame:
+            time.refuse_texts(self.name, frame.pop(_UNREADABLE))
         return frame
 
     def head(self, n_rows: int) -> pd.DataFrame:
@@ -295,7 +325,7 @@ class DuckTable:
     ) -> tuple[str, list[Any]]:
         where, values = self._between(time, start, end)
         selected = ", ".join(self._expression(name, kind, time) for name, kind in columns.items())
-        return f"SELECT {selected} FROM {self._from(columns)} WHERE {where}", values
+        return f"SELECT {selected} FROM {self._from(columns, time)} WHERE {where}", values
 
     def _values(self) -> list[Any]:
         """Return what stands for ``?`` in the relation: a place, or a table's files of now."""
@@ -308,13 +338,17 @@ class DuckTable:
         with _explained(self.name):
             return self._sql(query, values).to_arrow_table()
 
-    def _from(self, columns: Mapping[str, ColumnKind] | None = None) -> str:
+    def _from(
+        self, columns: Mapping[str, ColumnKind] | None = None, time: TimeColumn | None = None
+    ) -> str:
         if not self._csv:
             return self._relation
         # Labels stay text, or a leaf named "01" would come back as the number 1; probabilities
-        # too, or one bad cell would end the whole read.
+        # and times too, or one bad cell would end the whole read.
         as_text = [name for name, kind in (columns or {}).items() if kind != "any"]
-        pairs = ", ".join(f"{_literal(name)}: 'VARCHAR'" for name in as_text)
+        timed = None if time is None else time.name
+        as_text += [name for name, known in self._dated.items() if not known or name == timed]
+        pairs = ", ".join(f"{_literal(name)}: 'VARCHAR'" for name in dict.fromkeys(as_text))
         return self._relation.format(types=f", types={{{pairs}}}" if pairs else "")
 
     def _expression(self, name: str, kind: ColumnKind, time: TimeColumn | None) -> str:
@@ -331,14 +365,27 @@ class DuckTable:
         return column
 
     def _time(self, time: TimeColumn) -> str:
-        column = _quote(time.name)
-        if self.columns()[time.name] == "VARCHAR":
-            self._connection.execute(f"SET TimeZone = {_literal(time.time_zone)}")
-            return f"TRY_CAST(concat({column}) AS TIMESTAMPTZ)"
-        if self.columns()[time.name] == "TIMESTAMPTZ_NS":
+        column, declared = _quote(time.name), self.columns()[time.name]
+        if self._is_text(time.name):
+            kind = "TIMESTAMP" if declared in _WALL else "TIMESTAMPTZ"
+            if declared == "VARCHAR":
+                self._connection.execute(f"SET TimeZone = {_literal(time.time_zone)}")
+            return f"TRY_CAST(concat({column}) AS {kind})"
+        if declared == "TIMESTAMPTZ_NS":
             # DuckDB refuses to compare nanoseconds with the microseconds of a parameter.
             return f"CAST({column} AS TIMESTAMPTZ)"
         return column
+
+    def _known_time(self, time: TimeColumn) -> str:
+        """Leave out 01/02/26, which DuckDB reads as a day of the year 1: before every window."""
+        if not self._is_text(time.name):
+            return self._time(time)
+        known = f"regexp_matches({_quote(time.name)}, '^{YEAR_FIRST.pattern}')"
+        return f"CASE WHEN {known} THEN {self._time(time)} END"
+
+    def _is_text(self, name: str) -> bool:
+        """Whether a column of times is read as text."""
+        return name in self._dated or self.columns()[name] == "VARCHAR"
 
     def _bound(self, time: TimeColumn, moment: datetime) -> Any:
         kind = self.columns()[time.name]
@@ -402,6 +449,14 @@ def _format(place: str) -> str:
     raise InvalidInputError(msg)
 
 
+# So many rows DuckDB looks at to tell the types of a CSV file.
+_SNIFFED: Final = 20_480
+_UNREADABLE: Final = "huc-monitor: a text that is no time"
+_BAD_CELL: Final = re.compile(
+    r"CSV Error on Line: (\d+).*?converting column (\".*?\")\. Could not convert string "
+    r"\"(.*?)\" to \'(.*?)\'",
+    re.DOTALL,
+)
 _NUMBERED: Final = re.compile(r"(.+)_\d+")
 _SUFFIX: Final = {"parquet": ".parquet", "csv": ".csv", "jsonl": ".json*"}
 
@@ -451,8 +506,14 @@ def _explained(name: str) -> Iterator[None]:
 
     try:
         yield
-    except duckdb.Error as error:
+    except (duckdb.Error, OSError) as error:  # Arrow hands on a failed batch as an OSError
         reason = str(error).strip().splitlines()[0] if str(error).strip() else "no reason given"
+        cell = _BAD_CELL.search(str(error))
+        if cell is not None:
+            reason = (
+                f"line {cell[1]} holds {quoted(cell[3])} in the column {cell[2]}, whose first rows "
+                f"are of type {cell[4]}. Write values of one kind, or Parquet, which keeps types."
+            )
         if "No files found that match" in reason:
             reason = "there is no such file. Check the path, and the folder it is seen from."
         msg = f"{name[0].upper()}{name[1:]} could not be read: {reason}"

@@ -76,7 +76,13 @@ def latest_labels(labels: LabelTable, ids: pd.Series[Any], as_of: datetime | Non
     found = labels.table.lookup(Lookup(labels.id, values, columns, when, as_of))
     present = found[labels.label].notna()
     found = found if present.all() else found[present]
-    times = None if when is None else when.read(found[labels.time])
+    times = None
+    if when is not None:
+        texts = found[labels.time]
+        times = when.read(texts)
+        # No time means known from the beginning: so must not a time that cannot be read.
+        odd = texts[np.isnat(times)].dropna()
+        when.refuse_texts(labels.table.name, odd[odd.astype(str).str.contains("[0-9]")])
     keys = found[labels.id].astype(str) if as_text else found[labels.id]
     frame = pd.DataFrame(
         {

@@ -6,7 +6,8 @@ labels; what rows mean is decided once, in `TableSource`, for every kind of tabl
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+import re
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from datetime import datetime, timedelta
 from typing import Any, Final, Literal, Protocol, TypeAlias, get_args
@@ -32,6 +33,8 @@ from huc_monitor.sources._data import TimeRange
 # stays as it is: lists of classes, pairs, maps.
 ColumnKind: TypeAlias = Literal["number", "numbers", "nested", "label", "any"]
 PREDICTIONS: Final = ("number", "numbers", "nested")
+_WRITE_TIMES: Final = "Write times such as 2024-03-31T06:00:00Z, or name another column"
+_ANY_ORDER: Final = re.compile(r"\s*\d{1,2}[./-]\d{1,2}[./-]\d\d")
 
 
 class Needed(dict[str, ColumnKind]):
@@ -85,19 +88,34 @@ class TimeColumn:
         return (moment - EPOCH) / timedelta(seconds=1) * PER_SECOND[self.unit]
 
     def extent(
-        self, where: str, first: datetime | None, last: datetime | None, n_untimed: int
+        self,
+        where: str,
+        first: datetime | None,
+        last: datetime | None,
+        n_untimed: int,
+        example: Any = None,
     ) -> TimeRange | None:
         """Return the range of a table's times; None for one without rows."""
         if first is not None and last is not None:
             return TimeRange(first, last, n_untimed)
         if not n_untimed:
             return None
+        shown = f", such as {example!r}{_why(example)}" if isinstance(example, str) else ""
         msg = (
             f"`time` must be a column of times; none of the {n_untimed:,} rows of {where} has one "
-            f"that can be read in {self.name!r}. Write times such as 2024-03-31T06:00:00Z, or name "
-            "another column."
+            f"that can be read in {self.name!r}{shown}. {_WRITE_TIMES}."
         )
         raise InvalidInputError(msg)
+
+    def refuse_texts(self, where: str, texts: Iterable[Any], remedy: str = "") -> None:
+        """Refuse texts that are no times, where there are any, and show the first."""
+        first = next((text for text in texts if isinstance(text, str)), None)
+        if first is not None:
+            msg = (
+                f"`time` must be a column of times; {self.name!r} of {where} holds {first!r}, "
+                f"which cannot be read{_why(first)}. {_WRITE_TIMES}{remedy}."
+            )
+            raise InvalidInputError(msg)
 
     def no_unit(self, where: str) -> InvalidInputError:
         """Return the error for a column of numbers whose unit was not told."""
@@ -160,6 +178,11 @@ class Table(Protocol):
 
     def lookup(self, wanted: Lookup) -> pd.DataFrame:
         """Read columns of the rows that have one of some values."""
+
+
+def _why(text: str) -> str:
+    """Say why dates such as 01/02/2026 are no times."""
+    return " (is the day first, or the month?)" if _ANY_ORDER.match(text) else ""
 
 
 def as_chunk(batch: Any, columns: Mapping[str, ColumnKind]) -> Chunk:

@@ -34,6 +34,7 @@ from huc_monitor.audit.label_depth import coverage_among
 from huc_monitor.audit.options import DEFAULTS, AuditOptions
 from huc_monitor.errors import InvalidInputError
 from huc_monitor.subgroups import Subgroups
+from huc_monitor.subgroups._outcome import doubt_outcome
 from huc_monitor.subgroups._predicates import Predicate
 from huc_monitor.tree import LabelTree
 from huc_monitor.utilities import Utility
@@ -269,7 +270,7 @@ def discover(
     )
     found, notes = _search(search, far)
     segments = _certify(found, certify, accepted, confidence_level)
-    notes = [*left_out, *notes]
+    notes = [*left_out, *doubt_outcome(frame, frame.columns, codes, tree), *notes]
     return Discovery(segments, halves[0].size, halves[1].size, confidence_level, tuple(notes))
 
 

@@ -12,6 +12,7 @@ from huc_monitor.monitor._standards import first_rows
 from huc_monitor.monitor.messages import say_repeats, say_untimed
 from huc_monitor.monitor.silence import LATE
 from huc_monitor.monitor.windows import TimeWindows, due_windows
+from huc_monitor.subgroups._outcome import doubt_outcome
 
 if TYPE_CHECKING:
     from huc_monitor.config import Config
@@ -63,6 +64,9 @@ def _subgroups(config: Config, source: Any, span: Any) -> Iterator[Diagnosis]:
     if rows.n:
         found = config.make_subgroups(rows.features)
         yield Diagnosis("subgroups", "ok", f"{len(found)}: {', '.join(found.names)}"[:200])
+        for said in doubt_outcome(rows.features, config.feature_columns, rows.labels, config.tree):
+            text, _, fix = said.partition(" Then ")
+            yield Diagnosis("outcome", "note", text, fix)
 
 
 def _strays(config: Config, source: Any, span: Any) -> Iterator[Diagnosis]:

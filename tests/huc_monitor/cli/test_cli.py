@@ -234,6 +234,25 @@ def test_a_leaf_may_be_called_like_a_missing_value_in_a_csv(capsys, tmp_path):
     assert (document["audit"]["n"], document["n_unlabelled"]) == (3, 0)
 
 
+@pytest.mark.parametrize(
+    ("command", "option"),
+    [("audit", "--subgroup=y=each"), ("plan", "--subgroup=y=each"), ("discover", "--feature=y")],
+)
+def test_the_label_is_no_subgroup(command, option, capsys, log, tree_file):
+    place = [str(log), "--tree", str(tree_file), "--label", "y"]
+    assert main([command, *place, option]) == 2
+    told = capsys.readouterr().err
+    assert "must be known when the model answers; got the label 'y'" in told
+    assert "The predicted class may be used instead" in told
+
+
+def test_an_audit_asks_whether_a_column_is_the_label(capsys, frame, log, tree_file):
+    frame.assign(seen=frame["y"].str.upper()).to_parquet(log)
+    place = log, "--tree", tree_file, "--label", "y", "--subgroup"
+    assert "Is the column 'seen'" in " ".join(audit(capsys, *place, "seen=each")[1].split())
+    assert "Is the column" not in audit(capsys, *place, "sex=each")[1]
+
+
 def test_subgroups_are_cut_as_asked(capsys, log, tree_file):
     options = ["--subgroup", "sex=each", "--subgroup", "age=65,80", "--utility", "level:1"]
     _, out, _ = audit(capsys, log, "--tree", tree_file, "--label", "y", *options, "--top", "99")

@@ -41,6 +41,7 @@ def project(tmp_path):
         frame["time"] = begin + pd.to_timedelta(days, unit="D")
         label = np.array(LEAVES, dtype=object)[rng.integers(0, 3, n)]
         frame["label"] = np.where(days < labelled_until, label, None)
+        frame["site"] = np.array(["east", "west", "north"])[rng.integers(0, 3, n)]
         frame.to_parquet(tmp_path / "log.parquet")
         (tmp_path / "tree.yaml").write_text("cat: [lion, lynx]\ndog:\n", "utf-8")
         path = tmp_path / "huc.yaml"
@@ -106,13 +107,13 @@ def test_a_cache_that_cannot_be_written_is_said(capsys, monkeypatch, tmp_path):
 
 
 def test_subgroups_that_a_check_could_not_freeze_are_wrong(capsys, project):
-    twice = {"by": {"label": "each"}, "predicates": {}}
+    twice = {"by": {"site": "each"}, "predicates": {}}
     end = pd.Timestamp.now("UTC").normalize() - pd.Timedelta(hours=12)
     config = project(subgroups=twice, end=end)
     assert examine(capsys, "--config", config)[1]["subgroups"]["text"].startswith(
-        "4: all, label=dog,"
+        "4: all, site=east,"
     )
-    twice["predicates"] = {"label=dog": {"column": "label", "op": "==", "value": "dog"}}
+    twice["predicates"] = {"site=east": {"column": "site", "op": "==", "value": "east"}}
     code, found = examine(capsys, "--config", project(subgroups=twice, end=end))
     assert (code, found["subgroups"]["outcome"]) == (2, "wrong")
     assert "must have unique names" in found["subgroups"]["text"]
@@ -120,20 +121,46 @@ def test_subgroups_that_a_check_could_not_freeze_are_wrong(capsys, project):
 
 
 def test_subgroups_are_built_on_the_rows_that_a_check_freezes_them_on(capsys, project):
-    by_label = {"by": {"label": "each"}}
+    by_site = {"by": {"site": "each"}}
     # Windows begin at midnight, so that the first one has the rows of an hour.
     end = pd.Timestamp.now("UTC").normalize() - pd.Timedelta(hours=1)
-    config = project(subgroups=by_label, end=end)
+    config = project(subgroups=by_site, end=end)
     told = examine(capsys, "--config", config)[1]["subgroups"]["text"]
     rows = pd.read_parquet(config.parent / "log.parquet")
     first = rows[rows.time < end - pd.Timedelta(days=4) + pd.Timedelta(hours=1)]
-    seen = sorted(first.label.dropna().unique())
+    seen = sorted(first.site[first.label.notna()].unique())
     assert 0 < len(seen) < 3
-    assert told == f"{1 + len(seen)}: {', '.join(['all', *(f'label={name}' for name in seen)])}"
+    assert told == f"{1 + len(seen)}: {', '.join(['all', *(f'site={name}' for name in seen)])}"
     assert main(["check", "--config", str(config)]) < 2
     (state,) = (config.parent / "huc-state").glob("**/state.json")
     frozen = json.loads(state.read_text())["subgroups"]["subgroups"]
-    assert [one["name"] for one in frozen] == [f"label={name}" for name in seen]
+    assert [one["name"] for one in frozen] == [f"site={name}" for name in seen]
+
+
+def test_a_column_that_goes_with_the_labels_is_asked_about_once(capsys, project):
+    config = project(subgroups={"by": {"seen": "each", "site": "each"}})
+    log = config.parent / "log.parquet"
+    rows = pd.read_parquet(log)
+    rows.assign(seen=rows["label"].str.upper()).to_parquet(log)
+    code, found = examine(capsys, "--config", config)
+    assert (code, found["outcome"]["outcome"]) == (0, "note")
+    assert found["outcome"]["text"] == "Is the column 'seen' (it goes with the labels) the label?"
+    assert "leave it out of the subgroups" in found["outcome"]["fix"]
+    assert main(["check", "--config", str(config)]) < 2
+    assert capsys.readouterr().out.count("Is the column 'seen'") == 1
+    later = str(pd.Timestamp.now("UTC") + pd.Timedelta(days=1))
+    assert main(["check", "--config", str(config), "--now", later]) < 2
+    assert "Is the column" not in capsys.readouterr().out
+
+
+def test_the_label_is_no_subgroup_and_no_column_to_search(capsys, project):
+    config = project(subgroups={"by": {"label": "each"}})
+    code, found = examine(capsys, "--config", config)
+    assert (code, found["config"]["outcome"]) == (2, "wrong")
+    for command in (["check"], ["discover", "--feature", "label"]):
+        changes = {} if command[0] == "discover" else {"subgroups": {"by": {"label": "each"}}}
+        assert main([*command, "--config", str(project(**changes))]) == 2
+        assert "got the label 'label': grouped by what happened" in capsys.readouterr().err
 
 
 def test_a_bad_file_is_wrong_and_names_the_line(capsys, project):
@@ -154,6 +181,20 @@ def test_a_column_that_is_not_there_is_wrong(capsys, project):
     assert code == 2
     assert "'at'" in found["log"]["text"]
     assert "columns" in found["log"]["fix"]
+
+
+def test_dates_in_an_order_that_would_be_a_guess_are_wrong(capsys, project, tmp_path):
+    path = project(source={"log": {"path": "log.csv"}})
+    log = pd.read_parquet(tmp_path / "log.parquet")
+    log["time"] = log["time"].dt.strftime("%m/%d/%Y %H:%M:%S")
+    log.to_csv(tmp_path / "log.csv", index=False)
+    code, found = examine(capsys, "--config", path)
+    assert (code, found["log"]["outcome"]) == (2, "wrong")
+    assert main(["check", "--config", str(path)]) == 2
+    for told in (found["log"]["text"], capsys.readouterr().err):
+        assert "none of the 400 rows" in told
+        assert "is the day first, or the month?" in told
+        assert "Write times such as 2024-03-31T06:00:00Z" in told
 
 
 def test_labels_that_stopped_coming_are_told_from_labels_that_never_came(capsys, project):

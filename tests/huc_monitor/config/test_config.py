@@ -134,6 +134,25 @@ WRONG = [
         ("label: y, ", ""),
         "5:1: `columns.label` must be given, or else `source.labels`; got neither",
     ),
+    (
+        ("windows:", "subgroups: {by: {age: median, y: each}}\nwindows:"),
+        "`subgroups.by.y` must be known when the model answers; got the label 'y': grouped by what",
+    ),
+    (
+        (
+            "windows:",
+            "subgroups: {predicates: {bad: {not: {column: y, op: ==, value: died}}}}\nwindows:",
+        ),
+        "`subgroups.predicates.bad` must be known when the model answers; got the label 'y'",
+    ),
+    (
+        ("windows:", "subgroups: {weights: {bad: y}}\nwindows:"),
+        "`subgroups.weights.bad` must be known when the model answers; got the label 'y'",
+    ),
+    (
+        ("windows:", "subgroups: {discover: {columns: [age, y]}}\nwindows:"),
+        "`subgroups.discover.columns` must be known when the model answers; got the label 'y'",
+    ),
     (("time: ts", "time: 5"), "5:11: `columns.time` must be text; got 5. Put it in quotes"),
     (("time: ts", "time: [ts]"), "5:11: `columns.time` must be text; got ['ts']."),
     (
@@ -395,6 +414,15 @@ def test_probabilities_of_the_base_are_read_apart_and_change_no_identity(folder)
     assert base.labels.tolist() == [0, 1]
     with pytest.raises(hm.InvalidInputError, match=r"needs `columns.base_probabilities`"):
         plain.open_source(base=True)
+
+
+def test_a_column_called_as_the_labels_elsewhere_is_no_subgroup(folder):
+    text = GOOD.replace("label: y, ", "").replace(
+        "path: log.parquet}", "path: log.parquet}\n  labels: {path: l.csv, id: id, label: seen}"
+    )
+    parse(text + "subgroups: {by: {y: each}}\n", folder)
+    with pytest.raises(ConfigError, match=r"`subgroups.by.seen` must be known .* label 'seen'"):
+        parse(text + "subgroups: {by: {seen: each}}\n", folder)
 
 
 def test_the_policy_has_an_identity_of_its_own(folder):

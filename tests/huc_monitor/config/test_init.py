@@ -328,6 +328,38 @@ def test_a_time_that_cannot_be_read_is_shown(columns, folder):
         init_config(folder / "log.parquet", folder / "tree.yaml", folder=folder, columns=columns)
 
 
+def test_dates_of_a_csv_log_are_not_read_in_a_guessed_order(folder):
+    log = make_log(4_000).drop(columns="day")
+    at = log["predicted_at"]
+    log = log.assign(predicted_at=at.dt.strftime("%m/%d/%Y %H:%M:%S"))
+    log.to_csv(folder / "log.csv", index=False)
+    place = folder / "log.csv", folder / "tree.yaml"
+    message = r"'predicted_at' .* holds '03/01/2024 00:00:00'.*is the day first, or the month\?"
+    for columns in ({}, {"time": "predicted_at"}):
+        with pytest.raises(hm.InvalidInputError, match=message):
+            init_config(*place, folder=folder, columns=columns)
+    # Nor is another column taken in its place.
+    log.assign(stored=at + pd.Timedelta(days=9)).to_csv(folder / "log.csv", index=False)
+    with pytest.raises(hm.InvalidInputError, match=message):
+        init_config(*place, folder=folder)
+    text = init_config(*place, folder=folder, columns={"time": "stored"})
+    assert "time: stored" in text
+    birthdays = log.assign(predicted_at=at, date_of_birth="03/04/1971")
+    birthdays.to_csv(folder / "log.csv", index=False)
+    assert "time: predicted_at" in init_config(*place, folder=folder)
+
+
+def test_dates_of_csv_labels_are_not_read_in_a_guessed_order(folder):
+    log = make_log(200).drop(columns="day")
+    labels = log[["request_id", "outcome"]]
+    known = (log["predicted_at"] + pd.Timedelta(hours=5)).dt.strftime("%m/%d/%Y %H:%M")
+    labels.assign(known_at=known).to_csv(folder / "labels.csv", index=False)
+    log.drop(columns="outcome").to_parquet(folder / "log.parquet")
+    place = folder / "log.parquet", folder / "tree.yaml"
+    with pytest.raises(hm.InvalidInputError, match=r"'known_at' .* holds '03/01/2024 05:00'"):
+        init_config(*place, folder=folder, labels=folder / "labels.csv")
+
+
 def test_labels_in_another_spelling_are_told_as_such(folder):
     log = make_log(200).drop(columns="day")
     log["outcome"] = log["outcome"].str.upper()

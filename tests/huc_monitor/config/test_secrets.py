@@ -16,7 +16,7 @@ source:
 columns: {time: ts, label: y}
 windows: {length: 1d}
 """
-HOST = '{name: x, settings: {plain: "${KEY}"}, secrets: {token: "a-${KEY}-b"}}'
+HOST = '{name: x, settings: {plain: "$KEY"}, secrets: {token: "a-${KEY}-b"}}'
 PLACES = {
     "channels": (f"channels: {{ops: {HOST}}}", lambda s: s.channels["ops"]),
     "exporters": (f"exporters: {{ops: {HOST}}}", lambda s: s.exporters["ops"]),
@@ -35,8 +35,21 @@ def parse(tmp_path):
 def test_a_variable_is_read_in_the_secrets_of_every_host_and_nowhere_else(place, parse):
     text, find = PLACES[place]
     config = parse(BASE + text, KEY="hunter2")
-    assert find(config.settings).options() == {"plain": "${KEY}", "token": "a-hunter2-b"}
+    assert find(config.settings).options() == {"plain": "$KEY", "token": "a-hunter2-b"}
     assert "hunter2" not in json.dumps(config.to_dict()) + repr(config) + str(config.settings)
+
+
+@pytest.mark.parametrize("option", ['"${KEY}/x"', '[1, "${KEY}"]', '{a: [{b: "-${KEY}"}]}'])
+@pytest.mark.parametrize("place", PLACES)
+def test_a_variable_in_the_settings_of_a_host_is_not_taken_as_it_stands(place, option, parse):
+    text = PLACES[place][0].replace('"$KEY"', option)
+    path = r"\.ops\.settings\.plain" if place != "tracker" else r"\.settings\.plain"
+    message = (
+        rf"huc.yaml:7:\d+: `{place}{path}` must be plain; got '.*\$\{{KEY\}}.*'\. Environment "
+        r"variables are read in `secrets` only: move the option there"
+    )
+    with pytest.raises(ConfigError, match=message):
+        parse(BASE + text, KEY="hunter2")
 
 
 @pytest.mark.parametrize("table", ["log", "labels"])
