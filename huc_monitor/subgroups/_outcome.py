@@ -16,7 +16,7 @@ from huc_monitor.tree import LabelTree
 from huc_monitor.tree.labels import LabelEncoder
 from huc_monitor.utilities.program import Ints
 
-_ROWS: Final = 2_000
+_ROWS: Final = 1_000
 _FEWEST: Final = 50  # that do not go with the labels by chance
 _WHY: Final = "grouped by what happened, even a perfect model looks miscalibrated"
 
@@ -31,9 +31,12 @@ def no_label(name: str) -> str:
 
 def names_nodes(values: pd.Series[Any], encoder: LabelEncoder) -> bool:
     """Say whether every text of a column is a node of the tree."""
-    texts = values.dropna()
-    named = len(texts) > 0 and isinstance(texts.iloc[0], str)
-    return named and bool((encoder.find(texts.astype(object)) >= 0).all())
+    return _are_nodes(values.dropna().to_numpy(dtype=object), encoder)
+
+
+def _are_nodes(values: Any, encoder: LabelEncoder) -> bool:
+    named = len(values) > 0 and isinstance(values[0], str)
+    return named and bool((encoder.find(values) >= 0).all())
 
 
 def doubt_outcome(
@@ -57,14 +60,16 @@ def doubt_outcome(
     doubted = []
     for name in columns:
         column = features[name]
-        first = column.iloc[:_ROWS] if isinstance(column, pd.Series) else column[:_ROWS]
+        values = column.array if isinstance(column, pd.Series) else np.asarray(column)
+        if not _may_be_outcome(values[:_FEWEST], labels, encoder):
+            continue
         try:
-            found, distinct = pd.factorize(np.asarray(first))
+            found, distinct = pd.factorize(np.asarray(values[:_ROWS]))
         except TypeError:  # lists
             continue
         if _agrees(found, len(distinct), labels):
             doubted.append(f"{quoted(name)} (it goes with the labels)")
-        elif names_nodes(pd.Series(distinct), encoder):
+        elif _are_nodes(distinct, encoder):
             doubted.append(f"{quoted(name)} (it holds names of the tree)")
     if not doubted:
         return ()
@@ -72,10 +77,23 @@ def doubt_outcome(
     return (f"{text}{_WHY}. The predicted class is fine.",)
 
 
+def _may_be_outcome(values: Any, labels: Ints, encoder: LabelEncoder) -> bool:
+    """Rule most columns out by their first values, which costs next to nothing."""
+    items = values.tolist()
+    text = next((item for item in items if isinstance(item, str)), None)
+    if text is not None and encoder.find([text])[0] >= 0:
+        return True
+    label_of: dict[str, int] = {}
+    pairs = zip(map(repr, items), labels[: len(items)].tolist(), strict=False)
+    return all(label_of.setdefault(item, label) == label for item, label in pairs)
+
+
 def _agrees(found: Ints, n_distinct: int, labels: Ints) -> bool:
     """Whether every value has one label, and every label one value."""
-    known = found >= 0
-    if len(found) < _FEWEST:
+    if len(found) < _FEWEST or n_distinct < 2:
         return False
-    pairs = np.unique(np.stack([found[known], labels[known]]), axis=1)
-    return 2 <= n_distinct == pairs.shape[1] == len(np.unique(pairs[1]))
+    known = found >= 0
+    found, labels = found[known], labels[known]
+    label_of = np.empty(n_distinct, dtype=labels.dtype)
+    label_of[found] = labels
+    return bool((label_of[found] == labels).all()) and len(np.unique(label_of)) == n_distinct

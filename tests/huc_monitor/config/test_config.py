@@ -416,13 +416,12 @@ def test_probabilities_of_the_base_are_read_apart_and_change_no_identity(folder)
         plain.open_source(base=True)
 
 
-def test_a_column_called_as_the_labels_elsewhere_is_no_subgroup(folder):
+def test_a_log_beside_a_table_of_labels_may_have_a_column_of_their_name(folder):
     text = GOOD.replace("label: y, ", "").replace(
         "path: log.parquet}", "path: log.parquet}\n  labels: {path: l.csv, id: id, label: seen}"
     )
-    parse(text + "subgroups: {by: {y: each}}\n", folder)
-    with pytest.raises(ConfigError, match=r"`subgroups.by.seen` must be known .* label 'seen'"):
-        parse(text + "subgroups: {by: {seen: each}}\n", folder)
+    found = parse(text + "subgroups: {by: {y: each, seen: each}}\n", folder)
+    assert found.feature_columns == ("y", "seen")
 
 
 def test_the_policy_has_an_identity_of_its_own(folder):
