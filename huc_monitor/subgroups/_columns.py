@@ -70,10 +70,12 @@ def _named_text(name: str, series: pd.Series[Any], values: Sequence[Any]) -> Col
     dtype = series.dtype
     if not isinstance(dtype, pd.StringDtype) or dtype.storage != "pyarrow":
         return None
-    missing = series.isna().to_numpy(dtype=bool)
-    if missing.all() or not all(isinstance(value, str) for value in values):
-        return None
     kept = pa.chunked_array(series.array.__arrow_array__())
+    if kept.null_count == len(kept) or not all(isinstance(value, str) for value in values):
+        return None
+    missing = np.zeros(len(kept), dtype=bool)
+    if kept.null_count:
+        missing = series.isna().to_numpy(dtype=bool)
     rows = np.empty(len(kept), dtype=np.intp)
     done = 0
     try:
@@ -82,7 +84,7 @@ def _named_text(name: str, series: pd.Series[Any], values: Sequence[Any]) -> Col
             done += len(chunk)
     except UnicodeEncodeError:  # half of a pair of surrogates
         return None
-    if missing.any():
+    if kept.null_count:
         rows[missing] = -1
     data = np.array([*values, _OTHER], dtype=object)
     return Column(name, "text", data, rows, missing, series)

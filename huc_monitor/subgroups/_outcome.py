@@ -56,12 +56,11 @@ def doubt_outcome(
     >>> doubt_outcome(frame, frame, [0, 1], tree)[0][:55]
     "Is the column 'seen' (it holds names of the tree) the l"
     """
-    encoder, labels = tree.label_encoder(), np.asarray(codes)[:_ROWS]
-    doubted = []
+    labels, doubted = np.asarray(codes)[:_ROWS], []
     for name in columns:
         column = features[name]
         values = column.array if isinstance(column, pd.Series) else np.asarray(column)
-        if not _may_be_outcome(values[:_FEWEST], labels, encoder):
+        if not _may_be_outcome(values[:_FEWEST].tolist(), labels, tree):
             continue
         try:
             found, distinct = pd.factorize(np.asarray(values[:_ROWS]))
@@ -69,7 +68,7 @@ def doubt_outcome(
             continue
         if _agrees(found, len(distinct), labels):
             doubted.append(f"{quoted(name)} (it goes with the labels)")
-        elif _are_nodes(distinct, encoder):
+        elif _are_nodes(distinct, tree.label_encoder()):
             doubted.append(f"{quoted(name)} (it holds names of the tree)")
     if not doubted:
         return ()
@@ -77,14 +76,13 @@ def doubt_outcome(
     return (f"{text}{_WHY}. The predicted class is fine.",)
 
 
-def _may_be_outcome(values: Any, labels: Ints, encoder: LabelEncoder) -> bool:
+def _may_be_outcome(items: list[Any], labels: Ints, tree: LabelTree) -> bool:
     """Rule most columns out by their first values, which costs next to nothing."""
-    items = values.tolist()
     text = next((item for item in items if isinstance(item, str)), None)
-    if text is not None and encoder.find([text])[0] >= 0:
+    if text is not None and ("/" in text or text in tree.leaves or text in tree.nodes):
         return True
     label_of: dict[str, int] = {}
-    pairs = zip(map(repr, items), labels[: len(items)].tolist(), strict=False)
+    pairs = zip(map(repr, items), labels[: len(items)].tolist(), strict=True)
     return all(label_of.setdefault(item, label) == label for item, label in pairs)
 
 
