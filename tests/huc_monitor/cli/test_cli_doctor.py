@@ -138,7 +138,8 @@ def test_subgroups_are_built_on_the_rows_that_a_check_freezes_them_on(capsys, pr
 
 
 def test_a_column_that_goes_with_the_labels_is_asked_about_once(capsys, project):
-    config = project(subgroups={"by": {"seen": "each", "site": "each"}})
+    end = pd.Timestamp.now("UTC").normalize()  # the first window is a whole day at any hour
+    config = project(subgroups={"by": {"seen": "each", "site": "each"}}, end=end)
     log = config.parent / "log.parquet"
     rows = pd.read_parquet(log)
     rows.assign(seen=rows["label"].str.upper()).to_parquet(log)
