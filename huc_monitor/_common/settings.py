@@ -136,11 +136,11 @@ def check_path(text: str) -> str:
 
 
 def _check_plain(value: Any) -> Any:
-    """Refuse variables anywhere in an option that is shown: it would keep them as they stand."""
+    """Refuse environment variables in an option that is shown: they are not filled in there."""
     if isinstance(value, str) and _VARIABLE.search(value):
         msg = (
-            f"must be plain; got {value!r}. Environment variables are read in `secrets` only: "
-            "move the option there"
+            f"must not hold ${{NAME}}; got {value!r}. Environment variables are read in `secrets` "
+            "only: move the option there"
         )
         raise ValueError(msg)
     parts = value.values() if isinstance(value, dict) else value

@@ -140,6 +140,18 @@ def say_time(time: datetime, zone: str = "UTC", *, exact: bool = False) -> str:
     return f"{local:%Y-%m-%d}" if is_day else f"{local:%Y-%m-%d %H:%M %Z}"
 
 
+def say_end(end: datetime, zone: str = "UTC") -> str:
+    """Say the end of a range as people do: its last day where it ends at midnight.
+
+    Examples
+    --------
+    >>> say_end(datetime(2024, 3, 2, tzinfo=UTC)), say_end(datetime(2024, 3, 2, 6, tzinfo=UTC))
+    ('2024-03-01', '2024-03-02 06:00 UTC')
+    """
+    said = say_time(end, zone)
+    return said if " " in said else say_time(end - timedelta(hours=1), zone)[:10]
+
+
 def say_span(start: datetime, end: datetime, zone: str = "UTC", *, exact: bool = False) -> str:
     """Say from when to when, in dates where both are midnights; `exact` as of `say_time`.
 

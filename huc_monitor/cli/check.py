@@ -134,10 +134,15 @@ def show(result: CheckResult, *, always: bool = False) -> None:
     if sys.stdout.isatty() or result.message is not None:
         for text in say_forecasts(result.records, result.forecast_scores, result.zone):
             tell(text)
-    aside = sum(record.n_quarantined for record in result.records)
-    if aside:
-        reasons = sorted({reason for record in result.records for reason in record.quarantine})
-        say(f"{aside:,} rows were set aside: {'; '.join(reasons)}.")
+        new = [record for record in result.records if not record.revision]
+        aside = sum(record.n_quarantined for record in new)
+        if aside:
+            reasons = sorted({reason for record in new for reason in record.quarantine})
+            n = f"{aside:,} row{'s' * (aside != 1)} of the new windows"
+            say(
+                f"{n} cannot be used and {'were' if aside != 1 else 'was'} set aside: "
+                f"{'; '.join(reasons)}."
+            )
     if result.failed:
         say(say_failed(result.failed, result.zone))
     if result.n_unsent:

@@ -38,7 +38,11 @@ def run(
     ] = None,
     config: Annotated[
         Path | None,
-        typer.Option(help="Search the log and labels of this file instead.", show_default=False),
+        typer.Option(
+            help="Search the log and labels of this file instead; huc.yaml, if it is here and no "
+            "log is named.",
+            show_default=False,
+        ),
     ] = None,
     feature: Annotated[
         list[str] | None,
@@ -89,6 +93,8 @@ def run(
     asked: Sequence[hm.Utility] | None
     told: list[str] = []
     settings: Config | None = None
+    if config is None and predictions is None and Path("huc.yaml").exists():
+        config = Path("huc.yaml")
     if config is not None:
         given: dict[str, Any] = {f"--{name.replace('_', '-')}": at for name, at in where.items()}
         given |= {"PREDICTIONS": predictions, "--tree": tree, "--utility": utility}

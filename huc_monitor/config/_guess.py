@@ -21,7 +21,17 @@ from huc_monitor.tree import LabelTree
 from huc_monitor.tree.labels import LabelEncoder
 from huc_monitor.utilities.program import Ints
 
-_TIME: Final = ("time", "timestamp", "ts", "at", "when", "datetime", "date", "created", "predicted")
+TIME_WORDS: Final = (
+    "time",
+    "timestamp",
+    "ts",
+    "at",
+    "when",
+    "datetime",
+    "date",
+    "created",
+    "predicted",
+)
 _LABEL: Final = ("label", "y", "true", "truth", "target", "actual", "outcome", "observed", "class")
 _ID: Final = ("id", "uuid", "key", "guid")
 _VERSION: Final = ("version", "model", "ver", "mv")
@@ -117,7 +127,7 @@ def guess_log(
     else:
         guess.time = find_time(sample, guess)
     guess.id = guess.id or find_id(sample, guess.used)
-    guess.model_version = _best(
+    guess.model_version = best_name(
         sample.types,
         _VERSION,
         lambda name: name not in guess.used and sample.frame[name].nunique(dropna=True) <= 50,
@@ -189,7 +199,7 @@ def find_label(sample: TableSample, tree: LabelTree, guess: Guess, top: Ints | N
         known = (codes >= 0) & (top >= 0)
         return not known.any() or bool((codes != top)[known].mean() > 1e-3)
 
-    found = _best(sample.types, _LABEL, holds_labels)
+    found = best_name(sample.types, _LABEL, holds_labels)
     if found is None:
         guess.proposed = [name for name in sample.types if holds_labels(name)]
     return found
@@ -248,21 +258,21 @@ def find_time(sample: TableSample, guess: Guess) -> str:
     typed = [name for name in typed if name not in guess.used]
     own = [name for name in typed if "label" not in name.lower()] or typed
     unread = [n for n in sample.types if n not in guess.used and has_clock(sample.frame[n])]
-    likeliest = _best((*own, *unread), _TIME, lambda _: True)
+    likeliest = best_name((*own, *unread), TIME_WORDS, lambda _: True)
     if likeliest in unread:
         refuse_unreadable(sample, likeliest)
     if len(own) == 1:
         return own[0]
-    best = _best(own, _TIME, lambda _: True)
+    best = best_name(own, TIME_WORDS, lambda _: True)
     if best is not None:
         guess.notes["time"] = f"also there: {', '.join(n for n in own if n != best)}"
         return best
     numbers = [n for n in sample.types if n not in guess.used and _epoch_unit(sample.frame[n])]
-    best = _best(numbers, _TIME, lambda _: True)
+    best = best_name(numbers, TIME_WORDS, lambda _: True)
     if best is not None:
         guess.time_unit = _epoch_unit(sample.frame[best])
         return best
-    called = _best(sample.types, _TIME, lambda name: _has_dates(sample.frame[name]))
+    called = best_name(sample.types, TIME_WORDS, lambda name: _has_dates(sample.frame[name]))
     if called is not None and not own:
         refuse_unreadable(sample, called)
     found = f"several: {', '.join(own)}" if own else "none"
@@ -286,7 +296,9 @@ def has_clock(values: pd.Series[Any]) -> bool:
     return bool(texts.astype(str).str.match(r"\s*\d{1,2}[./-]\d{1,2}[./-]\d+,? +\d+:\d").all())
 
 
-def refuse_unreadable(sample: TableSample, name: str, remedy: str = " with --time") -> None:
+def refuse_unreadable(
+    sample: TableSample, name: str, remedy: str = ", or name another column with --time"
+) -> None:
     """Refuse a column of texts none of which is a time, and show the first."""
     texts = sample.frame[name].dropna().head(50)
     if not len(texts) or not isinstance(texts.iloc[0], str):
@@ -319,7 +331,7 @@ def _epoch_unit(values: pd.Series[Any]) -> str | None:
 
 def find_id(sample: TableSample, used: set[str]) -> str | None:
     """Return a column called an id whose values are all different."""
-    return _best(sample.types, _ID, lambda name: _may_be_id(sample, name, used))
+    return best_name(sample.types, _ID, lambda name: _may_be_id(sample, name, used))
 
 
 def possible_ids(sample: TableSample, used: set[str], share: float = 0.99) -> list[str]:
@@ -330,7 +342,7 @@ def possible_ids(sample: TableSample, used: set[str], share: float = 0.99) -> li
 
 def repeated_ids(sample: TableSample, used: set[str]) -> tuple[str, str] | None:
     """Name a column called an id whose values come more than once, and say so; None without one."""
-    name = _best(sample.types, _ID, lambda name: name not in used)
+    name = best_name(sample.types, _ID, lambda name: name not in used)
     if name is None or not sample.frame[name].duplicated().any():
         return None
     counts = sample.frame[name].value_counts()
@@ -380,7 +392,9 @@ def _scored(name: str, words: Sequence[str]) -> int:
     return 100 * max(scores) - len(parts) if scores else 0
 
 
-def _best(names: Iterable[str], words: Sequence[str], fits: Callable[[str], bool]) -> str | None:
+def best_name(
+    names: Iterable[str], words: Sequence[str], fits: Callable[[str], bool]
+) -> str | None:
     """Return the name that sounds most like `words`, among those that fit."""
     scored = [(-_scored(name, words), i, name) for i, name in enumerate(names)]
     for _, _, name in sorted(pair for pair in scored if pair[0] < 0):

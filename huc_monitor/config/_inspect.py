@@ -17,8 +17,10 @@ from huc_monitor._common.times import from_column, say_time, to_column
 from huc_monitor.audit.decomposition import UtilityRows
 from huc_monitor.audit.dependence import Dependence, ShortBlocks
 from huc_monitor.config._guess import (
+    TIME_WORDS,
     Guess,
     TableSample,
+    best_name,
     find_label,
     has_clock,
     possible_ids,
@@ -298,9 +300,10 @@ def guess_labels(
     if times:
         found["time"] = times[0]
     else:
-        for name in sample.types:
-            if has_clock(sample.frame[name]):
-                refuse_unreadable(sample, name, remedy="")
+        odd = [n for n in sample.types if n not in {key, label} and has_clock(sample.frame[n])]
+        likeliest = best_name(odd, TIME_WORDS, lambda _: True)
+        if likeliest is not None:
+            refuse_unreadable(sample, likeliest, ", or leave it out of the labels' table")
     return found
 
 

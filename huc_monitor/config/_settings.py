@@ -269,7 +269,7 @@ class HostSettings(Section):
     name : str
         As the package registers it, such as mlflow or files.
     settings : dict, optional
-        Its options, as they stand: variables are read in `secrets`.
+        Its options. Environment variables (${NAME}) are read in `secrets` only.
     secrets : dict, optional
         Options that must not be shown. ${NAME} is an environment variable.
     """

@@ -177,9 +177,9 @@ class Check:
             return
         n = source.counts(last.start, last.end).n_predictions
         said = (
-            f"rows came late or were deleted since it was cut at {spec.n_rows:,}; it holds {n:,} "
-            "now. Later windows start where it ends; late rows are audited where "
-            "`windows.revisit` is set."
+            f"rows came late or were deleted after this window was cut at {spec.n_rows:,} rows: it "
+            f"holds {n:,} now. The next window starts where this one ends. Late rows are audited "
+            "only where `windows.revisit` is set."
         )
         self._telling.say(last, {_MOVED: said})
 
@@ -219,7 +219,9 @@ class Check:
     def _take_in(self, record: WindowRecord, window: Window) -> bool:
         """Remember a window for discovery; True where its rows are to be searched."""
         counts = self._quiet.left_out(window.start, window.end) is None
-        return record.status == "audited" and self._discovering.take_in(window, counts=counts)
+        if counts and record.status != "audited":
+            return False
+        return self._discovering.take_in(window, counts=counts)
 
     def _revisit(self) -> None:
         """Audit windows again whose rows or labels have changed since; each is a revision.
@@ -382,6 +384,7 @@ class Check:
             state.transitions += transitions
             if any(item.standing for item in judgements):
                 self._telling.standing(findings, change)
+            self._telling.together(examined.together(), alone=not findings and not state.alerts)
         elif left_out is None:
             notes.append("A newer window was judged already: this revision changes no alert.")
             if change is not None and window.id not in {item.id for item in state.compared}:

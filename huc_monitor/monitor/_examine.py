@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Mapping, Sequence
+import math
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from time import perf_counter
 from typing import TYPE_CHECKING, Any
@@ -43,6 +44,8 @@ if TYPE_CHECKING:
 Triple = tuple[str, str, str]
 _MOST_HINTED = 20
 
+_SURELY = 3.0  # standard errors
+
 
 @dataclass(slots=True, eq=False)
 class Examination:
@@ -78,6 +81,15 @@ class Examination:
         sums = self.result.uc_frame()
         pairs = zip(sums["utility"], sums["subgroup"], sums["moment"].abs(), strict=True)
         self.totals = {(str(u), str(c)): float(moment) for u, c, moment in pairs}
+
+    def together(self) -> Iterator[tuple[Utility, float, float, float]]:
+        """Yield each utility's gap over all rows and branches, its radius, and the tolerance."""
+        whole, groups = self.frame["subgroup"] == "all", self.found.groups()
+        for rows in self.found.rows:
+            limits = self.tolerances[whole & (self.frame["utility"] == rows.utility.name)]
+            if limits.size:
+                gap, variance = groups.mean(rows.contributions.sum(axis=1))
+                yield rows.utility, gap, _SURELY * math.sqrt(variance), float(limits.max())
 
     def as_reference(self) -> Reference:
         """Freeze this window as what others are compared with."""

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+import json
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime
 from typing import TYPE_CHECKING
@@ -11,13 +12,20 @@ import pandas as pd
 
 from huc_monitor._common.times import say_time
 from huc_monitor.monitor.findings import Finding
-from huc_monitor.monitor.messages import count_repeats, say_repeats, say_untimed, still_there
+from huc_monitor.monitor.messages import (
+    count_repeats,
+    say_repeats,
+    say_together,
+    say_untimed,
+    still_there,
+)
 from huc_monitor.monitor.muting import Quiet
 from huc_monitor.monitor.newcomers import tell_newcomers
 from huc_monitor.monitor.windows import Window
 from huc_monitor.sources import WindowData
 from huc_monitor.sources._rows import say_unknown
 from huc_monitor.subgroups import Subgroups
+from huc_monitor.utilities import Utility
 
 if TYPE_CHECKING:
     from huc_monitor.monitor._monitor import Monitor
@@ -25,7 +33,10 @@ if TYPE_CHECKING:
     from huc_monitor.monitor.change import WindowChange
 
 _REPEATS = "rows:repeated"
+_TOGETHER = "together"
 _UNKNOWN = "unknown labels"
+_KNOWN = "unknown labels told"
+_MOST_KNOWN = 50
 _UNTIMED = "rows:untimed"
 
 
@@ -91,7 +102,19 @@ class Telling:
         """Say which rows count once or not at all."""
         if self._repeats_more(data):
             self.note(f"Window of {self.when(window)}: {say_repeats(data)}")
-        self.say(window, {_UNKNOWN: say_unknown(data.unknown_labels, self.monitor.tree)})
+        self._unknown(window, data.unknown_labels)
+
+    def _unknown(self, window: Window, found: Mapping[str, int]) -> None:
+        """Say which labels are no node of the tree, each name once; of many, all again."""
+        told = self.state.drift_told
+        known = json.loads(told.get(_KNOWN, "[]"))
+        new = [name for name in found if name not in known]
+        if new and len(known) < _MOST_KNOWN:
+            told[_KNOWN] = json.dumps([*known, *new][:_MOST_KNOWN])
+            text = say_unknown({name: found[name] for name in new}, self.monitor.tree)
+            self.note(f"Window of {self.when(window)}: {text}")
+        elif new:
+            self.say(window, {_UNKNOWN: say_unknown(found, self.monitor.tree)})
 
     def newcomers(self, window: Window, subgroups: Subgroups, features: pd.DataFrame) -> list[str]:
         """Say which values no subgroup has, each once; return what was said."""
@@ -140,6 +163,19 @@ class Telling:
         if nodes and not told:
             self.state.standing_untold = nodes
         self.state.standing = [*told, *(node for node in nodes if node not in told)]
+
+    def together(self, gaps: Iterable[tuple[Utility, float, float, float]], *, alone: bool) -> None:
+        """Say once that errors of branches add up to more than the tolerance.
+
+        `alone` is whether no branch is told of by itself.
+        """
+        for utility, gap, radius, limit in gaps:
+            key = f"{_TOGETHER}:{utility.name}"
+            if abs(gap) + radius <= limit:
+                self.state.drift_told.pop(key, None)
+            elif alone and abs(gap) - radius > limit and key not in self.state.drift_told:
+                self.state.drift_told[key] = self.now.isoformat()
+                self.note(say_together(utility, gap, radius, limit))
 
     def unmuted(self) -> None:
         """Tell of alerts whose mute is over though no window was audited since."""

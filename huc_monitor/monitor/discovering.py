@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Annotated
 from pydantic import Field
 
 from huc_monitor._common.settings import Name, Whole
-from huc_monitor._common.times import say_span, to_column
+from huc_monitor._common.times import say_end, say_time, to_column
 from huc_monitor.audit.discovery.discover import FEWEST_ROWS, Discovery, discover
 from huc_monitor.audit.discovery.options import DiscoveryOptions
 from huc_monitor.monitor._state import MonitorState
@@ -103,7 +103,8 @@ class Discovering:
             return False
         found = self._search(policy, rows)
         if state.searched_until is None:  # later searches would say the same of these columns
-            state.notes += [f"In the search for subgroups, {note}." for note in found.notes]
+            told = [note for note in found.notes if note.startswith("column ")]
+            state.notes += [f"In the search for subgroups, {note}." for note in told]
         state.searched_until, state.unsearched, state.unsearchable = end, 0, []
         return self._adopt(found, rows, most=left)
 
@@ -153,7 +154,8 @@ class Discovering:
         state.begin_again(family)
         state.discovered += list(rules)
         for segment in chosen:
-            when = say_span(rows.start, rows.end, self.monitor.windows.time_zone)
+            zone = self.monitor.windows.time_zone
+            when = f"{say_time(rows.start, zone)} to {say_end(rows.end, zone)}"
             state.notes.append(
                 f"New subgroup, found in the windows of {when}: {segment} It is watched from the "
                 "next window on; the e-detector and pooled windows begin anew."

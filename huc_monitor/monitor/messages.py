@@ -10,7 +10,7 @@ from datetime import datetime
 from typing import Any
 
 from huc_monitor._common.safe_text import chat, chat_line
-from huc_monitor._common.times import say_time
+from huc_monitor._common.times import get_zone, say_end, say_time
 from huc_monitor.audit.comparison import Comparison
 from huc_monitor.monitor._amounts import (
     amount,
@@ -167,7 +167,7 @@ def _newest(step: AlertTransition, alert: AlertState | None, zone: str) -> str:
     if alert is None or alert.last_seen <= step.window_end:
         return ""
     size = signed(alert.moment, step) if alert.moment else "0"
-    then, now = (say_time(time, zone) for time in (step.window_end, alert.last_seen))
+    then, now = (say_end(time, zone) for time in (step.window_end, alert.last_seen))
     return (
         f" That is the window to {then}, in which the alert {_DID[step.kind]}; in the newest one, "
         f"to {now}, it is {size}, after {_windows(alert.n_windows)} ({alert.level})."
@@ -195,6 +195,11 @@ def _calm(step: AlertTransition, size: str, tolerance: str) -> str:
             f"tolerance of {tolerance} throughout."
         )
     text = f"back within the tolerance of {tolerance}, now {size}{bounds(step)} per prediction"
+    if abs(step.moment) > step.tolerance:
+        text = (
+            f"no longer beyond the tolerance of {tolerance} by more than chance, now {size}"
+            f"{bounds(step)} per prediction"
+        )
     return f"{text}; {quiet}." if reasons & {"detector", "suspected"} else f"{text}."
 
 
@@ -374,6 +379,18 @@ def say_repeats(data: WindowData) -> str | None:
     return f"{'; '.join(parts)}, of {data.n_labelled:,} labelled rows." if parts else None
 
 
+def say_together(utility: Utility, gap: float, radius: float, limit: float) -> str:
+    """Say that small errors of branches point the same way, as an overconfident model's do."""
+    way = "understated" if gap > 0 else "overstated"
+    return (
+        f"Over the whole tree, predicted utility *{chat(utility.name)}* is {way} by "
+        f"{amount(abs(gap), utility)} per prediction (give or take {amount(radius, utility)}; "
+        f"tolerance {plain_amount(limit, utility)}), though no branch by itself exceeds the "
+        "tolerance: their errors point the same way, as those of an overconfident model do. This "
+        "is told once. To end it, recalibrate (huc-monitor recalibrate)."
+    )
+
+
 def count_repeats(data: WindowData) -> dict[str, int]:
     """Count what came more than once in a window, by what was done about it."""
     found = {"repeated rows left out": data.n_duplicate_ids}
@@ -443,7 +460,7 @@ def _next_block(worst: AlertTransition, place: NextSteps, zone: str) -> str:
     at = worst.change or worst
     ends = replace(worst, interval_low=at.interval_low, interval_high=at.interval_high)
     who = "all rows" if worst.subgroup == "all" else f"rows of {chat(worst.subgroup)}"
-    rows = f"{who} in the window to {say_time(worst.window_end, zone)}"
+    rows = f"{who} in the window to {say_end(worst.window_end, zone)}"
     range_ = f"a predicted utility *{chat(worst.utility)}* of {interval(ends)}"
     which = f"with {range_}"
     if worst.change is not None and worst.change.counted and worst.change.unforeseen is not None:
@@ -456,8 +473,12 @@ def _next_block(worst: AlertTransition, place: NextSteps, zone: str) -> str:
     same = chat(worst.node) == worst.node
     about = f" --branch {shlex.quote(worst.node)}" if same else " --all"
     given = "" if place.config == "huc.yaml" else f" --config {shlex.quote(place.config)}"
-    verbs = {
-        "Look at it": f"report{given} --open",
+    verbs = {"Look at it": f"report{given} --open"}
+    began = None if worst.change is None else worst.change.onset_first
+    if began is not None:
+        since = say_time(began, zone).removesuffix(f" {began.astimezone(get_zone(zone)):%Z}")
+        verbs["Find for whom"] = f"discover{given} --since {since.replace(' ', 'T')}"
+    verbs |= {
         "Acknowledge it": f"ack{given}{about}",
         "Mute it": f"mute{given}{about} --until friday",
     }

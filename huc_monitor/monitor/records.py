@@ -425,7 +425,7 @@ class WindowRecord(Form, Plotted):
     @property
     def n_usable(self) -> int:
         """Rows with a label, without those set aside or repeated."""
-        return self.n_labelled - self.n_quarantined - self.n_repeated
+        return max(0, self.n_labelled - self.n_quarantined - self.n_repeated)
 
     @property
     def result(self) -> AuditResult | None:

@@ -122,8 +122,9 @@ class Boost(Parametrised, Saved, Plotted):
         label_probability : (n,) numbers above 0 and at most 1, optional
             With which each label was chosen, as in `audit`: rows count by the inverse of it, and
             are the evidence of at most as many rows as there are.
-        validation : tuple (probabilities, labels[, features[, weights[, label_probability]]])
-            Rows that decide how many updates are kept, by ``selection``.
+        validation : tuple, optional
+            (probabilities, labels[, features[, weights[, label_probability]]]): rows that decide
+            how many updates are kept, by ``selection``.
         """
         self._check()
         given = {"weights": weights, "label_probability": label_probability}

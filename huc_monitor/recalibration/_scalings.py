@@ -74,8 +74,9 @@ class Scaling(Parametrised, Saved, Shown):
             How often each row counts: 2 is the row twice.
         label_probability : (n,) numbers above 0 and at most 1, optional
             With which each label was chosen, as in `audit`: rows count by the inverse of it.
-        validation : tuple (probabilities, labels[, features[, weights[, label_probability]]])
-            Chooses the regularisation by log loss; without it five folds do.
+        validation : tuple, optional
+            (probabilities, labels[, features[, weights[, label_probability]]]): rows that choose
+            the regularisation by log loss; without them five folds do.
         """
         check_number("q_min", self.q_min, above=0, below=1)
         tree = _tree_of(probabilities, tree)

@@ -286,6 +286,7 @@ class DuckTable:
 
     def head(self, n_rows: int) -> pd.DataFrame:
         """Read the first rows, all columns."""
+        self.columns()  # finds which dates are read as text
         rows = self._table(f"SELECT * FROM {self._from()} LIMIT {int(n_rows)}")
         frame: pd.DataFrame = rows.to_pandas(integer_object_nulls=True)
         return frame

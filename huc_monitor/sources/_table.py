@@ -33,7 +33,7 @@ from huc_monitor.sources._data import TimeRange
 # stays as it is: lists of classes, pairs, maps.
 ColumnKind: TypeAlias = Literal["number", "numbers", "nested", "label", "any"]
 PREDICTIONS: Final = ("number", "numbers", "nested")
-_WRITE_TIMES: Final = "Write times such as 2024-03-31T06:00:00Z, or name another column"
+_WRITE_TIMES: Final = "Write times such as 2024-03-31T06:00:00Z"
 _ANY_ORDER: Final = re.compile(r"\s*\d{1,2}[./-]\d{1,2}[./-]\d\d")
 
 
@@ -103,12 +103,15 @@ class TimeColumn:
         shown = f", such as {example!r}{_why(example)}" if isinstance(example, str) else ""
         msg = (
             f"`time` must be a column of times; none of the {n_untimed:,} rows of {where} has one "
-            f"that can be read in {self.name!r}{shown}. {_WRITE_TIMES}."
+            f"that can be read in {self.name!r}{shown}. {_WRITE_TIMES}, or name another column."
         )
         raise InvalidInputError(msg)
 
     def refuse_texts(self, where: str, texts: Iterable[Any], remedy: str = "") -> None:
-        """Refuse texts that are no times, where there are any, and show the first."""
+        """Refuse texts that are no times, where there are any, and show the first.
+
+        `remedy` is what may be done besides writing them otherwise.
+        """
         first = next((text for text in texts if isinstance(text, str)), None)
         if first is not None:
             msg = (

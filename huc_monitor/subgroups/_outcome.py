@@ -88,10 +88,10 @@ def _may_be_outcome(items: list[Any], labels: Ints, tree: LabelTree) -> bool:
 
 def _agrees(found: Ints, n_distinct: int, labels: Ints) -> bool:
     """Whether every value has one label, and every label one value."""
-    if len(found) < _FEWEST or n_distinct < 2:
-        return False
     known = found >= 0
     found, labels = found[known], labels[known]
+    if len(found) < _FEWEST or n_distinct < 2:
+        return False
     label_of = np.empty(n_distinct, dtype=labels.dtype)
     label_of[found] = labels
     return bool((label_of[found] == labels).all()) and len(np.unique(label_of)) == n_distinct

@@ -17,7 +17,7 @@ from huc_monitor._common.forms import Form
 from huc_monitor._common.frames import to_frame
 from huc_monitor._common.row_order import check_row_order
 from huc_monitor._common.views import Plotted
-from huc_monitor.audit.clusters import check_clusters, check_label_probability
+from huc_monitor.audit.clusters import FEW_CLUSTERS, check_clusters, check_label_probability
 from huc_monitor.audit.decomposition import UtilityRows, iter_decomposed
 from huc_monitor.audit.discovery.conditions import Mask, comparable, read_features
 from huc_monitor.audit.discovery.options import SEARCH, DiscoveryOptions
@@ -271,6 +271,12 @@ def discover(
     found, notes = _search(search, far)
     segments = _certify(found, certify, accepted, confidence_level)
     notes = [*left_out, *doubt_outcome(frame, frame.columns, codes, tree), *notes]
+    few = [half.clusters.max() + 1 for half in (search, certify) if half.clusters is not None]
+    if few and min(few) < FEW_CLUSTERS:
+        notes.append(
+            f"one half of the rows has {min(few)} clusters: below {FEW_CLUSTERS:g} little can be "
+            "found, and bounds are not to be relied on"
+        )
     return Discovery(segments, halves[0].size, halves[1].size, confidence_level, tuple(notes))
 
 
@@ -283,7 +289,15 @@ def _divide(n: int, keys: Ints | None, seed: int) -> tuple[Ints, Ints]:
         _, codes = np.unique(keys, return_inverse=True)
         places = rng.permutation(codes.max() + 1)[codes]
         order = np.argsort(places, kind="stable")
-        middle = int(np.searchsorted(places[order], places[order[middle]]))
+        ends = np.searchsorted(places[order], places[order[middle]] + np.arange(2))
+        borders = [end for end in ends.tolist() if 0 < end < n]
+        if not borders:
+            msg = (
+                "`clusters` must have at least two different values, since a cluster is searched "
+                "or certifies as a whole; all rows are in one."
+            )
+            raise InvalidInputError(msg)
+        middle = min(borders, key=lambda end: abs(end - n // 2))
     return order[:middle][:_MOST_SEARCHED], order[middle:]
 
 

@@ -150,3 +150,14 @@ def test_the_command_reads_clusters_and_chances_from_the_log(tmp_path):
     done = CliRunner().invoke(app, [*asked, *more])
     assert done.exit_code == 0
     assert done.output.startswith("0 certified")
+
+
+def test_rows_of_one_cluster_are_refused_and_few_clusters_are_doubted():
+    p, y, frame = draw(1000, 0)
+    with pytest.raises(hm.InvalidInputError, match="`clusters` must have at least two different"):
+        search(p, y, frame, clusters=np.zeros(1000))
+    uneven = np.where(np.arange(1000) < 900, 0, np.arange(1000))
+    found = search(p, y, frame, clusters=uneven)
+    assert min(found.n_searched, found.n_certifying) >= 50
+    found = search(p, y, frame, clusters=np.arange(1000) % 10)
+    assert any("has 5 clusters: below 20 little can be found" in note for note in found.notes)

@@ -45,8 +45,8 @@ def test_a_variable_in_the_settings_of_a_host_is_not_taken_as_it_stands(place, o
     text = PLACES[place][0].replace('"$KEY"', option)
     path = r"\.ops\.settings\.plain" if place != "tracker" else r"\.settings\.plain"
     message = (
-        rf"huc.yaml:7:\d+: `{place}{path}` must be plain; got '.*\$\{{KEY\}}.*'\. Environment "
-        r"variables are read in `secrets` only: move the option there"
+        rf"huc.yaml:7:\d+: `{place}{path}` must not hold \$\{{NAME\}}; got '.*\$\{{KEY\}}.*'\. "
+        r"Environment variables are read in `secrets` only: move the option there"
     )
     with pytest.raises(ConfigError, match=message):
         parse(BASE + text, KEY="hunter2")

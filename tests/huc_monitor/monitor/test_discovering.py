@@ -88,7 +88,7 @@ def test_what_is_found_is_told_and_watched_from_the_next_window_on(daily):
     told = [note for note in checks[3].message.data["notes"] if "New subgroup" in note]
     assert len(told) == 1
     assert "channel=app" in told[0]
-    assert "2026-03-03 to 2026-03-05" in told[0]
+    assert "2026-03-03 to 2026-03-04" in told[0]
     for check in checks[:4]:
         assert {name for r in check.records for name in subgroups_of(r)} == {"all"}
     (new,) = subgroups_of(checks[4].records[0]) - {"all"}
@@ -190,3 +190,22 @@ def test_columns_that_cannot_be_searched_are_told_once():
     notes = [note for k in range(1, 9) for note in told(monitor.check(now=day(k)))]
     (said,) = [note for note in notes if "'note'" in note]
     assert said.startswith("In the search for subgroups, column 'note' has")
+
+
+def test_windows_in_maintenance_whose_labels_come_late_are_not_searched_either():
+    usual, odd = make_log(11, off=0.0), make_log(11)
+    shut = odd["at"].between(START + timedelta(days=4), START + timedelta(days=6), "left")
+    log = pd.concat([usual[~shut], odd[shut]]).sort_values("id")
+    in_time = ~log["at"].between(START + timedelta(days=4), START + timedelta(days=6), "left")
+    known_at = log["at"].where(in_time, START + timedelta(days=7, seconds=30))
+    known = pd.DataFrame({"id": log["id"], "label": log["y"], "time": known_at})
+    table = LabelTable(table=FrameTable(known), id="id", label="label", time="time")
+    monitor = make_monitor(
+        log.drop(columns="y"),
+        labels=table,
+        every=4,
+        maintenance=[{"start": "2026-03-05", "end": "2026-03-07"}],
+        revisit="30d",
+    )
+    checks = [monitor.check(now=day(k)) for k in range(1, 12)]
+    assert not any("New subgroup" in note for check in checks for note in told(check))

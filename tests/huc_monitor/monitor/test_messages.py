@@ -199,7 +199,7 @@ def test_all_times_of_a_message_are_those_of_the_windows_time_zone():
     assert local.title == "m: 1 critical, 1 warning (data to 2024-04-01 00:00 CEST)"
     assert "First seen 2024-03-31, open for 3 windows." in local.text
     assert "First seen 2024-04-01 06:00 CEST, open for 1 window." in local.text
-    assert "Look at rows of protocol=udp in the window to 2024-04-01 with" in local.text
+    assert "Look at rows of protocol=udp in the window to 2024-03-31 with" in local.text
     step = dataclasses.replace(CHANGED[1], change=moved, window_end=day)
     assert "It began between 2024-03-31 and 2024-04-01 (90 % confidence)." in (
         compose([step], **given, zone="Europe/Berlin").text

@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import dataclasses
 import threading
 from itertools import pairwise
 
@@ -17,6 +18,7 @@ from huc_monitor.monitor import CheckInProgressError, Monitor
 from huc_monitor.monitor._lock import hold
 from huc_monitor.monitor.alerts import AlertPolicy
 from huc_monitor.monitor.drift import DriftPolicy
+from huc_monitor.monitor.messages import describe
 from huc_monitor.monitor.ports import FilesTracker, MemoryTracker, MonitorInfo
 from huc_monitor.monitor.recalibrating import RecalibrationPolicy
 from huc_monitor.monitor.windows import CountWindows, TimeWindows
@@ -209,7 +211,10 @@ def test_rows_that_come_after_a_count_window_was_cut_are_told_once_and_no_row_co
     assert len(first) == 3
     later = make(log, labels, **given)
     result = later.check(after(4))
-    assert "came late or were deleted since it was cut at 600; it holds 6" in result.message.text
+    assert (
+        "came late or were deleted after this window was cut at 600 rows: it holds 6"
+        in result.message.text
+    )
     records = later.records()
     assert all(a.end == b.start for a, b in pairwise(records))
     assert {record.n_predictions for record in records} <= {600, 601}, "equal times stay together"
@@ -330,3 +335,69 @@ def test_what_a_tracker_no_longer_says_at_the_end_of_a_check_is_not_told(broken,
     message = make(*broken, tracker=tracker).check(after(2.5)).message
     assert message is None or Remarking.said not in message.text
     assert Remarking.said in tracker.records()[0].notes
+
+
+def overconfident(n_days):
+    """Every branch of the tree is a little too sure of its likeliest child."""
+    log, labels = make_log(n_days, 9000)
+    rng = np.random.default_rng(5)
+    leaves = list(tree().leaves)
+    columns = [f"p_{leaf}" for leaf in leaves]
+    truth = log[columns].to_numpy()
+    codes = (truth.cumsum(axis=1) < rng.random(len(log))[:, None]).sum(axis=1).clip(max=4)
+    sharp = truth**1.6
+    log[columns] = sharp / sharp.sum(axis=1, keepdims=True)
+    names = pd.Series(np.array(leaves)[codes], index=log["id"])
+    labels["label"] = labels["id"].map(names).fillna(labels["label"])
+    return log, labels
+
+
+def test_errors_of_branches_that_add_up_are_told_once_though_no_branch_exceeds_the_tolerance():
+    log, labels = overconfident(4)
+    utilities = [hm.LevelCorrectness(level=tree().height)]
+    worst = hm.audit(
+        log[[f"p_{leaf}" for leaf in tree().leaves]].to_numpy(),
+        log["id"].map(labels.groupby("id")["label"].last()).to_numpy(),
+        tree=tree(),
+        utilities=utilities,
+    )
+    assert worst.uc > 1.2 * worst.huc, "the errors add up"
+    limit = 1.06 * worst.huc
+    monitor = make(log, labels, tolerance=limit, utilities=utilities, drift={"enabled": False})
+    notes = []
+    for day in range(1, 5):
+        message = monitor.check(after(day + 0.6)).message
+        notes += [] if message is None else message.data["notes"]
+    said = [note for note in notes if note.startswith("Over the whole tree")]
+    assert len(said) == 1
+    assert "is overstated by" in said[0]
+    assert "no branch by itself exceeds the tolerance" in said[0]
+    calm = make(*make_log(4, 3000), tolerance=0.03, utilities=utilities, drift={"enabled": False})
+    told = calm.check(after(5)).message
+    assert told is None or "Over the whole tree" not in told.text
+
+
+def test_a_label_that_is_no_node_is_told_once_by_its_name():
+    log, labels = make_log(4, 1000)
+    fox = labels["id"].isin(log.loc[::100, "id"])
+    labels.loc[fox, "label"] = "fox"
+    owl = labels["id"].isin(log.loc[2500::100, "id"])
+    labels.loc[owl, "label"] = "owl"
+    monitor = make(log, labels, drift={"enabled": False})
+    notes = []
+    for day in range(1, 5):
+        message = monitor.check(after(day + 0.6)).message
+        notes += [] if message is None else message.data["notes"]
+    told = [note for note in notes if "no node of the tree" in note]
+    assert [("'fox'" in note, "'owl'" in note) for note in told] == [(True, False), (False, True)]
+
+
+def test_an_alert_that_ends_above_the_tolerance_is_not_said_to_be_back_within_it(broken):
+    records = make(*broken).check(after(9)).records
+    transition = next(step for record in records for step in record.transitions)
+    ended = dataclasses.replace(
+        transition, kind="resolved", reasons=("bound",), moment=0.05, tolerance=0.03, settings=()
+    )
+    assert "no longer beyond the tolerance of 0.03 by more than chance, now" in describe(ended)
+    within = dataclasses.replace(ended, moment=0.02)
+    assert "back within the tolerance of 0.03, now" in describe(within)

@@ -92,7 +92,7 @@ def test_after_catching_up_the_message_tells_the_window_that_opened_and_the_newe
     size = f"{abs(alert.opened_moment):.3f}"
     assert f"by {size}" in line
     newest = f"{'+' if alert.moment > 0 else '-'}{abs(alert.moment):.3f}"
-    assert "That is the window to 2024-03-03, in which the alert opened" in line
-    assert f"in the newest one, to 2024-03-06, it is {newest}, after 4 windows (critical)" in line
+    assert "That is the window to 2024-03-02, in which the alert opened" in line
+    assert f"in the newest one, to 2024-03-05, it is {newest}, after 4 windows (critical)" in line
     one_window = make(log, labels, **settings).check(after(2.5))
     assert "in the newest one" not in one_window.message.text

@@ -86,3 +86,10 @@ def test_a_search_asks_of_the_columns_that_it_searches(rows):
     for names, n_asked in ((["predicted", "site"], 1), (["site", "age"], 0)):
         found = hm.discover(p, codes, tree=TREE, features=frame[names])
         assert sum(note.startswith(ASKED) for note in found.notes) == n_asked
+
+
+def test_a_column_that_is_nearly_always_missing_is_not_taken_for_the_label(rows):
+    _, codes, _ = rows
+    column = pd.Series([None] * len(codes), dtype=object)
+    column[int(np.argmax(codes == 0))], column[int(np.argmax(codes == 1))] = "x", "y"
+    assert doubt_outcome({"c": column}, ["c"], codes, TREE) == ()
