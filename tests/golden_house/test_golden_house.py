@@ -60,7 +60,7 @@ WHY = {
     # without hashes, only texts of messages and hints differ from the version before. Rows of
     # children that are mistaken for each other are told as "rows of any predicted utility", because
     # the sentence before counts those of a range. Where another version answers than in the
-    # reference, a sentence says so.
+    # reference, a sentence says so, and a window is dated by its last day.
     "hints": r"\.(transitions|hints)\b.*|\.message(s\[\d+\])?\.(text|data|sha256)\b.*",
     # An alert told for an older window of a check than its last one says which window it is of:
     # "That is the window to 2024-03-02, ...". In messages only.
