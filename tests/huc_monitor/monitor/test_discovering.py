@@ -121,6 +121,37 @@ def test_nothing_is_added_where_nothing_is_wrong():
     assert all(subgroups_of(record) == {"all"} for record in result)
 
 
+def test_a_search_that_found_nothing_is_noted_in_its_record_and_not_told():
+    monitor = make_monitor(make_log(off=0.0, seed=3))
+    result = monitor.check(now=day(8))
+    said = [[note for note in record.notes if "searched" in note] for record in result]
+    assert [len(notes) for notes in said] == [0, 0, 0, 1, 0, 1, 0, 1]
+    searched = "The 1,600 labelled rows of 2026-03-03 to 2026-03-05 were searched for subgroups"
+    assert said[3] == [f"{searched}; no new one is watched."]
+    assert not any("searched" in note for note in told(result))
+
+
+def rare(log, *, share=0.5, seed=4):
+    """Make billing of few rows, 2 % or so, come out as refund or other by chance, as logged."""
+    rng = np.random.default_rng(seed)
+    log = log.assign(country=rng.choice(["DE", "FR", "US", "PL"], len(log)))
+    log = log.assign(seller=rng.choice(["new", "old"], len(log), p=[0.08, 0.92]))
+    few = (log["country"] == "DE") & (log["seller"] == "new")
+    few &= log["at"] >= START + timedelta(days=2)
+    wrong = few & (log["y"] != "other") & (rng.random(len(log)) < share)
+    return log.assign(y=log["y"].mask(wrong, "other"))
+
+
+def test_a_rare_subgroup_is_adopted_where_its_own_rows_are_wrong_by_more_than_the_tolerance():
+    log = rare(make_log(16, off=0.0), share=1.0)
+    few = {"every": 7, "features": ("country", "seller")}
+    monitor = make_monitor(log, tolerance={"value": 0.054}, **few)
+    notes = [note for note in told(monitor.check(now=day(16))) if "New subgroup" in note]
+    assert any("country=DE and seller=new" in note for note in notes)
+    lax = make_monitor(log, tolerance={"value": 0.8}, **few).check(now=day(16))
+    assert not any("New subgroup" in note for note in told(lax))
+
+
 def test_the_file_asks_for_it(tmp_path):
     make_log().to_parquet(tmp_path / "log.parquet")
     (tmp_path / "tree.json").write_text('{"billing": ["refund", "charge"], "other": null}')
