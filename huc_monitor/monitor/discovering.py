@@ -126,17 +126,19 @@ class Discovering:
         return None if frozen is None else max(frozen[1], self.state.searched_until or frozen[1])
 
     def _search(self, policy: DiscoveryPolicy, rows: WindowData) -> Discovery:
-        audit = self.monitor.policy.audit
+        audit, tree = self.monitor.policy.audit, self.monitor.tree
+        # A branch that is off for all rows takes one of them, and is no subgroup.
+        most = min(policy.max_segments + tree.arrays.n_branches, 100)
         return discover(
             rows.probabilities,
             rows.codes,
-            tree=self.monitor.tree,
+            tree=tree,
             utilities=self.monitor.utilities,
             features=rows.features[list(policy.columns)],
             clusters=rows.cluster_keys,
             label_probability=rows.label_probability,
             max_conditions=policy.max_conditions,
-            max_segments=policy.max_segments,
+            max_segments=most,
             min_share=policy.min_share,
             confidence_level=audit.confidence_level,
             rng=audit.rng,
