@@ -445,7 +445,8 @@ def _begin(
 
     An alert begins with the first of its branch. Of a fault that several branches show, some are
     told a window later than others, and all may be told later than the fault likeliest began. Of a
-    fault from before the model itself was replaced, rows count from when the new one `served`.
+    fault from before the model itself was replaced, rows count from when the new one `served`:
+    it may have been trained on those before.
     """
     if trigger.since is not None:
         return trigger.since, "since the time you gave"
