@@ -212,8 +212,10 @@ class Check:
         self._silence.visit(window, visited.counts)
         kept = [*self.state.visited, visited]
         self.state.visited = [item for item in kept if self._may_change(item)]
-        grown = self._take_in(record, window) and self._discovering.search(window.due_at)
-        self.outbox.commit(record)
+        searched = self._take_in(record, window)
+        grown = searched and self._discovering.search(window.due_at)
+        said = self._discovering.said if searched else ()
+        self.outbox.commit(dataclasses.replace(record, notes=(*record.notes, *said)))
         return grown
 
     def _take_in(self, record: WindowRecord, window: Window) -> bool:

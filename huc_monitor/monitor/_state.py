@@ -226,6 +226,12 @@ class MonitorState(Form):
         return found[0].start if found else None
 
     @property
+    def replaced_at(self) -> datetime | None:
+        """As `serving_since`; None too where no kept window is of another version."""
+        since = self.serving_since
+        return since if since is not None and since > self.compared[0].start else None
+
+    @property
     def failed(self) -> tuple[Window, ...]:
         """Windows that could not be audited and that nobody dismissed, oldest first."""
         return tuple(item.window for item in self.visited if item.failed is not None)

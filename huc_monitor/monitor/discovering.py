@@ -9,7 +9,7 @@ the windows that the change test pools begin anew, because their rows did choose
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from datetime import datetime
 from typing import TYPE_CHECKING, Annotated
 
@@ -17,7 +17,7 @@ from pydantic import Field
 
 from huc_monitor._common.settings import Name, Whole
 from huc_monitor._common.times import say_end, say_time, to_column
-from huc_monitor.audit.discovery.discover import FEWEST_ROWS, Discovery, discover
+from huc_monitor.audit.discovery.discover import FEWEST_ROWS, Discovery, Segment, discover
 from huc_monitor.audit.discovery.options import DiscoveryOptions
 from huc_monitor.monitor._state import MonitorState
 from huc_monitor.monitor.windows import Window
@@ -32,6 +32,9 @@ if TYPE_CHECKING:
 
 class DiscoveryPolicy(DiscoveryOptions):
     """In which columns subgroups that nobody named are looked for, and how often.
+
+    A certified subgroup is added where it surely misstates utility by more than `tolerance.value`
+    per row of its own, however small it is.
 
     Parameters
     ----------
@@ -67,6 +70,7 @@ class Discovering:
 
     monitor: Monitor
     state: MonitorState
+    said: tuple[str, ...] = field(default=(), init=False)
 
     def take_in(self, window: Window, *, counts: bool) -> bool:
         """Remember an audited window; True where its rows are to be searched.
@@ -85,7 +89,11 @@ class Discovering:
         return counts
 
     def search(self, as_of: datetime) -> bool:
-        """Search the windows if they are enough; True where subgroups are others from now on."""
+        """Search the windows if they are enough; True where subgroups are others from now on.
+
+        `said` is what the record of the newest window then says of a search that found nothing.
+        """
+        self.said = ()
         growing, state, since = self.monitor.subgroups, self.state, self._since()
         if not isinstance(growing, GrowingSubgroups) or since is None or state.last is None:
             return False
@@ -106,7 +114,11 @@ class Discovering:
             told = [note for note in found.notes if note.startswith("column ")]
             state.notes += [f"In the search for subgroups, {note}." for note in told]
         state.searched_until, state.unsearched, state.unsearchable = end, 0, []
-        return self._adopt(found, rows, most=left)
+        grown = self._adopt(found, rows, most=left)
+        if not grown:
+            searched = f"The {rows.n:,} labelled rows of {self._when(rows)} were searched"
+            self.said = (f"{searched} for subgroups; no new one is watched.",)
+        return grown
 
     def _since(self) -> datetime | None:
         """Return the end of the reference, or of what was searched before if that is later."""
@@ -114,29 +126,40 @@ class Discovering:
         return None if frozen is None else max(frozen[1], self.state.searched_until or frozen[1])
 
     def _search(self, policy: DiscoveryPolicy, rows: WindowData) -> Discovery:
-        options = self.monitor.policy
-        tolerance = options.tolerance
+        audit, tree = self.monitor.policy.audit, self.monitor.tree
+        # A branch that is off for all rows takes one of them, and is no subgroup.
+        most = min(policy.max_segments + tree.arrays.n_branches, 100)
         return discover(
             rows.probabilities,
             rows.codes,
-            tree=self.monitor.tree,
+            tree=tree,
             utilities=self.monitor.utilities,
             features=rows.features[list(policy.columns)],
             clusters=rows.cluster_keys,
             label_probability=rows.label_probability,
-            tolerance=tolerance.value if tolerance.unit == "utility" else None,
             max_conditions=policy.max_conditions,
-            max_segments=policy.max_segments,
+            max_segments=most,
             min_share=policy.min_share,
-            confidence_level=options.audit.confidence_level,
-            rng=options.audit.rng,
+            confidence_level=audit.confidence_level,
+            rng=audit.rng,
         )
+
+    def _when(self, rows: WindowData) -> str:
+        zone = self.monitor.windows.time_zone
+        return f"{say_time(rows.start, zone)} to {say_end(rows.end, zone)}"
+
+    def _matters(self, segment: Segment) -> bool:
+        """Whether it surely misstates utility by more than the tolerance, per row of its own."""
+        tolerance = self.monitor.policy.tolerance
+        if tolerance.unit != "utility":
+            return True
+        return min(abs(segment.lower), abs(segment.upper)) > tolerance.value * segment.share
 
     def _adopt(self, found: Discovery, rows: WindowData, *, most: int) -> bool:
         state = self.state
         assert state.subgroups is not None  # noqa: S101 - frozen before the first window
         known = Subgroups.from_dict(state.subgroups)
-        named = [one for one in found.certified if one.rule is not None]
+        named = [one for one in found.certified if one.rule is not None and self._matters(one)]
         chosen = list({one.name: one for one in named if one.name not in known.names}.values())
         chosen = chosen[:most]
         if not chosen:
@@ -154,8 +177,7 @@ class Discovering:
         state.begin_again(family)
         state.discovered += list(rules)
         for segment in chosen:
-            zone = self.monitor.windows.time_zone
-            when = f"{say_time(rows.start, zone)} to {say_end(rows.end, zone)}"
+            when = self._when(rows)
             state.notes.append(
                 f"New subgroup, found in the windows of {when}: {segment} It is watched from the "
                 "next window on; the e-detector and pooled windows begin anew."

@@ -55,7 +55,7 @@ class Boost(Parametrised, Saved, Plotted):
     """Settings, fit, replay and JSON of both boosters; a subclass says which violation is next."""
 
     tree: LabelTree
-    utilities: Sequence[Utility]
+    utilities: Sequence[Utility] | Utility | None = None
     subgroups: Subgroups | str | None = None
     initial: str | Scaling | None = None
     step: str | float = "adaptive"
@@ -87,7 +87,7 @@ class Boost(Parametrised, Saved, Plotted):
         if not isinstance(self.tree, LabelTree) or self.tree.arrays.n_branches == 0:
             msg = f"`tree` must be a LabelTree with at least two leaves; got {self.tree!r}."
             raise InvalidInputError(msg)
-        check_utilities(self.utilities)
+        check_utilities(self.utilities, self.tree)
         if isinstance(self.subgroups, str):
             check_choice("subgroups", self.subgroups, ("discover",))
         check_number("interior", self.interior, least=0, below=1)
@@ -143,7 +143,7 @@ class Boost(Parametrised, Saved, Plotted):
         self.initial_ = self._fit_initial(predictions, codes, given, held_out)
         self._discover(predictions, codes, features, given)
         compiled = CompiledTree.of(self.tree)
-        chosen = [CompiledUtility.of(u, self.tree) for u in check_utilities(self.utilities)]
+        chosen = [CompiledUtility.of(u, self.tree) for u in self._utilities]
         start = self._replayer([])
 
         def window(rows: Predictions, y: Any, x: Any, *counts: Any, squares: bool) -> BoostWindow:
@@ -208,7 +208,7 @@ class Boost(Parametrised, Saved, Plotted):
             matrix,
             LeafCodes(codes),
             tree=self.tree,
-            utilities=self.utilities,
+            utilities=self._utilities,
             features=features,
             label_probability=given["label_probability"],
             rng=self.rng,
@@ -259,7 +259,7 @@ class Boost(Parametrised, Saved, Plotted):
             held.apply(moved, h, found.node, step)
         update = Update(
             subgroup=self._groups.names[found.subgroup],
-            utility=check_utilities(self.utilities)[found.utility].name,
+            utility=self._utilities[found.utility].name,
             interval_low=found.low,
             interval_high=found.high,
             node=self.tree.branches[found.node] if found.node >= 0 else None,
@@ -291,6 +291,10 @@ class Boost(Parametrised, Saved, Plotted):
     @property
     def _measure(self) -> str:
         return self._auto if self.selection == "auto" else self.selection
+
+    @property
+    def _utilities(self) -> tuple[Utility, ...]:
+        return check_utilities(self.utilities, self.tree)
 
     @property
     def _groups(self) -> Subgroups:
@@ -350,7 +354,7 @@ class Boost(Parametrised, Saved, Plotted):
         return Replayer(
             updates,
             tree=self.tree,
-            utilities=check_utilities(self.utilities),
+            utilities=self._utilities,
             subgroups=self._groups,
             initial=self.initial_,
             interior=self.interior,
@@ -390,7 +394,7 @@ class Boost(Parametrised, Saved, Plotted):
             "schema_version": SCHEMA_VERSION,
             "type": type(self).__name__,
             "tree": self.tree.to_dict(),
-            "utilities": [u.to_dict() for u in check_utilities(self.utilities)],
+            "utilities": [u.to_dict() for u in self._utilities],
             "subgroups": self._groups.to_dict(),
             "initial": None if self.initial_ is None else self.initial_.to_dict(),
             "settings": {k: v for k, v in self.get_params().items() if k not in apart},

@@ -35,7 +35,8 @@ class HUCBoost(Boost):
     Parameters
     ----------
     tree : LabelTree
-    utilities : list of Utility
+    utilities : list of Utility, optional
+        Correctness at every level when left out.
     subgroups : Subgroups or "discover", optional
         The whole population when left out. With "discover", `fit` looks in its features for
         subgroups that nobody named, in what the scaling leaves (`huc_monitor.discover`: half of the

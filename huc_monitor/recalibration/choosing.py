@@ -30,6 +30,7 @@ from huc_monitor.audit.options import DEFAULTS
 from huc_monitor.audit.result import AuditResult
 from huc_monitor.errors import InvalidInputError, UnknownNameError
 from huc_monitor.recalibration._boost import HUCBoost
+from huc_monitor.recalibration._log_loss import label_losses, shares
 from huc_monitor.recalibration._scalings import scaling_class
 from huc_monitor.recalibration.gate import Gate
 from huc_monitor.subgroups import Subgroups
@@ -147,9 +148,10 @@ def find_recalibration(
         "+huc_boost".
     targets : list of (utility, subgroup, node), optional
         What must get better, such as candidates with an open alert: of the recalibrators that halve
-        the largest absolute moment among them, the one of lowest HUC is chosen; if none does, the
-        one under which it is smallest. The gate asks for it too. Candidates that an audit here does
-        not have are left out; HUC when none is left.
+        the largest absolute moment among them, those of least log loss, within a standard error,
+        are left, and the one of lowest HUC is chosen; if none halves it, the one of least log loss
+        under which it is smallest. The gate asks for it too. Candidates that an audit here does not
+        have are left out; HUC when none is left.
 
     Returns
     -------
@@ -214,11 +216,12 @@ def find_recalibration(
         begin_stage(f"fitting {name} ({place} of {len(candidates)})")
         fitted[name] = task.fit(name, fit, choose)
     begin_stage("comparing what was fitted on later rows")
-    choices, sizes = {}, {}
+    choices, sizes, excess = {}, {}, {}
     for name, model in fitted.items():
-        choices[name], result = task.figures(task.predict(model, choose), choose)
-        sizes[name] = _largest(result, targets)
-    name = _choose(choices, sizes)
+        found = task.predict(model, choose)
+        choices[name], result = task.figures(found, choose)
+        sizes[name], excess[name] = _largest(result, targets), task.excess(found, choose)
+    name = _choose(choices, sizes, excess)
     before, _ = task.figures(task.current[judge], judge, bounds="bootstrap")
     of_base = before
     if current is not None:
@@ -258,21 +261,31 @@ def _largest(result: AuditResult, targets: Sequence[tuple[str, str, str]]) -> fl
     return float(np.abs(table.moment[chosen]).max()) if any(chosen) else result.huc
 
 
-def _choose(choices: dict[str, Figures], sizes: dict[str, float]) -> str:
+def _choose(choices: dict[str, Figures], sizes: dict[str, float], excess: dict[str, Floats]) -> str:
     """Choose among those whose log loss is not above the serving model's; that one on a tie.
 
-    Lowest HUC of those that halve what must get better, else the one that makes it smallest.
+    Those that halve what must get better go before those that only lessen it, and of them those
+    under which HUC does not rise before the others. Of these, all within one standard error of the
+    least log loss, so that overconfidence is mended too; of these, the one of lowest HUC, or where
+    none halves, the one that leaves the least.
     """
     now = choices.get(NOTHING)
-    able = {
-        name: figures
-        for name, figures in choices.items()
-        if now is None or figures.log_loss <= now.log_loss
-    }
-    halved = [name for name in able if sizes[name] <= 0.5 * sizes.get(NOTHING, np.inf)]
+    able = [name for name, one in choices.items() if now is None or one.log_loss <= now.log_loss]
+    least = sizes.get(NOTHING, np.inf)
+    halved = [name for name in able if sizes[name] <= 0.5 * least]
+    calmer = [name for name in halved if now is None or choices[name].huc <= now.huc]
+    lessened = [name for name in able if name == NOTHING or sizes[name] < least]
+    pool = calmer or halved or lessened
+    best = min(pool, key=lambda name: choices[name].log_loss)
+    as_good = [
+        name
+        for name in pool
+        if choices[name].log_loss - choices[best].log_loss
+        <= np.linalg.norm(excess[name] - excess[best])
+    ]
     if halved:
-        return min(halved, key=lambda name: (able[name].huc, name != NOTHING))
-    return min(able, key=lambda name: (sizes[name], able[name].huc, name != NOTHING))
+        return min(as_good, key=lambda name: (choices[name].huc, name != NOTHING))
+    return min(as_good, key=lambda name: (sizes[name], choices[name].huc, name != NOTHING))
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -349,6 +362,20 @@ class _Task:
             if isinstance(model, HUCBoost)
             else model.predict_proba(p)
         )
+        return found
+
+    def excess(self, probabilities: Floats, part: Ints) -> Floats:
+        """Return what rows, or clusters, add to the mean log loss beyond their share of it.
+
+        The norm of the difference of two is the standard error of their log losses' difference.
+        """
+        chance = self.design(part)["label_probability"]
+        share = shares(np.ones(part.size), chance)
+        losses = label_losses(probabilities, self.asked["tree"].label_slices(self.codes[part]))
+        found: Floats = share * (losses - share @ losses)
+        if self.clusters is not None:
+            _, codes = np.unique(self.clusters[part], return_inverse=True)
+            found = np.bincount(codes, found).astype(np.float64)
         return found
 
     def compare(self, before: Floats, after: Floats, part: Ints) -> Comparison:

@@ -357,8 +357,12 @@ class MLflowRecalibrationHost:
         end = trigger.window_end
         found = self.tracker.records(1, trigger.ordinal)
         change = found[-1].change if found else None
-        changes = () if change is None else _since(state.serving_since, change.changes)
-        start, why = _begin(trigger, state.open_alerts, changes)
+        changes: Sequence[CandidateChange] = () if change is None else change.changes
+        if BASE_TAG in champion.tags:
+            changes = _since(state.serving_since, changes)
+            start, why = _begin(trigger, state.open_alerts, changes)
+        else:
+            start, why = _begin(trigger, state.open_alerts, changes, state.replaced_at)
         step = max(end - start, timedelta(hours=1))
         while trigger.since is None and source.counts(start, end).n_labelled < _ENOUGH_ROWS:
             if start <= extent.first:
@@ -424,7 +428,7 @@ class MLflowRecalibrationHost:
 
 
 def _since(start: datetime | None, changes: Sequence[CandidateChange]) -> list[CandidateChange]:
-    """Keep changes that began while the present version served, since `start`.
+    """Keep changes that began while a recalibrated version served, since `start`.
 
     What began before it is the fault that it was made for, and would hide a later one.
     """
@@ -435,11 +439,14 @@ def _begin(
     trigger: RecalibrationTrigger,
     alerts: Sequence[AlertState],
     changes: Sequence[CandidateChange] = (),
+    served: datetime | None = None,
 ) -> tuple[datetime, str]:
     """Say from when on rows are used, and why.
 
     An alert begins with the first of its branch. Of a fault that several branches show, some are
-    told a window later than others, and all may be told later than the fault likeliest began.
+    told a window later than others, and all may be told later than the fault likeliest began. Of a
+    fault from before the model itself was replaced, rows count from when the new one `served`:
+    it may have been trained on those before.
     """
     if trigger.since is not None:
         return trigger.since, "since the time you gave"
@@ -457,11 +464,14 @@ def _begin(
     opened = min(first.first_seen, trigger.window_end)
     onsets = [one.onset for one in changes if one.node in fault and one.onset is not None]
     start = min([opened, *onsets])
-    what = f"alert on branch {first.node} began"
-    if start < opened:
-        what = f"change behind the alert on branch {first.node} likeliest began"
     newest = f", the newest of {len(began)} branches" if older else ""
-    return start, f"since the {what}{newest}"
+    what = f"alert on branch {first.node}"
+    if served is not None and start < served:
+        why = f"since the version that serves first answered; the fault behind the {what}{newest} "
+        return served, why + "is older"
+    if start < opened:
+        what = f"change behind the {what} likeliest"
+    return start, f"since the {what} began{newest}"
 
 
 def _gate_tag(outcome: RecalibrationOutcome) -> str:

@@ -110,6 +110,30 @@ def test_rows_begin_with_the_fault_where_the_alert_was_told_later():
     assert late == (DAY + timedelta(days=5), "since the alert on branch major began")
 
 
+def test_rows_begin_with_the_version_that_serves_where_the_fault_is_older_than_it():
+    windows = [
+        KeptWindow(str(day), day, start, start + timedelta(days=1), start, "", version=version)
+        for day, version in [(3, "1"), (9, "1"), (10, "2"), (11, "2"), (12, "2")]
+        for start in [DAY + timedelta(days=day)]
+    ]
+    served = MonitorState(identity="m", compared=windows).replaced_at
+    assert served == DAY + timedelta(days=10)
+    one_version = MonitorState(identity="m", compared=windows[2:])
+    assert one_version.replaced_at is None, "when it began to serve is not known"
+    late = [open_alert("milder", "all", 12)]
+    start, why = _begin(TRIGGER, late, [changed("milder", 3)], served)
+    assert start == DAY + timedelta(days=10)
+    told = "since the version that serves first answered; the fault behind the alert on branch"
+    assert why == f"{told} milder is older"
+    assert _begin(TRIGGER, late, [changed("milder", 11)], served)[0] == DAY + timedelta(days=11)
+    assert _begin(TRIGGER, late, [], served)[0] == DAY + timedelta(days=12)
+    older = [open_alert("milder", "all", 5)]
+    assert _begin(TRIGGER, older, [], served)[0] == DAY + timedelta(days=10)
+    assert _begin(TRIGGER, older, [], None)[0] == DAY + timedelta(days=5)
+    asked = dataclasses.replace(TRIGGER, since=DAY)
+    assert _begin(asked, older, [], served)[0] == DAY
+
+
 @pytest.mark.slow
 def test_a_fault_that_came_last_is_not_diluted_by_rows_from_before_it(story, store, capsys):
     log_forest(story, "triage")

@@ -51,8 +51,10 @@ def make_log(days=8, per_day=800, *, off=0.35, seed=0):
     return log.assign(y=np.array(TREE.leaves)[codes])
 
 
-def make_monitor(log, *, every=2, features=("channel", "age"), labels=None, revisit="0s", **more):
-    policy = hm.DiscoveryPolicy(columns=features, every=every)
+def make_monitor(
+    log, *, every=2, most=8, features=("channel", "age"), labels=None, revisit="0s", **more
+):
+    policy = hm.DiscoveryPolicy(columns=features, every=every, max_segments=most)
     names = {name: more.pop(name) for name in ("cluster", "label_probability") if name in more}
     given = {} if labels is not None else {"label": "y"}
     columns = Columns(time="at", id="id", features=list(features), **given, **names)
@@ -119,6 +121,44 @@ def test_nothing_is_added_where_nothing_is_wrong():
     monitor = make_monitor(make_log(off=0.0, seed=3))
     result = monitor.check(now=day(8))
     assert all(subgroups_of(record) == {"all"} for record in result)
+
+
+def test_a_search_that_found_nothing_is_noted_in_its_record_and_not_told():
+    monitor = make_monitor(make_log(off=0.0, seed=3))
+    result = monitor.check(now=day(8))
+    said = [[note for note in record.notes if "searched" in note] for record in result]
+    assert [len(notes) for notes in said] == [0, 0, 0, 1, 0, 1, 0, 1]
+    searched = "The 1,600 labelled rows of 2026-03-03 to 2026-03-05 were searched for subgroups"
+    assert said[3] == [f"{searched}; no new one is watched."]
+    assert not any("searched" in note for note in told(result))
+
+
+def rare(log, *, all_rows=0.0):
+    """Let billing of 2 % of the rows never come, and of some of all rows; predictions stay."""
+    rng = np.random.default_rng(4)
+    log = log.assign(country=rng.choice(["DE", "FR", "US", "PL"], len(log)))
+    log = log.assign(seller=rng.choice(["new", "old"], len(log), p=[0.08, 0.92]))
+    few = (log["country"] == "DE") & (log["seller"] == "new")
+    few &= log["at"] >= START + timedelta(days=2)
+    return log.assign(y=log["y"].mask(few | (rng.random(len(log)) < all_rows), "other"))
+
+
+RARE = {"every": 7, "features": ("country", "seller")}
+
+
+def test_a_rare_subgroup_is_adopted_where_its_own_rows_are_wrong_by_more_than_the_tolerance():
+    log = rare(make_log(9, off=0.0))
+    monitor = make_monitor(log, tolerance={"value": 0.054}, **RARE)
+    notes = [note for note in told(monitor.check(now=day(9))) if "New subgroup" in note]
+    assert any("country=DE and seller=new" in note for note in notes)
+    lax = make_monitor(log, tolerance={"value": 0.8}, **RARE).check(now=day(9))
+    assert not any("New subgroup" in note for note in told(lax))
+
+
+def test_branches_that_are_off_for_everyone_leave_room_for_a_subgroup():
+    log = rare(make_log(9, off=0.0), all_rows=0.2)
+    monitor = make_monitor(log, most=1, tolerance={"value": 0.054}, **RARE)
+    assert any("country=DE and seller=new" in note for note in told(monitor.check(now=day(9))))
 
 
 def test_the_file_asks_for_it(tmp_path):

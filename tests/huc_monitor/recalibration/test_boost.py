@@ -645,3 +645,17 @@ def test_more_subgroups_than_bits_fall_back_to_weights():
         bounds="theorem",
     )
     assert boost.history_["huc"].iloc[-1] == pytest.approx(result.huc, abs=1e-9)
+
+
+@pytest.mark.parametrize("kind", [hm.HUCBoost, hm.UCBoost])
+def test_without_utilities_correctness_at_every_level_is_corrected(kind, tmp_path):
+    levels = [hm.LevelCorrectness(level=k) for k in range(1, TREE.height + 1)]
+    told = kind(tree=TREE, utilities=levels, max_updates=3).fit(P, LABELS)
+    plain = kind(tree=TREE, max_updates=3)
+    assert plain.get_params()["utilities"] is None
+    plain.fit(P, LABELS)
+    assert plain.updates_
+    assert plain.to_dict() == told.to_dict()
+    plain.save(tmp_path / "repair.json")
+    read = kind.load(tmp_path / "repair.json")
+    np.testing.assert_array_equal(read.predict_proba(P), told.predict_proba(P))

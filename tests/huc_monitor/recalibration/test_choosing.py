@@ -132,6 +132,13 @@ def a_choice(huc, log_loss):
     return Figures(100, huc, None, None, 0.0, log_loss, 0.5)
 
 
+def choose(choices, sizes=None, *, noise=0.0):
+    """Choose where two log losses differ by chance by this much."""
+    sizes = {name: one.huc for name, one in choices.items()} if sizes is None else sizes
+    excess = dict(zip(choices, np.eye(len(choices)) * noise / np.sqrt(2), strict=True))
+    return _choose(choices, sizes, excess)
+
+
 @pytest.mark.parametrize(
     ("huc", "log_loss", "chosen"),
     [
@@ -143,19 +150,72 @@ def a_choice(huc, log_loss):
 )
 def test_what_serves_is_kept_unless_huc_falls_and_log_loss_does_not_rise(huc, log_loss, chosen):
     choices = {"temperature": a_choice(huc, log_loss), "nothing": a_choice(0.05, 1.0)}
-    assert _choose(choices, {name: one.huc for name, one in choices.items()}) == chosen
+    assert choose(choices) == chosen
     del choices["nothing"]
-    assert _choose(choices, {"temperature": huc}) == "temperature"
+    assert choose(choices) == "temperature"
 
 
 def test_what_has_an_alert_decides_before_huc():
     choices = {"vector": a_choice(0.06, 1.0), "nothing": a_choice(0.05, 1.0)}
-    assert _choose(choices, {"vector": 0.01, "nothing": 0.03}) == "vector"
-    assert _choose(choices, {"vector": 0.02, "nothing": 0.03}) == "vector"
-    assert _choose(choices, {"vector": 0.03, "nothing": 0.03}) == "nothing", "by HUC"
+    assert choose(choices, {"vector": 0.01, "nothing": 0.03}) == "vector"
+    assert choose(choices, {"vector": 0.02, "nothing": 0.03}) == "vector"
+    assert choose(choices, {"vector": 0.03, "nothing": 0.03}) == "nothing", "by HUC"
     choices["huc_boost"] = a_choice(0.04, 0.9)
     sizes = {"vector": 0.01, "huc_boost": 0.012, "nothing": 0.03}
-    assert _choose(choices, sizes) == "huc_boost", "of two that halve it, the lower HUC"
+    assert choose(choices, sizes) == "huc_boost", "of two that halve it, the lower HUC"
+
+
+def test_of_two_that_halve_the_alert_the_surely_lower_log_loss_wins():
+    both = {"huc_boost": a_choice(0.01, 0.9), "vector+huc_boost": a_choice(0.012, 0.7)}
+    choices = both | {"nothing": a_choice(0.05, 1.0)}
+    sizes = {"huc_boost": 0.005, "vector+huc_boost": 0.006, "nothing": 0.03}
+    assert choose(choices, sizes, noise=0.1) == "vector+huc_boost"
+    assert choose(choices, sizes, noise=0.3) == "huc_boost", "by HUC, within a standard error"
+    choices["vector"] = a_choice(0.06, 0.6)
+    assert choose(choices, sizes | {"vector": 0.01}) == "vector+huc_boost", "HUC would rise"
+    least = sizes | {"huc_boost": 0.02, "vector+huc_boost": 0.021, "vector": 0.04}
+    assert choose(choices, least) == "vector+huc_boost", "where none halves it"
+    assert choose(choices, least, noise=0.3) == "huc_boost"
+
+
+def test_an_overconfident_model_with_a_fault_in_one_branch_is_scaled_too():
+    rng = np.random.default_rng(2)
+    truth = rng.dirichlet([1, 1, 1], 5_000)
+    y = (rng.random((5_000, 1)) > truth.cumsum(axis=1)).sum(axis=1).clip(0, 2)
+    y = np.where((rng.random(5_000) < 0.4) & (y < 2), 1 - y, y)
+    p = truth**2.5 + 1e-6
+    p /= p.sum(axis=1, keepdims=True)
+    repair = find_recalibration(
+        p, y, tree=TREE, utilities=UTILITIES, targets=[("level2", "all", "cat")]
+    )
+    scaled = repair.choices[repair.name]
+    least = min(figures.log_loss for figures in repair.choices.values())
+    assert scaled.log_loss < repair.choices["huc_boost"].log_loss - 0.01
+    assert scaled.log_loss == pytest.approx(least, abs=0.005)
+
+
+def test_the_noise_of_log_losses_counts_clusters_and_chances_of_labels():
+    from huc_monitor.recalibration.choosing import _Task
+
+    p, labels, _ = rows(200)
+    every, asked = np.arange(200), {"tree": TREE}
+    half = (p + 1 / 3) / 2
+
+    def noise(times, clusters=None, chance=None):
+        data = [np.repeat(x, times, axis=0) for x in (p, p, labels)]
+        task = _Task(*data, None, clusters, asked, chance)
+        part = np.arange(200 * times)
+        two = (np.repeat(x, times, axis=0) for x in (p, half))
+        one, other = (task.excess(x, part) for x in two)
+        return np.linalg.norm(one - other)
+
+    losses = -np.log(p[every, labels]) + np.log(half[every, labels])
+    assert noise(1) == pytest.approx(losses.std() / np.sqrt(200))
+    assert noise(3, clusters=np.repeat(every, 3)) == pytest.approx(noise(1)), "retries"
+    chance = np.where(every < 100, 0.5, 0.25)
+    share = (1 / chance) / (1 / chance).sum()
+    off = share * (losses - share @ losses)
+    assert noise(1, chance=chance) == pytest.approx(np.linalg.norm(off))
 
 
 def test_a_small_fault_is_mended_for_what_has_an_alert_where_huc_is_chance_elsewhere():
