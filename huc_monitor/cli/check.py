@@ -131,6 +131,8 @@ def show(result: CheckResult, *, always: bool = False) -> None:
         typer.echo(f"Status {result.status}; {say_windows(result.records)}.")
     if result.message is not None:
         tell(f"\n{result.message.text}")
+    elif result.waiting is not None and (always or sys.stdout.isatty()):
+        say(result.waiting)
     if sys.stdout.isatty() or result.message is not None:
         for text in say_forecasts(result.records, result.forecast_scores, result.zone):
             tell(text)
