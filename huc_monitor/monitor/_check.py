@@ -408,7 +408,7 @@ class Check:
             transitions=tuple(transitions),
             drift=examined.drift,
             change=change,
-            forecasts=self._early.forecasting.judge(window.id, found),
+            forecasts=self._early.forecasting.judge(window.id, found, counts=left_out is None),
             findings=findings,
             curve=examined.curve(findings),
             frequencies=examined.frequencies(),

@@ -114,13 +114,16 @@ class Forecasting:
         self.state.forecasts = dict(list(kept.items())[-_MOST_KEPT:])
         return found
 
-    def judge(self, window_id: str, found: Decomposed) -> tuple[Forecast, ...]:
-        """Compare a window's forecasts with its labels, and count how they did."""
+    def judge(self, window_id: str, found: Decomposed, *, counts: bool) -> tuple[Forecast, ...]:
+        """Compare a window's forecasts with its labels, and count how they did.
+
+        Those of a window that does not count, as in maintenance, are dropped.
+        """
         made = self.state.forecasts.pop(window_id, [])
         rows = {item.utility.name: item for item in found.rows}
         times = found.groups().repeats
         judged = []
-        for item in made:
+        for item in made if counts else ():
             if item.utility in rows and is_told(rows[item.utility]):
                 gaps = whole_residuals(rows[item.utility], times)
                 gap = float(np.average(gaps, weights=times if times.size else None))

@@ -7,7 +7,7 @@ import dataclasses
 import numpy as np
 import pytest
 from support.production_log import after, make_log
-from support.watched import make
+from support.watched import make, revisited
 
 import huc_monitor as hm
 from huc_monitor.audit.forecast import residuals
@@ -20,6 +20,8 @@ from huc_monitor.monitor.forecasting import (
     score_forecasts,
     waiting,
 )
+from huc_monitor.monitor.muting import Maintenance
+from huc_monitor.monitor.ports.tracker import MemoryTracker
 from huc_monitor.monitor.records import WindowRecord
 from huc_monitor.tree.labels import LeafCodes
 
@@ -140,6 +142,52 @@ def test_a_due_window_with_too_few_labels_is_forecast_and_said_to_wait():
     assert [record.status for record in records] == ["audited", "audited", "thin"]
     assert [item.utility for item in records[-1].forecasts] == ["status", "family"]
     assert waiting(records) == [records[-1]]
+
+
+DAY_OUT = Maintenance(start=str(after(2)), end=str(after(3)), purpose="migration")
+PART_OUT = Maintenance(start=str(after(2)), end=str(after(3)), branch="attack")
+
+
+def ask_at(monitor, *days):
+    """Check at these times; return the scores that the last check told."""
+    for day in days:
+        result = monitor.check(after(day))
+    return result.forecast_scores
+
+
+@pytest.mark.parametrize("n_labels", [1700, 10_000])
+def test_a_window_in_maintenance_has_no_forecast(n_labels):
+    log, labels = make_log(4, 800)
+    labels = labels[labels["id"] < n_labels]
+    monitor = make(log, labels, maintenance=[DAY_OUT], windows=revisited("9d"))
+    ask_at(monitor, 1.5, 2.5, 3.25)
+    (pending,) = [r for r in monitor.records() if r.status == "pending" and r.start == after(2)]
+    assert pending.forecasts == ()
+    assert not MonitorState.from_dict(monitor.tracker.load_state()).forecasts
+    ask_at(monitor, 3.5)
+    assert not waiting([r for r in monitor.records() if r.start == after(2)])
+
+
+@pytest.mark.parametrize(("n_labels", "status"), [(1630, "thin"), (10_000, "audited")])
+def test_a_forecast_made_before_its_maintenance_was_declared_is_neither_judged_nor_shown(
+    n_labels, status
+):
+    log, labels = make_log(3, 800)
+    kept = {"tracker": MemoryTracker(), "identity": "5f"}
+    data = log, labels[labels["id"] < n_labels]
+    ask_at(make(*data, **kept), 1.5, 2.5, 3.25)
+    assert MonitorState.from_dict(kept["tracker"].load_state()).forecasts
+    declared = make(*data, maintenance=[DAY_OUT], **kept)
+    assert sum(score.n for score in ask_at(declared, 3.5).values()) == 0
+    records = declared.records()
+    assert (records[-1].status, records[-1].forecasts) == (status, ())
+    assert not waiting(records)
+    assert not MonitorState.from_dict(kept["tracker"].load_state()).forecasts
+
+
+def test_a_forecast_counts_where_maintenance_is_of_one_branch_alone():
+    monitor = make(*make_log(3, 800), maintenance=[PART_OUT])
+    assert {score.n for score in ask_at(monitor, 1.5, 2.5, 3.25, 3.5).values()} == {1}
 
 
 def test_forecasts_can_be_left_out():
