@@ -348,6 +348,7 @@ class Check:
             end=window.end,
             due_at=window.due_at,
             time_zone=self.monitor.windows.time_zone,
+            maintenance=self._quiet.left_out(window.start, window.end),
             revision=visited.revision,
             status=status,
             detector=self._detecting.to_plain(step),

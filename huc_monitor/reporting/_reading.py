@@ -154,6 +154,7 @@ def _window(record: WindowRecord, tolerance: Tolerance, zone: str, *, by_day: bo
         "tick": f"{_local(record.start, zone):{'%m-%d' if by_day else '%m-%d %H:%M'}}",
         "start": record.start,
         "ordinal": record.ordinal,
+        "maintenance": record.maintenance and record.maintenance.removeprefix("for "),
     }
     result = record.result
     if result is None:
