@@ -128,9 +128,9 @@ class Early:
     ) -> tuple[Forecast, ...]:
         """Forecast a window from its scored rows; one in maintenance has no forecast."""
         if self._left_out(window):
-            self.state.forecasts.pop(window.id, None)
+            self.forecasting.drop(window.id)
             return ()
-        return self.forecasting.look(window.id, rows, data)
+        return self.forecasting.look(window, rows, data)
 
     def _left_out(self, window: Window) -> bool:
         """Whether a window is in maintenance, and so no evidence of anything."""

@@ -16,6 +16,7 @@ from huc_monitor.monitor.forecasting import (
     ForecastScore,
     say_forecast,
     say_score,
+    say_waiting_window,
     score_forecasts,
 )
 from huc_monitor.monitor.forecasting import waiting as open_forecasts
@@ -307,9 +308,9 @@ def _notices(
             f"{len(waiting)} window{'' if few else 's'} still wait{'s' if few else ''} for "
             f"labels.{moved}"
         )
-    for record in open_forecasts(records)[-_MOST_FORECASTS:]:
+    for record in open_forecasts(records)[:_MOST_FORECASTS]:
         told = "; ".join(say_forecast(item) for item in record.forecasts)
-        when = say_time(record.start, zone)
+        when = say_waiting_window(record, zone)
         notices.append(_words.quoted(f"Forecast for {when}, {ASSUMPTION}: {told}."))
     score = say_score(scores)
     notices += [f"{score}."] if score else []
