@@ -131,6 +131,8 @@ def show(result: CheckResult, *, always: bool = False) -> None:
         typer.echo(f"Status {result.status}; {say_windows(result.records)}.")
     if result.message is not None:
         tell(f"\n{result.message.text}")
+    elif result.waiting is not None and (always or sys.stdout.isatty()):
+        say(result.waiting)
     if sys.stdout.isatty() or result.message is not None:
         for text in say_forecasts(result.records, result.forecast_scores, result.zone):
             tell(text)
@@ -164,20 +166,20 @@ def say_forecasts(
     zone: str = "UTC",
     audited: str | None = None,
 ) -> list[str]:
-    """Say every forecast that waits for labels, what it assumes, and how past ones did."""
-    from huc_monitor._common.times import say_time
+    """Say every forecast without labels, newest first, what it assumes, and how past ones did."""
     from huc_monitor.monitor.forecasting import (
         ASSUMPTION,
         say_forecast,
         say_score,
         say_versions,
+        say_waiting_window,
         waiting,
     )
 
     found = []
     for record in waiting(records):
         for item in record.forecasts:
-            found.append(f"{say_time(record.start, zone)}: {say_forecast(item)}")
+            found.append(f"{say_waiting_window(record, zone)}: {say_forecast(item)}")
             if item.outside >= 0.001:  # less would be told as 0.0 %
                 found[-1] += f"; {item.outside:.1%} of its rows lie outside all audited ranges"
     if not found:

@@ -165,7 +165,7 @@ def _show(
     if not records:
         for note in state.notes:
             say(note)
-        say("No window was checked yet. Run: huc-monitor check")
+        say(state.waiting or "No window was checked yet. Run: huc-monitor check")
     if records or alerts:
         console.print(Text(", ".join(parts) + ".", style=STYLES[state.status]))
     if records:

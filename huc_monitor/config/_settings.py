@@ -238,7 +238,7 @@ class ReferenceSettings(Section):
     start : str
         First moment; a date means its midnight.
     end : str
-        First moment after it.
+        First moment after it; before that, and before its labels are due, nothing is audited.
     """
 
     start: TimeText

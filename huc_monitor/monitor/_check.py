@@ -27,7 +27,7 @@ from huc_monitor.monitor._examine import Examination
 from huc_monitor.monitor._outbox import Outbox
 from huc_monitor.monitor._rows import Decomposed
 from huc_monitor.monitor._samples import SampleFiles
-from huc_monitor.monitor._standards import Standards
+from huc_monitor.monitor._standards import Standards, say_waiting
 from huc_monitor.monitor._state import MonitorState, Visited
 from huc_monitor.monitor._telling import Telling
 from huc_monitor.monitor.discovering import Discovering
@@ -68,6 +68,7 @@ class Check:
     files: SampleFiles
     progress: Callable[[int, int, str], None] | None = None
     outbox: Outbox = field(init=False)
+    waiting: str | None = field(init=False, default=None)
     _quiet: Quiet = field(init=False)
     _telling: Telling = field(init=False)
     _silence: Silence = field(init=False)
@@ -83,7 +84,7 @@ class Check:
         given = monitor.policy.maintenance
         self._quiet = Quiet(state.mutes, given, monitor.windows.zone, self.now)
         self._telling = Telling(monitor, state, self._quiet, self.now)
-        first = state.newest is None
+        first = state.newest is None and state.waiting is None
         self._silence = Silence(monitor, state, self._quiet, self.now, first)
         self._discovering = Discovering(monitor, state)
         self._begin()
@@ -100,6 +101,21 @@ class Check:
         """Deal with everything that is due."""
         monitor, state = self.monitor, self.state
         self.outbox.open()
+        if state.reference is None:
+            self.waiting = say_waiting(monitor.reference, monitor.windows, self.now)
+        self._telling.waiting(self.waiting)
+        total = 0 if self.waiting else self._run_due(since, until)
+        self._telling.unmuted()
+        self.outbox.newest_row = self._silence.tell()
+        if total and self.progress is not None:
+            self.progress(total, total, "")
+        tell = self.progress
+        with listening(None if tell is None else lambda stage: tell(total, total, stage)):
+            self.outbox.finish()
+
+    def _run_due(self, since: datetime | None, until: datetime | None) -> int:
+        """Audit what is due, then look at what waits for labels; return how many windows."""
+        monitor, state = self.monitor, self.state
         asked: dict[str, Any] = {"now": self.now, "since": since, "until": until}
         known: dict[str, Any] = {"identity": monitor.identity, "last": state.last}
         due = due_windows(monitor.windows, monitor.source, **asked, **known)
@@ -118,13 +134,7 @@ class Check:
         for done, window in enumerate(pending, start=len(due)):
             self._tell(done, total, window)
             self._look_early(window)
-        self._telling.unmuted()
-        self.outbox.newest_row = self._silence.tell()
-        if total and self.progress is not None:
-            self.progress(total, total, "")
-        tell = self.progress
-        with listening(None if tell is None else lambda stage: tell(total, total, stage)):
-            self.outbox.finish()
+        return total
 
     def _visit_all(self, windows: list[Window], done: int, total: int) -> list[Window]:
         """Visit windows until the subgroups change; return those that are left, to be read anew."""
@@ -342,6 +352,7 @@ class Check:
             end=window.end,
             due_at=window.due_at,
             time_zone=self.monitor.windows.time_zone,
+            maintenance=self._quiet.left_out(window.start, window.end),
             revision=visited.revision,
             status=status,
             detector=self._detecting.to_plain(step),
@@ -403,7 +414,7 @@ class Check:
             transitions=tuple(transitions),
             drift=examined.drift,
             change=change,
-            forecasts=self._early.forecasting.judge(window.id, found),
+            forecasts=self._early.forecasting.judge(window.id, found, counts=left_out is None),
             findings=findings,
             curve=examined.curve(findings),
             frequencies=examined.frequencies(),

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from datetime import datetime
 from typing import TYPE_CHECKING, Any
 
+from huc_monitor.audit.decomposition import UtilityRows
 from huc_monitor.audit.forecast import Forecast, score_rows
 from huc_monitor.audit.inputs import Predictions
 from huc_monitor.audit.plan import AuditPlan
@@ -15,7 +16,7 @@ from huc_monitor.monitor.alerts import Judgement
 from huc_monitor.monitor.records import DriftFinding
 from huc_monitor.monitor.tolerance import ignored
 from huc_monitor.monitor.windows import Window, pending_windows
-from huc_monitor.sources import TooManyBadRowsError
+from huc_monitor.sources import PredictionData, TooManyBadRowsError
 
 if TYPE_CHECKING:
     from huc_monitor.monitor._monitor import Monitor
@@ -85,13 +86,13 @@ class Early:
             "model_version": next(filter(None, data.versions), self.state.model_version),
             "model_versions": data.versions,
             "drift": drift,
-            "forecasts": self.forecasting.look(window.id, rows, data),
+            "forecasts": self._forecast(window, rows, data),
         }
 
     def _unread(self, window: Window, reason: str) -> dict[str, Any]:
         """Say once that a window has too many bad rows to look at before its labels come."""
         self.state.early_drift[window.id] = []
-        if self.telling.quiet.left_out(window.start, window.end) is None:
+        if not self._left_out(window):
             self.telling.note(
                 f"The window of {self.telling.when(window)} waits for labels and was not "
                 f"looked at early: {reason}"
@@ -120,7 +121,20 @@ class Early:
         if not data.n:
             return ()
         rows = score_rows(monitor.utilities, Predictions.of(data.probabilities), tree=monitor.tree)
-        return self.forecasting.look(window.id, rows, data)
+        return self._forecast(window, rows, data)
+
+    def _forecast(
+        self, window: Window, rows: Sequence[UtilityRows], data: PredictionData
+    ) -> tuple[Forecast, ...]:
+        """Forecast a window from its scored rows; one in maintenance has no forecast."""
+        if self._left_out(window):
+            self.forecasting.drop(window.id)
+            return ()
+        return self.forecasting.look(window, rows, data)
+
+    def _left_out(self, window: Window) -> bool:
+        """Whether a window is in maintenance, and so no evidence of anything."""
+        return self.telling.quiet.left_out(window.start, window.end) is not None
 
     def reconcile(self, window: Window, judgements: Sequence[Judgement]) -> list[str]:
         """Say what the labels made of drift that was seen before they came."""

@@ -69,6 +69,8 @@ class CheckResult(Plotted):
         What does not come any more, "rows" or "labels", and since when.
     zone : str, default "UTC"
         Time zone in which people are shown its times.
+    waiting : str or None
+        Why no window is audited yet: the reference is not complete.
     """
 
     records: tuple[WindowRecord, ...]
@@ -81,6 +83,7 @@ class CheckResult(Plotted):
     preview: tuple[str, ...] = ()
     silences: Mapping[str, datetime] = field(default_factory=dict)
     zone: str = "UTC"
+    waiting: str | None = None
 
     def __len__(self) -> int:
         return len(self.records)
@@ -118,6 +121,7 @@ class Monitor(Plotted):
         `GrowingSubgroups` looks for more in past windows, and watches them in later ones.
     reference : (datetime, datetime), optional
         The frozen past that tolerance and drift refer to; the first audited window when left out.
+        No window is audited before it has ended and its labels are due.
     policy : Policy, optional
         Tolerance, bounds, e-detector, alerts, drift and recalibration.
     hosts : Hosts, optional
@@ -336,4 +340,5 @@ def _result(check: Check) -> CheckResult:
         dict(state.forecast_scores),
         silences=state.silences,
         zone=check.monitor.windows.time_zone,
+        waiting=check.waiting,
     )

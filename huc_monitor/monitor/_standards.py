@@ -7,13 +7,16 @@ from dataclasses import dataclass, field
 from datetime import datetime
 from typing import TYPE_CHECKING
 
+import pandas as pd
+
+from huc_monitor._common.times import say_span, say_time, to_utc
 from huc_monitor.errors import InvalidInputError
 from huc_monitor.monitor._examine import Examination
 from huc_monitor.monitor._reference import Reference
 from huc_monitor.monitor._rows import Asked, Decomposed, RowCache
 from huc_monitor.monitor.muting import check_maintenance
 from huc_monitor.monitor.newcomers import columns_by_value
-from huc_monitor.monitor.windows import Window, WindowSpec, readiness
+from huc_monitor.monitor.windows import TimeWindows, Window, WindowSpec, readiness
 from huc_monitor.sources import PredictionSource, TooManyBadRowsError, WindowData
 from huc_monitor.subgroups import Subgroups
 from huc_monitor.subgroups._outcome import doubt_outcome
@@ -105,8 +108,52 @@ class Standards:
             )
             raise InvalidInputError(msg)
         window = Window(0, start, end, due_at, "reference")
+        said = _say_short(self.monitor.windows, start, end, found.data)
+        self.state.notes += [] if said is None else [said]
         examined = Examination(self.monitor, self.subgroups, window, found, None)
         self.freeze(examined)
+
+
+def say_waiting(
+    reference: tuple[datetime, datetime] | None, spec: WindowSpec, now: datetime
+) -> str | None:
+    """Say when the reference will be complete; None where it is, or where no time is set.
+
+    What is frozen of a part of it would stand for the whole for good.
+
+    Examples
+    --------
+    >>> from datetime import UTC
+    >>> days = datetime(2024, 3, 1, tzinfo=UTC), datetime(2024, 3, 4, tzinfo=UTC)
+    >>> said = say_waiting(days, TimeWindows(length="1d", label_lag="2d"), days[1])
+    >>> print(said.partition(":")[0])
+    The reference ends 2024-03-04 and its labels are due 2024-03-06
+    """
+    if reference is None:
+        return None
+    end = to_utc(reference[1], argument="reference")
+    due_at, zone = spec.due_at(end), spec.time_zone
+    if now >= due_at:
+        return None
+    labels = f" and its labels are due {say_time(due_at, zone)}" if due_at > end else ""
+    return (
+        f"The reference ends {say_time(end, zone)}{labels}: windows are audited from then on, none "
+        "is lost. To begin earlier, give the reference an earlier end."
+    )
+
+
+def _say_short(spec: WindowSpec, start: datetime, end: datetime, data: WindowData) -> str | None:
+    """Say that the last window or more of the reference has no labelled row; None if it has."""
+    newest = pd.Timestamp(data.times.max(), tz="UTC").to_pydatetime()
+    grid = spec if isinstance(spec, TimeWindows) else TimeWindows(length="1d")
+    if grid.end_of(grid.start_at(newest)) >= end:
+        return None
+    zone = spec.time_zone
+    return (
+        f"The reference ({say_span(start, end, zone)}) is frozen with {data.n_usable:,} labelled "
+        f"rows, the newest of {say_time(newest, zone)}: later windows are compared with these. If "
+        "more were to come, choose another time for the reference."
+    )
 
 
 def first_rows(

@@ -191,6 +191,8 @@ class MonitorState(Form):
     warnings: list[str] = field(default_factory=list)
     by_value: list[str] = field(default_factory=list)
     file: str | None = None  # the configuration file's name
+    forecast_starts: dict[str, datetime] = field(default_factory=dict)
+    waiting: str | None = None  # what was told of a reference that is not complete
 
     schema: ClassVar[int | None] = SCHEMA_VERSION
     sparse: ClassVar[tuple[str, ...]] = (
@@ -204,6 +206,8 @@ class MonitorState(Form):
         "warnings",
         "by_value",
         "file",
+        "forecast_starts",
+        "waiting",
     )
 
     @property

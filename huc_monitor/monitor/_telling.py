@@ -79,6 +79,14 @@ class Telling:
         """Say something in the next message."""
         self.state.notes.append(text)
 
+    def waiting(self, text: str | None) -> None:
+        """Say once that nothing is audited before the reference is complete."""
+        if text is not None and self.state.waiting is None:
+            extent = self.monitor.source.time_range()
+            self.state.until = self.state.until or (self.now if extent is None else extent.last)
+            self.note(text)
+        self.state.waiting = text
+
     def failed(self, window: Window, reason: str) -> None:
         """Say that a window was not audited, in place of what is not told yet of why."""
         self._take_back(window)

@@ -16,6 +16,7 @@ import numpy as np
 from huc_monitor._common.forms import Form
 from huc_monitor._common.safe_text import chat
 from huc_monitor._common.settings import Section
+from huc_monitor._common.times import say_time
 from huc_monitor.audit.decomposition import UtilityRows
 from huc_monitor.audit.forecast import Forecast, ScoreGaps, is_told, whole_residuals
 from huc_monitor.audit.inputs import Predictions
@@ -28,6 +29,7 @@ if TYPE_CHECKING:
     from huc_monitor.monitor._changing import Changing
     from huc_monitor.monitor._state import MonitorState
     from huc_monitor.monitor.records import WindowRecord
+    from huc_monitor.monitor.windows import Window
 
 
 _LEAST_AUDITED = 50
@@ -93,7 +95,7 @@ class Forecasting:
         return self.policy.enabled and bool(self.state.compared or self.state.reference)
 
     def look(
-        self, window_id: str, rows: Sequence[UtilityRows], data: PredictionData
+        self, window: Window, rows: Sequence[UtilityRows], data: PredictionData
     ) -> tuple[Forecast, ...]:
         """Forecast a window from its rows, scored; nothing where too little was audited."""
         samples = self.changing.audited() if self.policy.enabled and rows[0].scores.size else []
@@ -110,17 +112,28 @@ class Forecasting:
             for before, coming in zip(past.rows, rows, strict=True)
             if is_told(before)
         )
-        kept = {**self.state.forecasts, window_id: list(found)}
-        self.state.forecasts = dict(list(kept.items())[-_MOST_KEPT:])
+        state = self.state
+        kept = {**state.forecasts, window.id: list(found)}
+        state.forecasts = dict(list(kept.items())[-_MOST_KEPT:])
+        starts = {**state.forecast_starts, window.id: window.start}
+        state.forecast_starts = {key: starts[key] for key in state.forecasts if key in starts}
         return found
 
-    def judge(self, window_id: str, found: Decomposed) -> tuple[Forecast, ...]:
-        """Compare a window's forecasts with its labels, and count how they did."""
-        made = self.state.forecasts.pop(window_id, [])
+    def drop(self, window_id: str) -> list[Forecast]:
+        """Keep a window's forecasts no longer; return them."""
+        self.state.forecast_starts.pop(window_id, None)
+        return self.state.forecasts.pop(window_id, [])
+
+    def judge(self, window_id: str, found: Decomposed, *, counts: bool) -> tuple[Forecast, ...]:
+        """Compare a window's forecasts with its labels, and count how they did.
+
+        Those of a window that does not count, as in maintenance, are dropped.
+        """
+        made = self.drop(window_id)
         rows = {item.utility.name: item for item in found.rows}
         times = found.groups().repeats
         judged = []
-        for item in made:
+        for item in made if counts else ():
             if item.utility in rows and is_told(rows[item.utility]):
                 gaps = whole_residuals(rows[item.utility], times)
                 gap = float(np.average(gaps, weights=times if times.size else None))
@@ -142,11 +155,20 @@ def score_forecasts(records: Sequence[WindowRecord]) -> dict[str, ForecastScore]
 
 
 def waiting(records: Sequence[WindowRecord]) -> list[WindowRecord]:
-    """Return the newest record of every window that has a forecast and no audit yet."""
+    """Return the last record of every window that has a forecast and no audit, newest first."""
     newest: dict[str, WindowRecord] = {}
     for record in records:
         newest[record.window_id] = record
-    return [r for r in newest.values() if r.forecasts and r.audit is None]
+    found = [r for r in newest.values() if r.forecasts and r.audit is None]
+    return sorted(found, key=lambda record: record.start, reverse=True)
+
+
+def say_waiting_window(record: WindowRecord, zone: str) -> str:
+    """Say which window has a forecast, and that its labels did not come where they are due."""
+    when = say_time(record.start, zone)
+    if record.status == "pending":
+        return when
+    return f"{when} (too few labels by {say_time(record.due_at, zone)})"
 
 
 def say_forecast(item: Forecast) -> str:
@@ -195,7 +217,7 @@ def say_versions(records: Sequence[WindowRecord], audited: str | None = None) ->
     if not audited or not others:
         return None
     return (
-        f"Version {chat(audited)} was audited, and version {chat(others[-1])} predicted where "
+        f"Version {chat(audited)} was audited, and version {chat(others[0])} predicted where "
         "labels are missing: its outcomes may follow predictions in another way."
     )
 

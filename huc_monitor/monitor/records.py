@@ -368,6 +368,8 @@ class WindowRecord(Form, Plotted):
         Seconds; not compared.
     time_zone : str, default "UTC"
         Where people are shown its times.
+    maintenance : str or None
+        Why the window is no evidence of anything: the maintenance it was in, in words.
     """
 
     monitor: str
@@ -412,6 +414,7 @@ class WindowRecord(Form, Plotted):
     )
     timings: Mapping[str, float] = field(default_factory=dict, compare=False)
     time_zone: str = "UTC"
+    maintenance: str | None = None
 
     schema: ClassVar[int | None] = SCHEMA_VERSION
     sparse: ClassVar[tuple[str, ...]] = (
@@ -420,6 +423,7 @@ class WindowRecord(Form, Plotted):
         "branch_coverage",
         "tree_change",
         "time_zone",
+        "maintenance",
     )
 
     @property

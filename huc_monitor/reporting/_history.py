@@ -53,7 +53,10 @@ def heat_map(report: Report, *, max_nodes: int = 40) -> Picture:
     for j, window in enumerate(windows):
         if window.new_tree:
             marks.append(_new_tree(_NAMES + j * cell, 16, 20 + high * len(rows), 14))
-    room = 16 if any(window.new_tree for window in windows) else 0
+    room = 16 if any(window.new_tree or window.maintenance for window in windows) else 0
+    if any(window.maintenance for window in windows):
+        below = 28 + high * len(rows)
+        marks.append(Text(10, below, "Grey with a stroke: in maintenance", "note"))
     return Picture(
         _NAMES + cell * len(windows) + 2,
         24 + high * len(rows) + room,
@@ -68,14 +71,17 @@ def _cell(
 ) -> Mark:
     if found is None:
         return Rect(x, y, width, height, "empty")
-    tone = shade(found.moment, found.scale)
+    tone = "empty" if window.maintenance else shade(found.moment, found.scale)
     marks: list[Mark] = [Rect(x, y, width, height, tone)]
-    if found.status != "within":
+    if window.maintenance:
+        marks.append(Line(x, y + height, x + width, y, "axis"))
+    elif found.status != "within":
         marks.append(Rect(x + 1.5, y + 1.5, width - 3, height - 3, found.status, 2))
     if width >= 44:
         number = _words.compact(found.moment)
-        marks.append(Text(x + width / 2, y + 16, number, f"on-{tone}", "middle"))
-    return Group(tuple(marks), title=f"{window.name}: {_words.one_line(found)}")
+        ink = "note" if window.maintenance else f"on-{tone}"
+        marks.append(Text(x + width / 2, y + 16, number, ink, "middle"))
+    return Group(tuple(marks), title=f"{window.title}: {_words.one_line(found)}")
 
 
 def timeline(report: Report, *, max_alerts: int = 12) -> Picture:
@@ -225,9 +231,11 @@ def branch_moments(report: Report, node: str) -> Picture:
         inner: list[Mark] = []
         if one.lower is not None and one.upper is not None:
             inner.append(Line(x(j), y(sign * one.lower), x(j), y(sign * one.upper), "whisker"))
-        size, look = (5.0, "critical") if one.status == "sure" else (3.5, "quiet-dot")
+        window = report.windows[j]
+        is_sure = one.status == "sure" and not window.maintenance
+        size, look = (5.0, "critical") if is_sure else (3.5, "quiet-dot")
         inner.append(Rect(x(j) - size, y(one.moment) - size, 2 * size, 2 * size, look, size / 2))
-        title = f"{report.windows[j].name}: {_words.one_line(one)}"
+        title = f"{window.title}: {_words.one_line(one)}"
         marks.append(Group(tuple(inner), title=title))
     marks += labels_along([window.tick for window in report.windows], x, bottom + 18)
     said = f"{len(known)} windows, the last {_words.signed(known[-1][1].moment)}."

@@ -93,6 +93,7 @@ class WindowView:
     notes: tuple[str, ...] = ()
     reason: str = ""
     new_tree: bool = False
+    maintenance: str | None = None
     ordinal: int | None = None
     familiar: FamiliarNumbers | None = None
     _worst: dict[str, dict[str, CandidateView]] = field(
@@ -103,6 +104,16 @@ class WindowView:
     def audited(self) -> bool:
         """False for a window that is there but was not audited; ``reason`` says why."""
         return self.huc is not None
+
+    @property
+    def title(self) -> str:
+        """Its name, and that it is no evidence where it was in maintenance."""
+        return f"{self.name}, {self.no_evidence}" if self.maintenance else self.name
+
+    @property
+    def no_evidence(self) -> str:
+        """Why it is no evidence of anything, after its maintenance; empty where it is."""
+        return f"no evidence: {self.maintenance}" if self.maintenance else ""
 
     @property
     def worst(self) -> CandidateView | None:

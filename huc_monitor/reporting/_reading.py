@@ -16,6 +16,7 @@ from huc_monitor.monitor.forecasting import (
     ForecastScore,
     say_forecast,
     say_score,
+    say_waiting_window,
     score_forecasts,
 )
 from huc_monitor.monitor.forecasting import waiting as open_forecasts
@@ -154,6 +155,7 @@ def _window(record: WindowRecord, tolerance: Tolerance, zone: str, *, by_day: bo
         "tick": f"{_local(record.start, zone):{'%m-%d' if by_day else '%m-%d %H:%M'}}",
         "start": record.start,
         "ordinal": record.ordinal,
+        "maintenance": record.maintenance and record.maintenance.removeprefix("for "),
     }
     result = record.result
     if result is None:
@@ -306,9 +308,9 @@ def _notices(
             f"{len(waiting)} window{'' if few else 's'} still wait{'s' if few else ''} for "
             f"labels.{moved}"
         )
-    for record in open_forecasts(records)[-_MOST_FORECASTS:]:
+    for record in open_forecasts(records)[:_MOST_FORECASTS]:
         told = "; ".join(say_forecast(item) for item in record.forecasts)
-        when = say_time(record.start, zone)
+        when = say_waiting_window(record, zone)
         notices.append(_words.quoted(f"Forecast for {when}, {ASSUMPTION}: {told}."))
     score = say_score(scores)
     notices += [f"{score}."] if score else []

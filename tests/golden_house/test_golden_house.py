@@ -78,6 +78,8 @@ WHY = {
     "label depth": r"\.(frame|violations)\.label_coverage",
     # `status` ends with 1 where an alert is open, as `check` does; before with 0.
     "exit code": r"(\$|\.status|\.before)\.code",
+    # The state knows when the windows begin whose forecasts it keeps.
+    "forecast starts": r"\$\.state\.forecast_starts",
 }
 
 

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 from huc_monitor._common.times import Span, say_span
 from huc_monitor.cli.doctor.findings import Diagnosis, guarded
-from huc_monitor.monitor._standards import first_rows
+from huc_monitor.monitor._standards import first_rows, say_waiting
 from huc_monitor.monitor.messages import say_repeats, say_untimed
 from huc_monitor.monitor.silence import LATE
 from huc_monitor.monitor.windows import TimeWindows, due_windows
@@ -47,6 +47,10 @@ def look_at_log(config: Config) -> Iterator[Diagnosis]:
     if config.feature_columns:
         fix = "correct subgroups in the file"
         yield from guarded("subgroups", lambda: _subgroups(config, source, span), fix)
+    waiting = say_waiting(config.reference, config.windows, datetime.now(UTC))
+    if waiting is not None:
+        text, _, fix = waiting.partition(". ")
+        yield Diagnosis("reference", "note", text, fix)
     yield from guarded("rows", lambda: _dependence(config, span), "see the reason")
     if config.settings.columns.id is not None:
         yield from guarded("ids", lambda: _repeats(config, source, span), "see the reason")

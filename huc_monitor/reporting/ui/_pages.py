@@ -9,6 +9,7 @@ from functools import partial
 from typing import Any
 
 from huc_monitor._common.safe_text import quoted
+from huc_monitor._common.times import EPOCH, say_time
 from huc_monitor.errors import HUCError, UnknownNameError
 from huc_monitor.monitor import MonitorState
 from huc_monitor.monitor.forecasting import say_forecast
@@ -265,7 +266,15 @@ def _matters(shown: tuple[Overview, list[AlertGroup]]) -> bool:
 
 
 def _forecast(one: Overview) -> Sequence[str]:
-    """Say what is expected of the newest window that waits for labels."""
-    waiting = {} if one.state is None else one.state.forecasts
-    newest = next(reversed(waiting.values()), []) if waiting else []
-    return [_words.quoted(say_forecast(item)) for item in newest[:3]]
+    """Say what is expected of the newest window without labels, unless a newer one was audited."""
+    state = one.state
+    if state is None:
+        return []
+    kept = [(state.forecast_starts.get(key), items) for key, items in state.forecasts.items()]
+    audited = [point.start for point in one.trend if point.status == "audited"]
+    newer = [(at, items) for at, items in kept if at and items and at > max(audited, default=EPOCH)]
+    if not newer:
+        return []
+    start, newest = max(newer, key=lambda found: found[0])
+    said = (_words.quoted(say_forecast(item)) for item in newest[:3])
+    return [f"{say_time(start, one.zone)}:", *said]

@@ -58,6 +58,23 @@ def examine(capsys, *arguments):
     return code, {finding["check"]: finding for finding in document["findings"]}
 
 
+def test_a_reference_whose_labels_are_not_due_is_a_note(project, capsys):
+    today = pd.Timestamp.now("UTC").normalize()
+    days = [f"{today + pd.Timedelta(days=k):%Y-%m-%d}" for k in (-3, 1, 2)]
+    _, found = examine(capsys, "--config", project(reference={"start": days[0], "end": days[1]}))
+    assert found["reference"]["outcome"] == "note"
+    said = f"The reference ends {days[1]} and its labels are due {days[2]}: windows are audited"
+    assert found["reference"]["text"].startswith(said)
+    assert found["reference"]["fix"] == "To begin earlier, give the reference an earlier end."
+
+
+def test_a_reference_that_is_complete_is_not_spoken_of(project, capsys):
+    today = pd.Timestamp.now("UTC").normalize()
+    days = [f"{today + pd.Timedelta(days=k):%Y-%m-%d}" for k in (-3, -2)]
+    _, found = examine(capsys, "--config", project(reference={"start": days[0], "end": days[1]}))
+    assert "reference" not in found
+
+
 def test_a_sound_project_passes(capsys, project):
     code, found = examine(capsys, "--config", project())
     assert code == 0

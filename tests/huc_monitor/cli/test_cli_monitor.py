@@ -323,6 +323,20 @@ def test_windows_that_are_audited_again_are_counted_apart(tmp_path, capsys):
     assert "; 3 new windows: 2 audited, 1 pending; 2 revised.\n" in run(capsys, *check)[1]
 
 
+def test_check_dry_run_and_status_say_that_the_reference_has_not_ended(tmp_path, capsys):
+    more = "reference: {start: 2024-03-01, end: 2024-03-08}"
+    config = write_project(tmp_path, *make_log(2, 400), more=more)
+    check = ("check", "--config", config, "--now", "2024-03-03")
+    said = "The reference ends 2024-03-08 and its labels are due 2024-03-08 12:00 UTC: windows are"
+    for again in range(2):
+        code, out, _ = run(capsys, *check, "--dry-run")
+        assert (code, said in out.replace("\n", " ")) == (0, True)
+        code, out, _ = run(capsys, *check)
+        assert (code, said in out.replace("\n", " ")) == (0, not again)
+        code, out, _ = run(capsys, "status", "--config", config)
+        assert (code, said in out.replace("\n", " ")) == (0, True)
+
+
 @pytest.mark.seconds
 def test_a_log_that_ended_is_a_warning_of_check_and_status(tmp_path, capsys):
     config = write_project(tmp_path, *make_log(2, 400))

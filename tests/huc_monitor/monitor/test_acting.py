@@ -20,6 +20,7 @@ from huc_monitor.monitor.alerts import AlertPolicy, Judgement, advance
 from huc_monitor.monitor.muting import Maintenance
 from huc_monitor.monitor.people import Action, covers, parse_until, say_people, say_people_of
 from huc_monitor.monitor.ports import FilesTracker, MonitorInfo
+from huc_monitor.monitor.records import WindowRecord
 from huc_monitor.monitor.windows import TimeWindows
 from huc_monitor.reporting import render_report
 
@@ -205,6 +206,10 @@ def test_maintenance_keeps_its_windows_out_of_every_test(log):
     frame = result[-1].to_frame()
     assert "attack" in set(frame.loc[frame["level"] == "critical", "node"]), "it is on record"
     assert "muted for maintenance from 2024-03-03 to 2024-03-10 (migration)" in result[-1].notes[0]
+    said = "for maintenance from 2024-03-03 to 2024-03-10 (migration)"
+    assert [record.maintenance for record in result] == [None, None, *[said] * 6]
+    assert WindowRecord.from_dict(result[-1].to_dict()) == result[-1]
+    assert "maintenance" not in result[0].to_dict()
     assert result[-1].detector is None
     assert result[-1].change is None
     later = monitor.check(after(11.5))
@@ -249,6 +254,7 @@ def test_maintenance_of_one_branch_leaves_others_alone(log):
     result = monitor.check(after(6.5))
     assert {a.node for a in result.alerts if a.muted is None} == {"attack"}
     assert {a.node for a in result.alerts if a.muted is not None} == {"root"}
+    assert result[-1].maintenance is None
 
 
 def test_what_people_did_is_told_in_the_zone_of_the_windows(log):

@@ -7,7 +7,7 @@ import dataclasses
 import numpy as np
 import pytest
 from support.production_log import after, make_log
-from support.watched import make
+from support.watched import make, revisited
 
 import huc_monitor as hm
 from huc_monitor.audit.forecast import residuals
@@ -20,7 +20,12 @@ from huc_monitor.monitor.forecasting import (
     score_forecasts,
     waiting,
 )
+from huc_monitor.monitor.muting import Maintenance
+from huc_monitor.monitor.ports.tracker import MemoryTracker
 from huc_monitor.monitor.records import WindowRecord
+from huc_monitor.reporting import render_report
+from huc_monitor.reporting.ui._fleet import Overview
+from huc_monitor.reporting.ui._pages import _forecast
 from huc_monitor.tree.labels import LeafCodes
 
 
@@ -140,6 +145,99 @@ def test_a_due_window_with_too_few_labels_is_forecast_and_said_to_wait():
     assert [record.status for record in records] == ["audited", "audited", "thin"]
     assert [item.utility for item in records[-1].forecasts] == ["status", "family"]
     assert waiting(records) == [records[-1]]
+
+
+def ask_at(monitor, *days):
+    """Check at these times; return the scores that the last check told."""
+    for day in days:
+        result = monitor.check(after(day))
+    return result.forecast_scores
+
+
+@pytest.fixture(scope="module")
+def with_a_gap():
+    """Three days that are due, the second without labels, and a fourth that waits for its own."""
+    log, labels = make_log(4, 800)
+    monitor = make(log, labels[~labels["id"].between(800, 1599)])
+    ask_at(monitor, 1.5, 2.25, 2.5, 4.25)
+    return monitor
+
+
+def test_forecasts_are_told_newest_first_and_say_where_labels_did_not_come(with_a_gap):
+    records = with_a_gap.records()
+    found = [(record.start, record.status) for record in waiting(records)]
+    assert found == [(after(3), "pending"), (after(1), "thin")]
+    said = [text.partition(": ")[0] for text in say_forecasts(records, {})[1:5]]
+    late = "2024-03-02 (too few labels by 2024-03-03 12:00 UTC)"
+    assert said == ["2024-03-04", "2024-03-04", late, late]
+    page = render_report(records)
+    assert -1 < page.index("Forecast for ") < page.index("too few labels by ")
+
+
+def test_the_version_that_is_named_is_that_of_the_newest_window(with_a_gap):
+    versions = {"pending": "3", "thin": "2"}
+    records = [
+        dataclasses.replace(record, model_version=versions.get(record.status, "1"))
+        for record in with_a_gap.records()
+    ]
+    assert "version 3 predicted" in say_versions(records, "1")
+
+
+def test_the_fleet_page_dates_the_newest_forecast(with_a_gap):
+    state = MonitorState.from_dict(with_a_gap.tracker.load_state())
+    assert set(state.forecast_starts) == set(state.forecasts)
+    said = _forecast(Overview("a", "a", "", state, state.trend, zone="Europe/Berlin"))
+    assert said[0] == "2024-03-04 01:00 CET:"
+    assert [text.split()[0] for text in said[1:]] == ["“status”", "“family”"]
+
+
+def test_the_fleet_page_shows_no_forecast_older_than_the_newest_audit(with_a_gap):
+    state = MonitorState.from_dict(with_a_gap.tracker.load_state())
+    state.forecasts.popitem()
+    assert state.forecasts
+    assert _forecast(Overview("a", "a", "", state, state.trend)) == []
+    assert _forecast(Overview("a", "a", "", state))[0] == "2024-03-02:"
+    state.forecast_starts = {}  # as an earlier version left it
+    assert _forecast(Overview("a", "a", "", state)) == []
+
+
+DAY_OUT = Maintenance(start=str(after(2)), end=str(after(3)), purpose="migration")
+PART_OUT = Maintenance(start=str(after(2)), end=str(after(3)), branch="attack")
+
+
+@pytest.mark.parametrize("n_labels", [1700, 10_000])
+def test_a_window_in_maintenance_has_no_forecast(n_labels):
+    log, labels = make_log(4, 800)
+    labels = labels[labels["id"] < n_labels]
+    monitor = make(log, labels, maintenance=[DAY_OUT], windows=revisited("9d"))
+    ask_at(monitor, 1.5, 2.5, 3.25)
+    (pending,) = [r for r in monitor.records() if r.status == "pending" and r.start == after(2)]
+    assert pending.forecasts == ()
+    assert not MonitorState.from_dict(monitor.tracker.load_state()).forecasts
+    ask_at(monitor, 3.5)
+    assert not waiting([r for r in monitor.records() if r.start == after(2)])
+
+
+@pytest.mark.parametrize(("n_labels", "status"), [(1630, "thin"), (10_000, "audited")])
+def test_a_forecast_made_before_its_maintenance_was_declared_is_neither_judged_nor_shown(
+    n_labels, status
+):
+    log, labels = make_log(3, 800)
+    kept = {"tracker": MemoryTracker(), "identity": "5f"}
+    data = log, labels[labels["id"] < n_labels]
+    ask_at(make(*data, **kept), 1.5, 2.5, 3.25)
+    assert MonitorState.from_dict(kept["tracker"].load_state()).forecasts
+    declared = make(*data, maintenance=[DAY_OUT], **kept)
+    assert sum(score.n for score in ask_at(declared, 3.5).values()) == 0
+    records = declared.records()
+    assert (records[-1].status, records[-1].forecasts) == (status, ())
+    assert not waiting(records)
+    assert not MonitorState.from_dict(kept["tracker"].load_state()).forecasts
+
+
+def test_a_forecast_counts_where_maintenance_is_of_one_branch_alone():
+    monitor = make(*make_log(3, 800), maintenance=[PART_OUT])
+    assert {score.n for score in ask_at(monitor, 1.5, 2.5, 3.25, 3.5).values()} == {1}
 
 
 def test_forecasts_can_be_left_out():

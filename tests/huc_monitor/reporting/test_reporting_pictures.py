@@ -45,6 +45,54 @@ def test_there_is_a_picture_for_everything_that_is_known():
     }
 
 
+OUT = "for maintenance from 2024-03-02 to 2024-03-03 (<b>migration</b>)"
+
+
+@pytest.fixture
+def with_maintenance():
+    """Records of three days, of which the second was in maintenance and far off."""
+    tree = small_tree()
+    rows = [candidate(node="cat", moment=0.09), candidate(node="animals", moment=0.001)]
+    audit = audit_dict(rows, tree)
+    days = [record(k, audit, maintenance=OUT if k == 2 else None) for k in (1, 2, 3)]
+    return [*days, record(4, None, maintenance=OUT)], tree
+
+
+def test_the_map_of_a_page_shows_which_windows_were_in_maintenance_and_why(with_maintenance):
+    records, tree = with_maintenance
+    page = render_report(records, tree=tree)
+    why = "no evidence: maintenance from 2024-03-02 to 2024-03-03 (&lt;b&gt;migration&lt;/b&gt;)"
+    assert "Grey numbers: the window was in maintenance and is no evidence." in page
+    assert "<b>migration" not in page
+    row = re.search(r'<table class="heat">.*?</table>', page, re.DOTALL).group()
+    assert row.count('<small class="under">maintenance</small>') == 2
+    cells = re.findall(r'<td class="([^"]*)" title="([^"]*)">([^<]*)</td>', row)[4:8]
+    assert [kind for kind, *_ in cells] == ["s-u4 sure", "none", "s-u4 sure", "none"]
+    assert ["◆" in text for *_, text in cells] == [True, False, True, False]
+    assert why in cells[1][1]
+    listed = page[page.index("Windows, newest first") :]
+    assert f'<td class="">{why}</td>' in listed
+    assert f'<td class="">few labels; {why.partition(": ")[2]}</td>' in listed
+
+
+def test_pictures_show_which_windows_were_in_maintenance(with_maintenance):
+    records, tree = with_maintenance
+    heat = draw_pictures(records, tree=tree)["heat_map"].to_svg()
+    titles = re.findall(r"<title>(2024-03-0[123].*?)</title>(.*?)</g>", heat)
+    cats = [(title, marks) for title, marks in titles if "0.09" in title]
+    assert ["no evidence: maintenance" in title for title, _ in cats] == [False, True, False]
+    assert ["m-sure" in marks for _, marks in cats] == [True, False, True]
+    assert ["m-empty" in marks for _, marks in cats] == [False, True, False]
+    assert "Grey with a stroke: in maintenance" in heat
+    ET.fromstring(heat)  # noqa: S314 - our own
+
+
+def test_without_maintenance_nothing_is_said_of_it():
+    tree, records = story()
+    assert "aintenance" not in render_report(records, tree=tree)
+    assert "aintenance" not in draw_pictures(records, tree=tree)["heat_map"].to_svg()
+
+
 def test_the_curve_is_drawn_for_its_own_candidate_not_for_the_worst():
     given = seeded_audit()
     frame = given["source"].to_frame(all_columns=True)
