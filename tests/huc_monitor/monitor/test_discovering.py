@@ -129,7 +129,7 @@ def test_a_search_that_found_nothing_is_noted_in_its_record_and_not_told():
     result = monitor.check(now=day(8))
     said = [[note for note in record.notes if "searched" in note] for record in result]
     assert [len(notes) for notes in said] == [0, 0, 0, 1, 0, 1, 0, 1]
-    searched = "The 1,600 labelled rows of 2026-03-03 to 2026-03-05 were searched for subgroups"
+    searched = "The 1,600 labelled rows of 2026-03-03 to 2026-03-04 were searched for subgroups"
     assert said[3] == [f"{searched}; no new one is watched."]
     assert not any("searched" in note for note in told(result))
 
