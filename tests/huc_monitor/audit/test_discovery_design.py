@@ -9,7 +9,7 @@ from scipy.stats import t as student
 from typer.testing import CliRunner
 
 import huc_monitor as hm
-from huc_monitor.audit.discovery.discover import _divide
+from huc_monitor.audit.discovery.halves import divide
 from huc_monitor.cli import app
 
 TREE = hm.LabelTree.from_nested({"billing": ["refund", "charge"], "other": ["late", "lost"]})
@@ -79,7 +79,7 @@ def test_rows_that_were_repeated_certify_nothing_where_they_are_one_cluster(seed
 
 def test_a_cluster_is_searched_or_certifies_as_a_whole():
     keys = np.random.default_rng(0).integers(0, 40, 1000)
-    first, second = _divide(1000, keys, 0)
+    first, second = divide(1000, keys, 0)
     assert sorted([*first, *second]) == list(range(1000))
     assert not set(keys[first]) & set(keys[second])
     assert 400 < first.size <= 500
@@ -91,7 +91,7 @@ def test_bounds_are_those_of_the_sums_of_clusters():
     best = search(p, y, frame, clusters=keys, max_segments=1).certified[0]
     (rows,) = hm.decompose(p, y, tree=TREE, utilities=[PAY])
     hashed = pd.util.hash_array(keys.astype(str).astype(object), categorize=False).view(np.int64)
-    half = _divide(4000, hashed, 0)[1]
+    half = divide(4000, hashed, 0)[1]
     slot = [TREE.branches[v] for v in rows.relevant].index(best.node)
     at_branch = rows.path_slots[rows.labels] == slot
     terms = np.where(at_branch, rows.contributions, 0.0).sum(axis=1)[half]
