@@ -47,20 +47,20 @@ class Runs:
     def __init__(self, client: Client, info: MonitorInfo, experiment: str) -> None:
         self.client = client
         self._info = info
-        self._experiment_name = experiment
+        self.experiment_name = experiment
         self._models: dict[str, str | None] = {}
 
     @cached_property
     def experiment(self) -> str:
         """Id of the experiment, made if there is none."""
-        return find_experiment(self.client, self._experiment_name)
+        return find_experiment(self.client, self.experiment_name)
 
     # Finding.
 
     def places(self) -> list[str]:
         """Return the experiments to search in; none where nothing was written yet."""
         if "experiment" not in vars(self):
-            found = self.client.get_experiment_by_name(self._experiment_name)
+            found = self.client.get_experiment_by_name(self.experiment_name)
             if found is None:
                 return []
             self.experiment = str(found.experiment_id)

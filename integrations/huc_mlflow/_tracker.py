@@ -9,6 +9,7 @@ import json
 import logging
 from collections.abc import Iterator, Mapping, Sequence
 from functools import cached_property, partial
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from mlflow.entities import Metric, Param, RunTag
@@ -29,7 +30,8 @@ from huc_mlflow._metrics import (
 from huc_mlflow._pages import report_files
 from huc_mlflow._runs import Runs, checksum
 from huc_monitor._common.checks import check_whole
-from huc_monitor._common.safe_text import metric_keys, plain
+from huc_monitor._common.private_files import state_folder
+from huc_monitor._common.safe_text import file_name, metric_keys, plain
 from huc_monitor._common.times import say_time
 from huc_monitor.errors import HUCError
 from huc_monitor.monitor.ports import MonitorInfo
@@ -51,6 +53,7 @@ log = logging.getLogger("huc_monitor")
 # What MLflow takes in one request.
 _MOST_PARAMETERS = 100
 _MOST_TAG_CHARACTERS = 5_000
+_SQLITE = "sqlite:///"
 _STATE_SLOTS = ("state/a.json", "state/b.json")
 _VERSION = "huc.model_version"
 _SERVED = "huc.not_champion"  # who served, who was champion, and since when
@@ -115,7 +118,18 @@ class MLflowTracker:
 
     # Runs.
 
-    lock_path = None  # the store has none; a file on this machine keeps two checks apart
+    @property
+    def lock_path(self) -> Path:
+        """File of this user's own, another for every store and experiment.
+
+        Staging and production may have the same settings, and must not wait for each other.
+        """
+        store = self._client.tracking_uri
+        if store.startswith(_SQLITE):  # else a relative path would name one store in every folder
+            store = str(Path(store.removeprefix(_SQLITE)).resolve())
+        digest = checksum(f"{store}\n{self.runs.experiment_name}")[:16]
+        name = f"{self._info.identity}-{digest}"
+        return state_folder() / file_name(name) / "lock"
 
     @property
     def run_id(self) -> str:

@@ -68,6 +68,25 @@ def history(mine, key):
     ]
 
 
+def test_monitors_of_other_stores_and_experiments_do_not_wait_for_each_other(tmp_path, monkeypatch):
+    from huc_mlflow._tracker import MLflowTracker
+
+    from huc_monitor.monitor._lock import CheckInProgressError, hold
+
+    def lock(folder, **options):
+        return tracker(folder, **options).lock_path
+
+    production = lock(tmp_path)
+    assert lock(tmp_path) == production
+    others = [lock(tmp_path / "staging"), lock(tmp_path, experiment="another")]
+    busy = pytest.raises(CheckInProgressError)
+    with hold(production), hold(others[0]), hold(others[1]), busy, hold(lock(tmp_path)):
+        pytest.fail("two checks of one monitor")
+    monkeypatch.chdir(tmp_path)
+    assert MLflowTracker(INFO, tracking_uri="sqlite:///mlflow.db").lock_path == production
+    assert MLflowTracker(INFO, tracking_uri="http://anna:pw@host").lock_path != production
+
+
 def test_a_window_is_a_step_of_the_monitor_run_and_a_child_run(store):
     mine = tracker(store)
     records = [a_record(1), a_record(2, level="critical")]
