@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 import huc_monitor as hm
 from huc_monitor.audit.scan import Groups, second_moments
 from huc_monitor.errors import InvalidInputError, UnknownNameError
-from huc_monitor.recalibration import Update
+from huc_monitor.recalibration import Update, _rules
 from huc_monitor.recalibration._history import update_bound
 from huc_monitor.recalibration._pack import CompiledTree, CompiledUtility
 from huc_monitor.recalibration._replay import Replayer
@@ -363,6 +363,37 @@ def test_the_noise_of_chosen_labels_is_that_of_the_audit(times):
         expected = second_moments(window.sorted_rows(u, np.arange(300)), groups)
         np.testing.assert_allclose(window.second[u][:, item.relevant], expected, atol=1e-9)
     assert window.sized.n < 300
+
+
+def labelled_window(n, weights, chance):
+    """Rows of calibrated predictions, as a boost holds them."""
+    p, labels, _ = sample(n, seed=5, sharpness=1.0)
+    groups = Groups.of([np.ones(n, dtype=np.uint8)], weights, chance)
+    utilities = [CompiledUtility.of(u, TREE) for u in UTILITIES]
+    what = {"tree": CompiledTree.of(TREE), "utilities": utilities, "squares": True}
+    return BoostWindow(p, 0.0, labels, groups, **what)
+
+
+def test_the_quantile_of_a_part_of_chosen_labels_is_that_of_all(monkeypatch):
+    """A part as large as of plain rows was worth few of them: its quantile was a sixth less."""
+    chance = np.where(np.arange(20_000) % 50 == 0, 0.01, 1.0)
+    window = labelled_window(20_000, None, chance)
+    options = {"tolerance": 1e-3, "confidence_level": 0.5, "shrinkage": "none", "n_draws": 400}
+    monkeypatch.setattr(_rules, "_GATE_ROWS", 600)
+    part = _rules.evidence_rule(window, **options, seed=0).quantile
+    monkeypatch.setattr(_rules, "_GATE_ROWS", 20_000)
+    assert part == pytest.approx(_rules.evidence_rule(window, **options, seed=0).quantile, rel=0.05)
+
+
+@pytest.mark.parametrize("chance", [None, np.where(np.arange(5_000) % 2, 0.2, 0.9)])
+def test_few_rows_that_count_among_many_can_be_fitted(chance, monkeypatch):
+    """The quantile was drawn from rows of weight zero alone, which is none."""
+    monkeypatch.setattr(_rules, "_GATE_ROWS", 100)
+    p, labels, _ = sample(5_000)
+    weights = np.zeros(5_000)
+    weights[:3] = 1.0
+    boost = hm.HUCBoost(tree=TREE, utilities=UTILITIES)
+    assert boost.fit(p, labels, weights=weights, label_probability=chance).updates_ == []
 
 
 def test_weights_of_zero_leave_out_rows_of_chosen_labels():
