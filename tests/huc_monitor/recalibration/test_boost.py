@@ -351,18 +351,23 @@ def test_rows_count_by_the_inverse_of_their_label_probability():
 
 
 @pytest.mark.parametrize("times", [None, np.arange(300) % 3])
-def test_the_noise_of_chosen_labels_is_that_of_the_audit(times):
+@pytest.mark.parametrize("chosen", [True, False])
+@pytest.mark.parametrize("parts_of_rows", [True, False])
+def test_the_noise_of_a_window_is_that_of_the_audit(times, chosen, parts_of_rows):
     rng = np.random.default_rng(1)
     repeats = None if times is None else times.astype(float)
-    members = GROUPS.weights(FEATURES.iloc[:300], 300)
-    groups = Groups.of(members, repeats, rng.uniform(0.01, 1, 300))
+    members = list(GROUPS.weights(FEATURES.iloc[:300], 300))
+    if parts_of_rows:
+        members.append(rng.random(300))
+    chance = rng.uniform(0.01, 1, 300) if chosen else None
+    groups = Groups.of(members, repeats, chance)
     utilities = [CompiledUtility.of(u, TREE) for u in UTILITIES]
     what = {"tree": CompiledTree.of(TREE), "utilities": utilities, "squares": True}
     window = BoostWindow(P[:300], 0.0, LABELS[:300], groups, **what)
     for u, item in enumerate(utilities):
         expected = second_moments(window.sorted_rows(u, np.arange(300)), groups)
         np.testing.assert_allclose(window.second[u][:, item.relevant], expected, atol=1e-9)
-    assert window.sized.n < 300
+    assert chosen == (window.sized.n < 290)
 
 
 def labelled_window(n, weights, chance):
