@@ -645,6 +645,26 @@ def test_nothing_is_written_of_what_is_not_fitted(tmp_path):
     assert list(tmp_path.iterdir()) == []
 
 
+def test_settings_that_are_numbers_of_numpy_are_saved_as_plain_ones(tmp_path):
+    """A file of them ended in "Object of type int64 is not JSON serializable", after the fit."""
+    boost = fitted(
+        rng=np.int64(3),
+        max_updates=np.int32(2),
+        tolerance=np.float32(1e-3),
+        interior=np.float32(1e-6),
+        initial="vector",
+    )
+    scaling = hm.VectorScaling(regularization=np.float32(0.1), q_min=np.float32(1e-6))
+    for model in (boost, scaling.fit(P, LABELS, tree=TREE)):
+        model.save(tmp_path / "repair.json")
+        again = type(model).load(tmp_path / "repair.json")
+        assert again.to_dict() == model.to_dict()
+        features = {"features": FEATURES} if model is boost else {}
+        np.testing.assert_array_equal(
+            again.predict_proba(P, **features), model.predict_proba(P, **features)
+        )
+
+
 def test_features_that_an_update_needs_are_asked_for(boost):
     with pytest.raises(InvalidInputError, match="`features` must have the columns 'age'"):
         boost.predict_proba(P)
