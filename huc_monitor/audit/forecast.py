@@ -59,6 +59,7 @@ from typing import Any
 import numpy as np
 
 from huc_monitor._common.forms import Form
+from huc_monitor._common.row_order import check_row_order
 from huc_monitor.audit.bounds.bound import log_share
 from huc_monitor.audit.bounds.clustered import reach_of_rare, student
 from huc_monitor.audit.clusters import (
@@ -389,6 +390,8 @@ def forecast(
     tree = check_tree(tree)
     chosen = check_utilities(utilities, tree)
     level = AuditOptions(confidence_level=confidence_level).confidence_level
+    design = {"clusters": clusters, "label_probability": label_probability}
+    check_row_order(audited=audited, labels=labels, **design)
     before = check_predictions(audited, tree=tree, argument="audited")
     codes = check_labels(labels, before.n, tree=tree)
     chance = check_label_probability(label_probability, before.n)

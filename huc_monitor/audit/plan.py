@@ -119,16 +119,19 @@ class AuditPlan:
         """Check how rows count; those of weight zero are left out."""
         n = predictions.n
         repeats = check_weights(weights, n)
-        groups = Groups.of(
-            self.subgroups.memberships(features, n),
-            repeats,
-            check_label_probability(label_probability, n),
-            check_clusters(clusters, n),
-        )
+        chance = check_label_probability(label_probability, n)
+        keys = check_clusters(clusters, n)
+        members = self.subgroups.memberships(features, n)
         if repeats is None or repeats.all():
-            return predictions, codes, groups
+            return predictions, codes, Groups.of(members, repeats, chance, keys)
         kept = np.flatnonzero(repeats)
-        return predictions.take(kept), codes[kept], groups.take(kept)
+        groups = Groups.of(
+            members.take(kept),
+            repeats[kept],
+            None if chance is None else chance[kept],
+            None if keys is None else keys[kept],
+        )
+        return predictions.take(kept), codes[kept], groups
 
     def bound(self, sizes: Sizes) -> Bound:
         """Start a bound for so many rows."""

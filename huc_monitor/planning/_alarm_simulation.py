@@ -12,6 +12,7 @@ import numpy as np
 import pandas as pd
 
 from huc_monitor._common.frames import to_frame
+from huc_monitor._common.row_order import check_row_order
 from huc_monitor.audit.decomposition import decompose_utility, relevant_paths
 from huc_monitor.audit.inputs import (
     check_predictions,
@@ -118,6 +119,7 @@ def simulate_alarm(
     tree = check_tree(tree)
     chosen = check_utilities(utilities)
     groups = check_subgroups(subgroups)
+    check_row_order(probabilities=probabilities, features=features)
     predictions = check_predictions(probabilities, tree=tree)
     p = predictions.positive()
     frame = None if features is None else pd.DataFrame(to_frame(features, "features"))
@@ -253,6 +255,7 @@ def largest_moment(
     """
     tree = check_tree(tree)
     groups = check_subgroups(subgroups)
+    check_row_order(probabilities=probabilities, features=features)
     frame = None if features is None else pd.DataFrame(to_frame(features, "features"))
     p = check_predictions(probabilities, tree=tree).positive()
     utility, weights = _find(candidate, check_utilities(utilities), groups, frame, p.shape[0])

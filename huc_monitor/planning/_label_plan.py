@@ -33,6 +33,7 @@ from typing import Any, NamedTuple
 import numpy as np
 import pandas as pd
 
+from huc_monitor._common.row_order import check_row_order
 from huc_monitor._common.threads import run_tasks
 from huc_monitor.audit.expected_squares import expected_squares
 from huc_monitor.audit.inputs import (
@@ -160,6 +161,7 @@ def plan_labels(
     """
     tree = check_tree(tree)
     chosen = check_utilities(utilities, tree)
+    check_row_order(probabilities=probabilities, features=features, proxy=proxy)
     predictions = check_predictions(probabilities, tree=tree)
     n = predictions.n
     if not isinstance(budget, int | np.integer) or not 0 < budget <= n:
@@ -275,6 +277,7 @@ def fit_proxy_odds(
     3.0
     """
     tree = check_tree(tree)
+    check_row_order(probabilities=probabilities, labels=labels, proxy=proxy)
     predictions = check_predictions(probabilities, tree=tree)
     codes, said = (
         check_labels(given, predictions.n, tree=tree, any_depth=False) for given in (labels, proxy)

@@ -202,7 +202,8 @@ def pilot_candidates(
         above the leaves, contributions are divided by the label coverage of their branch; a branch
         that no label of the pilot reaches has the largest mean square of a calibrated one, and
         takes no part in the quantile. With clusters or label probabilities also ``design_effect``:
-        rows per independent row.
+        rows per independent row. With label probabilities, mean squares are those that the noise
+        has: rows count by the square of their inverse.
 
     Examples
     --------
@@ -234,11 +235,14 @@ def pilot_candidates(
     frame = result.to_frame()[["utility", "subgroup", "node"]]
     n = int(result.n)
     weights = [np.asarray(weight, dtype=np.float64) for weight in groups.weights(features, n)]
+    # In the variance of a mean, rows count by the square of how often they count in the mean.
+    counts = np.ones(n) if label_probability is None else np.asarray(label_probability) ** -2.0
+    shares = counts / counts.sum()
     squares, spreads = [], []
     for rows in decompose(probabilities, labels, tree=tree, utilities=chosen):
         # A branch does not see a label that stops above it: it counts no row, at its coverage.
         dense = np.nan_to_num(rows.to_frame().iloc[:, 2:].to_numpy()) ** 2
-        squares += [(weight**2 @ dense) / n for weight in weights]
+        squares += [(shares * weight**2) @ dense for weight in weights]
         spreads += [rows.utility.spreads(tree)[rows.relevant]] * len(weights)
     seen, spread = result.candidates.label_coverage, np.concatenate(spreads)
     times = np.divide(1.0, seen, out=np.ones_like(seen), where=seen > 0)

@@ -35,7 +35,12 @@ from huc_monitor.recalibration._pack import CompiledTree, CompiledUtility
 from huc_monitor.recalibration._replay import Replayer
 from huc_monitor.recalibration._rules import Pick
 from huc_monitor.recalibration._saving import Saved
-from huc_monitor.recalibration._scalings import Scaling, fit_scaling, scaling_from_dict
+from huc_monitor.recalibration._scalings import (
+    Scaling,
+    fit_scaling,
+    open_validation,
+    scaling_from_dict,
+)
 from huc_monitor.recalibration._updates import Update
 from huc_monitor.recalibration._window import BoostWindow
 from huc_monitor.recalibration.runtime.stage import mix
@@ -186,7 +191,7 @@ class Boost(Parametrised, Saved, Plotted):
                 matrix, LeafCodes(codes), features=features, weights=left, label_probability=chance
             )
             if boost.updates_:
-                before = fitted.predict_proba(mix(matrix, self.interior))
+                before = fitted.predict_proba(mix(matrix, float(self.interior)))
                 after = boost.predict_proba(matrix, features=features)
                 losses = label_losses(before, label) - label_losses(after, label)
                 gain += float((share * held) @ losses)
@@ -313,14 +318,7 @@ class Boost(Parametrised, Saved, Plotted):
     def _held_out(self, validation: tuple[Any, ...] | None) -> tuple[Any, ...] | None:
         if validation is None:
             return None
-        if not isinstance(validation, tuple | list) or len(validation) not in {2, 3, 4, 5}:
-            msg = (
-                "`validation` must be (probabilities, labels), and may end with features, weights "
-                f"and label_probability; got {type(validation).__name__}."
-            )
-            raise InvalidInputError(msg)
-        check_row_order(**{f"validation[{k}]": value for k, value in enumerate(validation)})
-        given, labels, features, weights, chance = (*validation, None, None, None)[:5]
+        given, labels, features, weights, chance = open_validation(validation)
         rows = self._predictions(given, "validation[0]")
         codes = check_labels(labels, rows.n, tree=self.tree)
         repeats = check_weights(weights, rows.n)
@@ -334,7 +332,7 @@ class Boost(Parametrised, Saved, Plotted):
             return self.initial
 
         def mixed(rows: Predictions) -> Floats:
-            out: Floats = mix(np.asarray(rows.dense(), dtype=np.float64), self.interior)
+            out: Floats = mix(np.asarray(rows.dense(), dtype=np.float64), float(self.interior))
             return out
 
         validation = None
@@ -357,7 +355,7 @@ class Boost(Parametrised, Saved, Plotted):
             utilities=self._utilities,
             subgroups=self._groups,
             initial=self.initial_,
-            interior=self.interior,
+            interior=float(self.interior),
         )
 
     def predict_proba(self, probabilities: Any, *, features: Any = None) -> Floats:
@@ -397,7 +395,7 @@ class Boost(Parametrised, Saved, Plotted):
             "utilities": [u.to_dict() for u in self._utilities],
             "subgroups": self._groups.to_dict(),
             "initial": None if self.initial_ is None else self.initial_.to_dict(),
-            "settings": {k: v for k, v in self.get_params().items() if k not in apart},
+            "settings": {k: v for k, v in self.plain_params().items() if k not in apart},
             "updates": [update.to_dict() for update in self.updates_],
             "checks": self.checks_.to_dict() if hasattr(self, "checks_") else None,
         }

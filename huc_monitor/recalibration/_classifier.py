@@ -243,7 +243,7 @@ class HUCCalibratedClassifier(ClassifierMixin, MetaEstimatorMixin, BaseEstimator
         utilities = self.utilities
         options = {
             "tree": self.tree_,
-            "utilities": [LevelCorrectness(level=1)] if utilities is None else list(utilities),
+            "utilities": [LevelCorrectness(level=1)] if utilities is None else utilities,
             "subgroups": self._subgroups(X),
             "initial": self.initial,
             **(self.boost_options or {}),

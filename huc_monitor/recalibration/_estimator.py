@@ -6,6 +6,8 @@ import inspect
 from collections.abc import Iterable
 from typing import Any, Self
 
+import numpy as np
+
 from huc_monitor.errors import UnknownNameError, did_you_mean
 
 
@@ -23,6 +25,13 @@ class Parametrised:
     def get_params(self, deep: bool = True) -> dict[str, Any]:  # noqa: ARG002, FBT001, FBT002
         """Return constructor arguments by name."""
         return {name: getattr(self, name) for name in self._parameter_names()}
+
+    def plain_params(self) -> dict[str, Any]:
+        """Return constructor arguments as JSON takes them: numbers of NumPy as plain ones."""
+        return {
+            name: value.item() if isinstance(value, np.generic) else value
+            for name, value in self.get_params().items()
+        }
 
     def set_params(self, **params: Any) -> Self:
         """Set constructor arguments by name."""

@@ -21,7 +21,8 @@ from huc_monitor.audit.scan import second_moments
 from huc_monitor.recalibration._window import BoostCandidate, BoostWindow
 from huc_monitor.utilities.program import Floats
 
-# The bootstrap's quantile hardly depends on n, so a part of a large window is enough for it.
+# The bootstrap's quantile hardly depends on n, so a part of a large window is enough for it: rows
+# that are worth as many as these, where labels were chosen.
 _GATE_ROWS = 4_000
 
 
@@ -105,8 +106,12 @@ def evidence_rule(
     once: it is a quantile of standardised suprema, which updates hardly change, while the mean
     squares follow the updates. Chosen labels count there as in that bound.
     """
-    some = np.random.default_rng(seed).permutation(window.n)[:_GATE_ROWS]
-    rows = np.sort(some)
+    counted = np.arange(window.n)
+    if window.groups.repeats.size:
+        counted = np.flatnonzero(window.groups.repeats)
+    worth = max(1.0, counted.size / window.sized.n)
+    wanted = math.ceil(min(_GATE_ROWS * worth, counted.size))
+    rows = np.sort(np.random.default_rng(seed).permutation(counted)[:wanted])
     groups = window.groups.take(rows)
     spreads = [item.compiled.utility.spreads(window.tree.tree) for item in window.utilities]
     n_candidates = sum(

@@ -130,7 +130,7 @@ class Scaling(Parametrised, Saved, Shown):
             "scaling": self.kind,
             "schema_version": _SCHEMA_VERSION,
             "leaves": list(tree.leaves),
-            "settings": self.get_params(),
+            "settings": self.plain_params(),
             "parameters": self.theta_.tolist(),
             "regularization": self.regularization_,
         }
@@ -173,7 +173,7 @@ class Scaling(Parametrised, Saved, Shown):
 
     def read_validation(self, rows: tuple[Any, ...], tree: LabelTree) -> LossRows:
         """Check rows of `validation`, whose features no scaling needs."""
-        probabilities, labels, _, weights, chance = (*rows, None, None, None)[:5]
+        probabilities, labels, _, weights, chance = open_validation(rows)
         found = self.read_rows(probabilities, labels, tree, weights, chance)
         return found if found.share.all() else found.take(found.share > 0)
 
@@ -343,6 +343,19 @@ def fit_scaling(kind: Any, probabilities: Any, labels: Any, **options: Any) -> S
 def scaling_from_dict(data: Mapping[str, Any]) -> Scaling:
     """Read what ``to_dict`` of any scaling wrote."""
     return scaling_class(data.get("scaling")).from_dict(data)
+
+
+def open_validation(validation: Any) -> tuple[Any, Any, Any, Any, Any]:
+    """Return probabilities, labels, features, weights and label probabilities; None if left out."""
+    if not isinstance(validation, tuple | list) or len(validation) not in {2, 3, 4, 5}:
+        msg = (
+            "`validation` must be (probabilities, labels), and may end with features, weights "
+            f"and label_probability; got {type(validation).__name__}."
+        )
+        raise InvalidInputError(msg)
+    check_row_order(**{f"validation[{k}]": value for k, value in enumerate(validation)})
+    given, labels, features, weights, chance = (*validation, None, None, None)[:5]
+    return given, labels, features, weights, chance
 
 
 def choose_scaling(

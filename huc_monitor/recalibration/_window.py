@@ -94,8 +94,7 @@ class BoostWindow:
         boost.start_state(probabilities, mix, tree.tables, self.state, 0)
         self.weights = np.vstack([w.astype(np.float64)[None, :] for w in groups.weights])
         self._factors = self._make_factors()
-        chosen = groups.times.size > 0
-        self._square_factors = self.weights * groups.square_shares if chosen else self._factors
+        self._square_factors = self._make_square_factors()
         self._who = (self._make_members() << LABEL_BITS) | labels
         self._squares = squares
         m = tree.branches.size
@@ -115,6 +114,15 @@ class BoostWindow:
         if plain and not self.groups.repeats.size and len(self.groups.weights) <= _MAX_BITS:
             return np.empty((0, 0))
         return self.weights * self.groups.repeats if self.groups.repeats.size else self.weights
+
+    def _make_square_factors(self) -> Floats:
+        """Multipliers of squared contributions; a part of a row in a subgroup counts squared."""
+        inside = self.weights**2 if self.groups.weights.real.any() else self.weights
+        if self.groups.times.size:
+            return inside * self.groups.square_shares
+        if inside is self.weights:
+            return self._factors
+        return inside * self.groups.repeats if self.groups.repeats.size else inside
 
     def _make_members(self) -> Ints:
         """Subgroups of every row as bits, where contributions need no multiplier."""

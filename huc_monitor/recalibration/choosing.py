@@ -15,6 +15,7 @@ import pandas as pd
 
 from huc_monitor._common.forms import Form
 from huc_monitor._common.frames import to_frame
+from huc_monitor._common.row_order import check_row_order
 from huc_monitor._common.stages import begin_stage
 from huc_monitor.audit import audit
 from huc_monitor.audit.clusters import ClusterKeys, check_clusters, check_label_probability
@@ -170,6 +171,8 @@ def find_recalibration(
     >>> recalibration.passed, recalibration.after.huc < recalibration.before.huc / 3
     (True, True)
     """
+    design = {"clusters": clusters, "label_probability": label_probability, "current": current}
+    check_row_order(probabilities=probabilities, labels=labels, features=features, **design)
     predictions = check_predictions(probabilities, tree=tree)
     codes = check_labels(labels, predictions.n, tree=tree)
     features, candidates = to_frame(features, "features"), tuple(candidates)

@@ -136,6 +136,7 @@ def _audit_pieces(
 ) -> AuditResult:
     limit = bytes_of(memory_limit)
     facts = sum((audit.facts(piece) for piece in _checked(audit, read)), audit.no_facts)
+    facts = facts.simplified()
     if not facts.n_rows:
         msg = "`read` must give at least one row of positive weight; got none."
         raise InvalidInputError(msg)

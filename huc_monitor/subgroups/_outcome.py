@@ -5,6 +5,7 @@ Among the cases that turned out to be refunds, "refund" happened more often than
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Iterable
 from typing import Any, Final
 
@@ -60,7 +61,7 @@ def doubt_outcome(
     for name in columns:
         column = features[name]
         values = column.array if isinstance(column, pd.Series) else np.asarray(column)
-        if not _may_be_outcome(values[:_FEWEST].tolist(), labels, tree):
+        if not _may_be_outcome(values[:_FEWEST], labels, tree):
             continue
         try:
             found, distinct = pd.factorize(np.asarray(values[:_ROWS]))
@@ -76,14 +77,16 @@ def doubt_outcome(
     return (f"{text}{_WHY}. The predicted class is fine.",)
 
 
-def _may_be_outcome(items: list[Any], labels: Ints, tree: LabelTree) -> bool:
+def _may_be_outcome(values: Any, labels: Ints, tree: LabelTree) -> bool:
     """Rule most columns out by their first values, which costs next to nothing."""
+    items, known = values.tolist(), ~pd.isna(values)
     text = next((item for item in items if isinstance(item, str)), None)
     if text is not None and ("/" in text or text in tree.leaves or text in tree.nodes):
         return True
     label_of: dict[str, int] = {}
     pairs = zip(map(repr, items), labels[: len(items)].tolist(), strict=True)
-    return all(label_of.setdefault(item, label) == label for item, label in pairs)
+    told = itertools.compress(pairs, known)
+    return all(label_of.setdefault(item, label) == label for item, label in told)
 
 
 def _agrees(found: Ints, n_distinct: int, labels: Ints) -> bool:

@@ -151,6 +151,7 @@ class SparkAudit:
     def run(self) -> AuditResult:
         """Audit all rows."""
         facts, scores = collect_facts(self.df, self.job, self.audit)
+        facts = facts.simplified()
         if not facts.n_rows:
             msg = "`df` must have at least one row; got none. Check the filter before the audit."
             raise InvalidInputError(msg)

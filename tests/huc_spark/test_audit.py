@@ -22,12 +22,13 @@ def test_an_audit_on_spark_is_the_local_audit(spark, seed):
     assert_same(found, rows.local())
 
 
-def test_dependent_rows_and_chosen_labels_on_spark_are_counted_as_in_memory(spark):
+@pytest.mark.parametrize("chances", [[0.25, 0.5, 1.0], [0.5]])
+def test_dependent_rows_and_chosen_labels_on_spark_are_counted_as_in_memory(spark, chances):
     rows = window(2, n=400)
     p = rows.frame[[f"p_{leaf}" for leaf in TREE.leaves]].to_numpy()
     rng = np.random.default_rng(0)
     frame = rows.frame.assign(
-        user=[f"u{k}" for k in rng.integers(0, 40, 400)], chosen=rng.choice([0.25, 0.5, 1.0], 400)
+        user=[f"u{k}" for k in rng.integers(0, 40, 400)], chosen=rng.choice(chances, 400)
     )
     what = {"tree": TREE, "utilities": UTILITIES, "n_draws": 64}
     local = hm.audit(

@@ -94,8 +94,8 @@ class Half:
         amounts = np.ones(inside.size) if self.amounts is None else self.amounts
         if self.clusters is not None:
             amounts = np.bincount(self.clusters, amounts * inside).astype(np.float64)
-            # As large as the cluster of an average row.
-            return float((amounts**2).sum() / max(amounts.sum(), 1e-300))
+            # As large as the cluster of an average row, where any is inside.
+            return max(1.0, float((amounts**2).sum() / max(amounts.sum(), 1e-300)))
         return float(amounts[inside].max(initial=1.0))
 
     def in_range(self, utility: int, part: str) -> Mask:

@@ -14,7 +14,7 @@ import math
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field, fields, replace
 from functools import cached_property
-from typing import Any, TypeVar
+from typing import Any, Final, TypeVar
 
 import numpy as np
 import numpy.typing as npt
@@ -42,6 +42,7 @@ from huc_monitor.audit.truncation import Truncation
 from huc_monitor.subgroups import Memberships
 from huc_monitor.utilities.program import Floats, Ints
 
+_ROUNDING: Final = 1e-12  # of a weight over a probability, and of the weight over that
 _Item = TypeVar("_Item", "Piece", "ScoredRows")
 
 
@@ -71,10 +72,14 @@ class Piece:
         return self.repeats if self.repeats.size else np.ones(self.labels.size)
 
     @property
-    def roots(self) -> npt.NDArray[np.float32]:
-        """Those of `Groups`, in the units that weights were given in."""
-        none = Memberships.of([])
-        return Groups(none, self.repeats, 1.0, times=self.times, clusters=self.clusters).roots
+    def label_probability(self) -> Floats:
+        """With which probability every row was labelled; empty where all rows are."""
+        return self.times / self.repeats if self.times.size else self.times
+
+    def roots(self, times: float) -> npt.NDArray[np.float32]:
+        """Those of `Groups`, in the units that weights were given in, so many times."""
+        none, repeats = Memberships.of([]), self.repeats * times
+        return Groups(none, repeats, 1.0, times=self.times, clusters=self.clusters).roots
 
     def take(self, rows: Ints) -> Piece:
         """Return some of the rows."""
@@ -87,8 +92,8 @@ class Facts:
 
     ``multipliers`` has every draw's sum over the rows, ``depths`` the counts of `count_labels`.
     ``copies`` is the sum of `Piece.times`, 0
-    where there are none, ``apart`` that of `Piece.apart`, and ``least`` the smallest label
-    probability.
+    where there are none, ``apart`` that of `Piece.apart`, and ``least`` and ``most`` are the
+    smallest and the largest label probability.
     """
 
     n_rows: int
@@ -103,6 +108,26 @@ class Facts:
     apart: float = 0.0
     least: float = 1.0
     clusters: ClusterSizes = field(default_factory=ClusterSizes)
+    most: float = 0.0
+
+    def simplified(self) -> Facts:
+        """Return facts of all rows without label probabilities, where these are equal.
+
+        They change nothing then. `PieceAudit.rows` counts rows by these facts.
+        """
+        if not self.copies or self.most - self.least > _ROUNDING * self.most:
+            return self
+        return replace(
+            self,
+            total=self.copies,
+            unit=replace(self.unit, largest=self.unit.largest * self.least),
+            shares=self.shares * self.least,
+            multipliers=self.multipliers * self.least,
+            depths=self.depths * self.least,
+            copies=0.0,
+            apart=self.copies,
+            clusters=self.clusters * self.least,
+        )
 
     def __add__(self, other: Facts) -> Facts:
         """Facts of both sets of rows."""
@@ -119,6 +144,7 @@ class Facts:
             self.apart + other.apart,
             min(self.least, other.least),
             self.clusters + other.clusters if other.clusters.keys.size else self.clusters,
+            max(self.most, other.most),
         )
 
     @property
@@ -259,19 +285,24 @@ class PieceAudit(PiecePlan):
         """Count what the scan must know in advance."""
         n = piece.labels.size
         times = piece.repeats if piece.repeats.size else np.ones(n)
+        chance = piece.label_probability
+        least = float(chance.min(initial=1.0))
+        # Equal probabilities then leave no rounding to single precision in the multipliers.
+        multipliers = add_multipliers(self.seed, self.n_draws, piece.ids, piece.roots(least))
         return Facts(
             n,
             float(times.sum()) if piece.repeats.size else float(n),
             WeightUnit.of(piece.repeats) if piece.repeats.size else WeightUnit(1.0),
             piece.predictions.any_zero,
             np.array([float(np.sum(np.abs(w) * times)) for w in piece.weights]),
-            add_multipliers(self.seed, self.n_draws, piece.ids, piece.roots),
+            multipliers / least,
             count_labels(self.tree, piece.labels, piece.weights, piece.repeats),
             Truncation.of(piece.predictions.matrix),
             float(piece.times.sum()),
             float(piece.apart.sum()),
-            float((piece.times / piece.repeats).min()) if piece.times.size else 1.0,
+            least,
             ClusterSizes.of(piece.clusters, piece.repeats),
+            float(chance.max(initial=0.0)),
         )
 
     @property
@@ -285,7 +316,10 @@ class PieceAudit(PiecePlan):
 
     def rows(self, piece: Piece, facts: Facts) -> Iterator[ScoredRows]:
         """Yield every utility's scores and contributions of a piece."""
-        repeats = facts.unit.count(piece.repeats)
+        given = piece.repeats
+        if piece.times.size and not facts.copies:  # see `Facts.simplified`
+            given = given * facts.least
+        repeats = facts.unit.count(given)
         for rows in iter_decomposed(
             self.utilities, piece.predictions, piece.labels, tree=self.tree
         ):
@@ -308,7 +342,7 @@ class PieceAudit(PiecePlan):
             mine.weights,
             mine.repeats,
             facts.mass,
-            times=mine.times,
+            times=mine.times if facts.copies else np.empty(0),
             clusters=clusters,
             known=facts.sizes(),
         )

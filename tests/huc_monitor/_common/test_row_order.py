@@ -5,6 +5,8 @@ import pandas as pd
 import pytest
 
 import huc_monitor as hm
+from huc_monitor.planning import largest_moment
+from huc_monitor.recalibration.choosing import find_recalibration
 
 TREE = hm.LabelTree.from_nested({"cat": ["lion", "lynx"], "dog": None})
 UTILITIES = [hm.LevelCorrectness(level=1)]
@@ -30,6 +32,7 @@ ENTRIES = {
         tree=TREE, utilities=UTILITIES, tolerance=0.02, average_run_length=100
     ).update(p, y),
     "compare": lambda p, y: hm.compare((p, y), (p, y), tree=TREE, utilities=UTILITIES),
+    "find_recalibration": lambda p, y: find_recalibration(p, y, tree=TREE, utilities=UTILITIES),
 }
 
 
@@ -56,6 +59,45 @@ def test_what_else_is_given_for_rows_in_another_order_is_refused(name):
     if name != "weights":
         with pytest.raises(hm.InvalidInputError, match=f"`{name}` must be in the order of"):
             detector.update(p, labels, **{name: given})
+
+
+CANDIDATE = ("level1", "all", "root")
+OTHERS = {
+    "forecast": lambda p, y, more: hm.forecast(p.to_numpy(), p, y, tree=TREE, **more),
+    "find_recalibration": lambda p, y, more: find_recalibration(
+        p, y, tree=TREE, utilities=UTILITIES, **more
+    ),
+    "plan_labels": lambda p, _, more: hm.plan_labels(p, tree=TREE, budget=10, **more),
+    "fit_proxy_odds": lambda p, y, more: hm.fit_proxy_odds(p, y, tree=TREE, **more),
+    "simulate_alarm": lambda p, _, more: hm.simulate_alarm(
+        p, candidate=CANDIDATE, size=0.1, tree=TREE, utilities=UTILITIES, tolerance=0.02, **more
+    ),
+    "largest_moment": lambda p, _, more: largest_moment(
+        p, candidate=CANDIDATE, tree=TREE, utilities=UTILITIES, **more
+    ),
+}
+
+
+@pytest.mark.parametrize(
+    ("entry", "name"),
+    [
+        *(("forecast", name) for name in ("clusters", "label_probability")),
+        *(
+            ("find_recalibration", name)
+            for name in ("features", "clusters", "label_probability", "current")
+        ),
+        *(("plan_labels", name) for name in ("features", "proxy")),
+        ("fit_proxy_odds", "proxy"),
+        ("simulate_alarm", "features"),
+        ("largest_moment", "features"),
+    ],
+)
+def test_other_entries_refuse_rows_in_another_order(entry, name):
+    p, labels = rows(index=[f"case {k}" for k in range(60)])
+    given = {"features": labels.to_frame("x"), "proxy": labels, "current": p}
+    given = given.get(name, pd.Series(np.ones(60), index=p.index))
+    with pytest.raises(hm.InvalidInputError, match=f"`{name}` must be in the order of"):
+        OTHERS[entry](p, labels, {name: given.iloc[::-1]})
 
 
 @pytest.mark.parametrize("shuffled", ["labels", "probabilities"])

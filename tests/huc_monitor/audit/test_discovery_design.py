@@ -115,6 +115,20 @@ def test_bounds_are_those_of_the_sums_of_clusters():
     )
 
 
+def test_what_only_a_searched_cluster_shows_is_not_certified():
+    """No certifying row was in the segment: its bounds were of width zero, and divided by."""
+    p, y, frame = draw(12_000, 3)
+    clusters = np.arange(12_000) % 200
+    mine = clusters == 0
+    frame["x"] = np.where(mine, "site 0", "elsewhere")
+    p[mine], y[mine] = [0.97, 0.01, 0.01, 0.01], 1
+    (segment,) = search(p, y, frame, clusters=clusters, rng=2).segments
+    assert segment.n == 0
+    assert segment.name == "x=site 0"
+    assert segment.lower < 0.0 < segment.upper
+    assert not segment.certified
+
+
 @pytest.mark.parametrize(
     ("wrong", "message"),
     [

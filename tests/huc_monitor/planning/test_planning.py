@@ -87,6 +87,20 @@ def test_a_pilot_whose_labels_stop_above_the_leaves_gives_its_own_radii(pilot):
     assert sizes == pytest.approx((2 * result.radii).tolist(), rel=1e-6)
 
 
+def test_a_pilot_of_chosen_labels_gives_its_own_radii(pilot):
+    """Labels of what is nearly certain were rare: other branches took 14 times the labels."""
+    p, labels, groups = pilot
+    chance = np.where(p[:, 2] < 0.2, 0.05, 1.0)
+    given = {"tree": TREE, "utilities": UTILITIES, "label_probability": chance, **groups}
+    planned = hm.pilot_candidates(p, labels, **given)
+    result = hm.audit(p, labels, bounds="bootstrap", **given)
+    shared = {"bounds": "bootstrap", "n_candidates": len(planned)}
+    columns = ["mean_square", "spread", "quantile", "design_effect"]
+    rows = planned[columns].to_dict("records")
+    sizes = [hm.detectable_size(600, **shared, **row) for row in rows]
+    assert sizes == pytest.approx((2 * result.radii).tolist(), rel=1e-6)
+
+
 def test_a_branch_that_no_label_of_a_pilot_reaches_is_planned_for_at_its_widest():
     labels = ["cat"] * 30 + ["dog"] * 30
     p = [[0.3, 0.3, 0.4]] * 60

@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 import huc_monitor as hm
 from huc_monitor.audit.scan import Groups, second_moments
 from huc_monitor.errors import InvalidInputError, UnknownNameError
-from huc_monitor.recalibration import Update
+from huc_monitor.recalibration import Update, _rules
 from huc_monitor.recalibration._history import update_bound
 from huc_monitor.recalibration._pack import CompiledTree, CompiledUtility
 from huc_monitor.recalibration._replay import Replayer
@@ -351,18 +351,54 @@ def test_rows_count_by_the_inverse_of_their_label_probability():
 
 
 @pytest.mark.parametrize("times", [None, np.arange(300) % 3])
-def test_the_noise_of_chosen_labels_is_that_of_the_audit(times):
+@pytest.mark.parametrize("chosen", [True, False])
+@pytest.mark.parametrize("parts_of_rows", [True, False])
+def test_the_noise_of_a_window_is_that_of_the_audit(times, chosen, parts_of_rows):
     rng = np.random.default_rng(1)
     repeats = None if times is None else times.astype(float)
-    members = GROUPS.weights(FEATURES.iloc[:300], 300)
-    groups = Groups.of(members, repeats, rng.uniform(0.01, 1, 300))
+    members = list(GROUPS.weights(FEATURES.iloc[:300], 300))
+    if parts_of_rows:
+        members.append(rng.random(300))
+    chance = rng.uniform(0.01, 1, 300) if chosen else None
+    groups = Groups.of(members, repeats, chance)
     utilities = [CompiledUtility.of(u, TREE) for u in UTILITIES]
     what = {"tree": CompiledTree.of(TREE), "utilities": utilities, "squares": True}
     window = BoostWindow(P[:300], 0.0, LABELS[:300], groups, **what)
     for u, item in enumerate(utilities):
         expected = second_moments(window.sorted_rows(u, np.arange(300)), groups)
         np.testing.assert_allclose(window.second[u][:, item.relevant], expected, atol=1e-9)
-    assert window.sized.n < 300
+    assert chosen == (window.sized.n < 290)
+
+
+def labelled_window(n, weights, chance):
+    """Rows of calibrated predictions, as a boost holds them."""
+    p, labels, _ = sample(n, seed=5, sharpness=1.0)
+    groups = Groups.of([np.ones(n, dtype=np.uint8)], weights, chance)
+    utilities = [CompiledUtility.of(u, TREE) for u in UTILITIES]
+    what = {"tree": CompiledTree.of(TREE), "utilities": utilities, "squares": True}
+    return BoostWindow(p, 0.0, labels, groups, **what)
+
+
+def test_the_quantile_of_a_part_of_chosen_labels_is_that_of_all(monkeypatch):
+    """A part as large as of plain rows was worth few of them: its quantile was a sixth less."""
+    chance = np.where(np.arange(20_000) % 50 == 0, 0.01, 1.0)
+    window = labelled_window(20_000, None, chance)
+    options = {"tolerance": 1e-3, "confidence_level": 0.5, "shrinkage": "none", "n_draws": 400}
+    monkeypatch.setattr(_rules, "_GATE_ROWS", 600)
+    part = _rules.evidence_rule(window, **options, seed=0).quantile
+    monkeypatch.setattr(_rules, "_GATE_ROWS", 20_000)
+    assert part == pytest.approx(_rules.evidence_rule(window, **options, seed=0).quantile, rel=0.05)
+
+
+@pytest.mark.parametrize("chance", [None, np.where(np.arange(5_000) % 2, 0.2, 0.9)])
+def test_few_rows_that_count_among_many_can_be_fitted(chance, monkeypatch):
+    """The quantile was drawn from rows of weight zero alone, which is none."""
+    monkeypatch.setattr(_rules, "_GATE_ROWS", 100)
+    p, labels, _ = sample(5_000)
+    weights = np.zeros(5_000)
+    weights[:3] = 1.0
+    boost = hm.HUCBoost(tree=TREE, utilities=UTILITIES)
+    assert boost.fit(p, labels, weights=weights, label_probability=chance).updates_ == []
 
 
 def test_weights_of_zero_leave_out_rows_of_chosen_labels():
@@ -607,6 +643,26 @@ def test_nothing_is_written_of_what_is_not_fitted(tmp_path):
     with pytest.raises(InvalidInputError, match="`to_dict` needs a fitted HUCBoost"):
         hm.HUCBoost(tree=TREE, utilities=UTILITIES).save(tmp_path / "repair.json")
     assert list(tmp_path.iterdir()) == []
+
+
+def test_settings_that_are_numbers_of_numpy_are_saved_as_plain_ones(tmp_path):
+    """A file of them ended in "Object of type int64 is not JSON serializable", after the fit."""
+    boost = fitted(
+        rng=np.int64(3),
+        max_updates=np.int32(2),
+        tolerance=np.float32(1e-3),
+        interior=np.float32(1e-6),
+        initial="vector",
+    )
+    scaling = hm.VectorScaling(regularization=np.float32(0.1), q_min=np.float32(1e-6))
+    for model in (boost, scaling.fit(P, LABELS, tree=TREE)):
+        model.save(tmp_path / "repair.json")
+        again = type(model).load(tmp_path / "repair.json")
+        assert again.to_dict() == model.to_dict()
+        features = {"features": FEATURES} if model is boost else {}
+        np.testing.assert_array_equal(
+            again.predict_proba(P, **features), model.predict_proba(P, **features)
+        )
 
 
 def test_features_that_an_update_needs_are_asked_for(boost):

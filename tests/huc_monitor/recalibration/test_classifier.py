@@ -362,6 +362,12 @@ def test_an_unfitted_classifier_says_so(data):
         HUCCalibratedClassifier().predict_proba(data[0])
 
 
+def test_one_utility_needs_no_list(data, tree):
+    x, y = data[:2]
+    model = hm.HUCCalibratedClassifier(GaussianNB(), tree=tree, utilities=hm.TopK(1)).fit(x, y)
+    assert model.recalibrator_.utilities == hm.TopK(1)
+
+
 def test_boost_options_reach_the_booster(data, tree):
     X, y, _, _ = data  # noqa: N806
     base = GaussianNB().fit(X[:300], y[:300])

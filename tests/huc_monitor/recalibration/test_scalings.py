@@ -361,6 +361,14 @@ def test_a_class_without_labels_keeps_a_small_positive_probability():
         assert np.isfinite(scaled).all()
 
 
+@pytest.mark.parametrize("rows", [7, ([[0.5, 0.5]],), ([[0.5, 0.5]], [0], None, None, None, 3)])
+def test_validation_rows_of_another_form_are_refused(rows):
+    """More than five parts were cut off, and fewer than two ended in errors of Python."""
+    p, labels = draw(20, 2)
+    with pytest.raises(hm.InvalidInputError, match=r"`validation` must be \(probabilities, labels"):
+        VectorScaling().fit(p, labels, validation=rows)
+
+
 def test_the_held_out_log_loss_is_that_of_the_validation_rows():
     p, labels = draw(300, 3, seed=1)
     q, truth = draw(300, 3, seed=101)

@@ -58,6 +58,15 @@ def test_a_gap_and_a_slip_are_told_apart(rows):
     assert doubt_outcome({"x": slip}, ["x"], codes, TREE) == ()
 
 
+@pytest.mark.parametrize("form", ["object", "string[pyarrow]", "category"])
+def test_gaps_among_several_labels_hide_no_label(rows, form):
+    _, codes, frame = rows
+    gaps = frame["spelled"].mask(frame.index % 10 == 3).astype(form)
+    assert len(set(codes[3:50:10])) > 1
+    assert doubt_outcome({"x": gaps}, ["x"], codes, TREE)
+    assert doubt_outcome({"x": frame["code"].mask(gaps.isna())}, ["x"], codes, TREE)
+
+
 def test_few_rows_go_with_the_labels_by_chance():
     frame = pd.DataFrame({"sex": ["f", "m", "f"]})
     assert doubt_outcome(frame, ["sex"], [0, 1, 0], TREE) == ()

@@ -72,6 +72,27 @@ def test_an_audit_in_pieces_is_that_of_all_rows(names, bounds):
         assert getattr(pieces.design, name) == (mine and pytest.approx(mine, rel=1e-12))
 
 
+@pytest.mark.parametrize("names", [(), ("weights",), ("clusters",)], ids="+".join)
+@pytest.mark.parametrize("bounds", ["bootstrap", "sharp"])
+def test_labels_chosen_with_one_probability_are_all_labels_in_pieces_too(names, bounds):
+    """Their bounds were wider, and closed forms were refused, other than in memory."""
+    p, y, more = rows(900)
+    given = {name: more[name] for name in names} | {"label_probability": np.full(900, 1 / 3)}
+    if "weights" in given:  # rows that do not count may have been chosen otherwise
+        given["weights"] = given["weights"] - 1
+        given["label_probability"] = np.where(given["weights"], 1 / 3, 0.1)
+    options = {**WHAT, "bounds": bounds, "n_draws": 100}
+    whole = hm.audit(p, y, **given, **options)
+    pieces = audit_pieces(lambda: cut(p, y, given, 250), **options)
+    pd.testing.assert_frame_equal(
+        whole.to_frame(all_columns=True), pieces.to_frame(all_columns=True), rtol=1e-9, atol=1e-12
+    )
+    plain = hm.audit(p, y, **{name: given[name] for name in names}, **options)
+    for result in (whole, pieces):
+        assert (result.n, result.notes) == (plain.n, plain.notes)
+        assert result.huc_upper == pytest.approx(plain.huc_upper, rel=1e-9)
+
+
 @pytest.mark.parametrize("names", KINDS, ids="+".join)
 def test_a_comparison_in_pieces_is_that_of_all_rows(names):
     plan = AuditPlan.of(**WHAT, n_draws=100, confidence_level=0.9)
