@@ -266,7 +266,7 @@ class Check:
         if failed is not None and visited.failed == failed:
             visited.revision, visited.as_of = before  # as it was: nothing to tell
             return False
-        if failed is not None and visited.failed is None:
+        if failed is not None and record.status != "failed":  # in maintenance it may still be
             self._telling.mended(visited.window)
         if visited.counts.n_labelled > n_labelled:
             self._silence.late_labels()
