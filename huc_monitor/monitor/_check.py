@@ -379,7 +379,8 @@ class Check:
             change = self._changing.look(visited, examined, as_of, newest=newest)
         examined.change = change
         judgements = examined.judgements(step, self._changing.decisive(change))
-        findings = examined.findings(judgements)
+        # Without a comparison all that is large would seem to stand.
+        findings = () if left_out is not None else examined.findings(judgements)
         notes = list(noted)
         transitions: list[AlertTransition] = []
         if left_out is not None:
