@@ -11,7 +11,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from datetime import datetime
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Final
 
 from pydantic import Field
 
@@ -28,6 +28,10 @@ if TYPE_CHECKING:
     import pandas as pd
 
     from huc_monitor.monitor._monitor import Monitor
+
+
+# With a smaller share of its rows, the reference is not read again.
+_LEAST_LEFT: Final = 0.9
 
 
 class DiscoveryPolicy(DiscoveryOptions):
@@ -131,11 +135,11 @@ class Discovering:
         return None if frozen is None else max(frozen[1], self.state.searched_until or frozen[1])
 
     def _n_left(self, start: datetime, end: datetime) -> int | None:
-        """Count the rows that the log still has of the reference; None where it has all."""
+        """Count the rows that the log still has of the reference; None where few or none went."""
         assert self.state.reference is not None  # noqa: S101 - it has times
         source, as_of = self.monitor.source, self.monitor.windows.due_at(end)
         n = source.counts(start, end, as_of=as_of).n_labelled
-        return n if n < max(1, self.state.reference["drift"]["n"]) else None
+        return n if n < max(1, _LEAST_LEFT * self.state.reference["drift"]["n"]) else None
 
     def _search(self, policy: DiscoveryPolicy, rows: WindowData) -> Discovery:
         audit, tree = self.monitor.policy.audit, self.monitor.tree

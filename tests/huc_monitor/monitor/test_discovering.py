@@ -255,22 +255,30 @@ def test_windows_in_maintenance_whose_labels_come_late_are_not_searched_either()
     assert not any("New subgroup" in note for check in checks for note in told(check))
 
 
-@pytest.mark.parametrize("left", [START + timedelta(days=1.9), START + timedelta(days=2)])
-def test_nothing_is_adopted_once_the_log_has_lost_rows_of_the_reference(left):
+def check_after_losing(days):
+    """Check before a search, then search in a log whose first days were deleted."""
     log, tracker = make_log(), MemoryTracker()
-
-    def check(rows, number):
+    left = log[log["at"] >= START + timedelta(days=days)]
+    for rows, number in ((log, 3), (left, 4)):
         made = make_monitor(rows[rows["at"] < day(number)])
         result = dataclasses.replace(made, tracker=tracker, identity="5f").check(now=day(number))
-        return result, MonitorState.from_dict(tracker.load_state())
+        yield result, MonitorState.from_dict(tracker.load_state())
 
-    _, before = check(log, 3)
-    result, state = check(log[log["at"] >= left], 4)
-    n = int((log["at"].between(left, START + timedelta(days=2), "left")).sum())
+
+@pytest.mark.parametrize("days", [0.3, 1.9, 2])
+def test_nothing_is_adopted_once_the_log_has_lost_more_than_a_tenth_of_the_reference(days):
+    (_, before), (result, state) = check_after_losing(days)
     (said,) = [note for note in told(result) if "not watched" in note]
-    assert said.endswith(f"read again, and the log has {n} of its labelled rows.")
+    n = round(1600 - 800 * days)
+    assert said.endswith(f"read again, and the log has {n:,} of its labelled rows.")
     assert state.discovered == []
     assert state.reference == before.reference
+
+
+def test_a_reference_that_lost_a_few_rows_is_read_again_for_a_new_subgroup():
+    _, (result, state) = check_after_losing(0.1)
+    assert any("New subgroup" in note for note in told(result))
+    assert state.discovered
 
 
 def state_of(monitor):
