@@ -266,7 +266,7 @@ class Check:
         if failed is not None and visited.failed == failed:
             visited.revision, visited.as_of = before  # as it was: nothing to tell
             return False
-        if failed is not None and visited.failed is None:
+        if failed is not None and record.status != "failed":  # in maintenance it may still be
             self._telling.mended(visited.window)
         if visited.counts.n_labelled > n_labelled:
             self._silence.late_labels()
@@ -379,7 +379,8 @@ class Check:
             change = self._changing.look(visited, examined, as_of, newest=newest)
         examined.change = change
         judgements = examined.judgements(step, self._changing.decisive(change))
-        findings = examined.findings(judgements)
+        # Without a comparison all that is large would seem to stand.
+        findings = () if left_out is not None else examined.findings(judgements)
         notes = list(noted)
         transitions: list[AlertTransition] = []
         if left_out is not None:

@@ -51,7 +51,8 @@ def _say_first(before: MonitorState, now: MonitorState) -> list[str]:
 def _say_tolerance(monitor: Monitor, state: MonitorState) -> list[str]:
     """Say what another tolerance means for the newest audited window and for open alerts."""
     policy = monitor.policy.tolerance
-    audited = [record for record in monitor.tracker.records() if record.audit is not None]
+    records = monitor.tracker.records()
+    audited = [record for record in records if record.audit and record.maintenance is None]
     if not audited or state.subgroups is None or policy.relative:
         return []
     newest = audited[-1]

@@ -143,16 +143,22 @@ def say_waiting(
 
 
 def _say_short(spec: WindowSpec, start: datetime, end: datetime, data: WindowData) -> str | None:
-    """Say that the last window or more of the reference has no labelled row; None if it has."""
-    newest = pd.Timestamp(data.times.max(), tz="UTC").to_pydatetime()
-    grid = spec if isinstance(spec, TimeWindows) else TimeWindows(length="1d")
-    if grid.end_of(grid.start_at(newest)) >= end:
-        return None
+    """Say that windows at an end of the reference have no labelled row; None if they have."""
+    times = (data.times.min(), data.times.max())
+    oldest, newest = (pd.Timestamp(time, tz="UTC").to_pydatetime() for time in times)
     zone = spec.time_zone
+    grid = spec if isinstance(spec, TimeWindows) else TimeWindows(length="1d", time_zone=zone)
+    ends = []
+    if grid.start_at(oldest) > start:
+        ends.append(f"the oldest of {say_time(oldest, zone)}")
+    if grid.end_of(grid.start_at(newest)) < end:
+        ends.append(f"the newest of {say_time(newest, zone)}")
+    if not ends:
+        return None
     return (
         f"The reference ({say_span(start, end, zone)}) is frozen with {data.n_usable:,} labelled "
-        f"rows, the newest of {say_time(newest, zone)}: later windows are compared with these. If "
-        "more were to come, choose another time for the reference."
+        f"rows, {' and '.join(ends)}: later windows are compared with these. If more were to "
+        "come, or were deleted, choose another time for the reference."
     )
 
 

@@ -11,7 +11,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from datetime import datetime
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Final
 
 from pydantic import Field
 
@@ -28,6 +28,10 @@ if TYPE_CHECKING:
     import pandas as pd
 
     from huc_monitor.monitor._monitor import Monitor
+
+
+# With a smaller share of its rows, the reference is not read again.
+_LEAST_LEFT: Final = 0.9
 
 
 class DiscoveryPolicy(DiscoveryOptions):
@@ -77,16 +81,21 @@ class Discovering:
 
         Rows of a window that does not count, being no evidence of anything, are not searched.
         """
-        since = self._since()
-        if not isinstance(self.monitor.subgroups, GrowingSubgroups) or since is None:
+        growing, state, since = self.monitor.subgroups, self.state, self._since()
+        if not isinstance(growing, GrowingSubgroups) or since is None or window.start < since:
             return False
-        if window.start < since:
+        if len(state.discovered) >= growing.policy.max_segments:
+            state.searched_until, state.unsearched, state.unsearchable = window.end, 0, []
             return False
         if counts:
-            self.state.unsearched += 1
+            state.unsearched += 1
+            return True
+        first, last = state.unsearchable[-1] if state.unsearchable else (window.end, window.end)
+        if first <= window.start <= last:
+            state.unsearchable[-1] = first, max(last, window.end)
         else:
-            self.state.unsearchable.append((window.start, window.end))
-        return counts
+            state.unsearchable.append((window.start, window.end))
+        return False
 
     def search(self, as_of: datetime) -> bool:
         """Search the windows if they are enough; True where subgroups are others from now on.
@@ -124,6 +133,13 @@ class Discovering:
         """Return the end of the reference, or of what was searched before if that is later."""
         frozen = self.state.reference_times
         return None if frozen is None else max(frozen[1], self.state.searched_until or frozen[1])
+
+    def _n_left(self, start: datetime, end: datetime) -> int | None:
+        """Count the rows that the log still has of the reference; None where few or none went."""
+        assert self.state.reference is not None  # noqa: S101 - it has times
+        source, as_of = self.monitor.source, self.monitor.windows.due_at(end)
+        n = source.counts(start, end, as_of=as_of).n_labelled
+        return n if n < max(1, _LEAST_LEFT * self.state.reference["drift"]["n"]) else None
 
     def _search(self, policy: DiscoveryPolicy, rows: WindowData) -> Discovery:
         audit, tree = self.monitor.policy.audit, self.monitor.tree
@@ -166,10 +182,11 @@ class Discovering:
             return False
         frozen = state.reference_times
         assert frozen is not None  # noqa: S101 - windows are searched since its end
-        if not self.monitor.source.counts(*frozen).n_labelled:
+        left = self._n_left(*frozen)
+        if left is not None:
             state.notes.append(
-                f"{len(chosen)} subgroups were found and are not watched, because the log no "
-                "longer has the rows of the reference."
+                f"{len(chosen)} subgroups were found and are not watched, because the reference "
+                f"would have to be read again, and the log has {left:,} of its labelled rows."
             )
             return False
         rules = {segment.name: segment.rule for segment in chosen}

@@ -377,12 +377,26 @@ def due_windows(
     >>> [(window.ordinal, window.start.day, window.id) for window in windows]
     [(1, 1, 'f90fd8a0a0d92d66'), (2, 2, 'b26189e4976da0ef')]
     """
+    found = iter_due_windows(spec, rows, now=now, identity=identity, last=last)
+    return [window for window in found if _inside(window, since, until)]
+
+
+def iter_due_windows(
+    spec: WindowSpec,
+    rows: _RowTimes,
+    *,
+    now: datetime,
+    identity: str,
+    last: Window | None = None,
+) -> Iterator[Window]:
+    """Yield the windows whose labels have matured, oldest first, each cut when it is asked for.
+
+    Windows of a number of rows take a query each.
+    """
     moment = to_utc(now, argument="now")
-    return [
-        window
-        for window in _windows(spec, rows, identity, last, moment)
-        if window.due_at <= moment and _inside(window, since, until)
-    ]
+    for window in _windows(spec, rows, identity, last, moment):
+        if window.due_at <= moment:
+            yield window
 
 
 def pending_windows(

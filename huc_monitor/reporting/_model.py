@@ -194,7 +194,7 @@ class AlertView:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Report:
-    """Everything on the page. Windows are in order of time; the last audited is the headline."""
+    """Everything on the page. Windows are in order of time; `latest` is the headline."""
 
     title: str
     windows: tuple[WindowView, ...]
@@ -223,8 +223,9 @@ class Report:
 
     @property
     def latest(self) -> WindowView | None:
-        """The newest audited window, None when there is none."""
-        return next((window for window in reversed(self.windows) if window.audited), None)
+        """The newest audited window that is evidence, else the newest; None without any."""
+        place = headline(self.windows)
+        return None if place is None else self.windows[place]
 
     @property
     def tolerance(self) -> float | None:
@@ -239,6 +240,13 @@ class Report:
         for window in reversed(self.windows):
             known.update(dict.fromkeys(window.names("node")))
         return list(known)
+
+
+def headline(windows: Sequence[WindowView]) -> int | None:
+    """Find the newest audited window; one in maintenance where there are no others."""
+    audited = [place for place, window in enumerate(windows) if window.audited]
+    evidence = [place for place in audited if not windows[place].maintenance]
+    return max(evidence or audited, default=None)
 
 
 def view(

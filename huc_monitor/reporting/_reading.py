@@ -23,7 +23,15 @@ from huc_monitor.monitor.forecasting import waiting as open_forecasts
 from huc_monitor.monitor.people import say_people_of
 from huc_monitor.monitor.records import AlertState, AlertTransition, WindowRecord
 from huc_monitor.reporting import _words
-from huc_monitor.reporting._model import AlertView, Report, Tolerance, WindowView, no_columns, view
+from huc_monitor.reporting._model import (
+    AlertView,
+    Report,
+    Tolerance,
+    WindowView,
+    headline,
+    no_columns,
+    view,
+)
 from huc_monitor.tree import LabelTree
 
 _MOST_FORECASTS = 3
@@ -82,17 +90,22 @@ def _of_records(
     if curve is not None and windows:
         windows[-1] = dataclasses.replace(windows[-1], curve=curve)
     last = shown[-1] if shown else None
-    audited = next((record for record in reversed(shown) if record.audit is not None), None)
+    place = headline(windows)
+    audited = None if place is None else shown[place]
+    evidence = None if audited is None or audited.maintenance else audited
     name = last.monitor if last else "monitor"
     return Report(
         title or f"Utility monitor: {name}",
         tuple(windows),
         tree,
         alerts=tuple(_alerts(shown, audited, zone)),
-        notices=tuple(_notices(records, shown, len(kept) - len(shown), scores, zone)),
+        notices=(
+            *_notices(records, shown, len(kept) - len(shown), scores, zone),
+            *_last_notices(shown, windows, evidence),
+        ),
         facts={} if last is None else _facts(audited or last),
-        findings=() if audited is None else audited.findings,
-        change=None if audited is None else audited.change,
+        findings=() if evidence is None else evidence.findings,
+        change=None if evidence is None else evidence.change,
         zone=zone,
     )
 
@@ -322,9 +335,20 @@ def _notices(
     for record in shown:
         if record.tree_change is not None:
             notices.append(_words.quoted(_tree_notice(record, zone)))
-    if shown:
-        notices += [_words.quoted(note) for note in shown[-1].notes]
     return notices
+
+
+def _last_notices(
+    shown: Sequence[WindowRecord], windows: Sequence[WindowView], evidence: WindowRecord | None
+) -> list[str]:
+    """Repeat the notes of the newest window, or say that it was in maintenance."""
+    if not shown:
+        return []
+    if not windows[-1].maintenance:
+        return [_words.quoted(note) for note in shown[-1].notes]
+    said = f"The newest window, {windows[-1].name}, is {windows[-1].no_evidence}."
+    notes = () if evidence is None else evidence.notes
+    return [said, *(_words.quoted(note) for note in notes)]
 
 
 def _tree_notice(record: WindowRecord, zone: str) -> str:

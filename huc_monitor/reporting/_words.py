@@ -153,6 +153,8 @@ def verdict(report: Report) -> str:
     window = report.latest
     if window is None:
         return "No window has been audited yet."
+    if window.maintenance:
+        return "Nothing is known: all audited windows were in maintenance."
     worst = window.worst
     if worst is None:
         return "There is nothing to audit: no branch of this tree can change any of the utilities."
@@ -288,7 +290,7 @@ def story(report: Report) -> list[str]:
     """Say where, for whom, how much and how certain that is, in a few sentences."""
     window = report.latest
     worst = None if window is None else window.worst
-    if window is None or worst is None:
+    if window is None or worst is None or window.maintenance:
         return []
     if report.by_change:
         return [_adds_up(window)] if (window.uc or 0.0) > 1.5 * (window.huc or 0.0) else []

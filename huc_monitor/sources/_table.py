@@ -17,6 +17,7 @@ import numpy as np
 import pandas as pd
 from numpy.typing import NDArray
 
+from huc_monitor._common.safe_text import quoted
 from huc_monitor._common.times import (
     EPOCH,
     PER_SECOND,
@@ -100,7 +101,7 @@ class TimeColumn:
             return TimeRange(first, last, n_untimed)
         if not n_untimed:
             return None
-        shown = f", such as {example!r}{_why(example)}" if isinstance(example, str) else ""
+        shown = f", such as {quoted(example)}{_why(example)}" if isinstance(example, str) else ""
         msg = (
             f"`time` must be a column of times; none of the {n_untimed:,} rows of {where} has one "
             f"that can be read in {self.name!r}{shown}. {_WRITE_TIMES}, or name another column."
@@ -115,8 +116,8 @@ class TimeColumn:
         first = next((text for text in texts if isinstance(text, str)), None)
         if first is not None:
             msg = (
-                f"`time` must be a column of times; {self.name!r} of {where} holds {first!r}, "
-                f"which cannot be read{_why(first)}. {_WRITE_TIMES}{remedy}."
+                f"`time` must be a column of times; {self.name!r} of {where} holds "
+                f"{quoted(first)}, which cannot be read{_why(first)}. {_WRITE_TIMES}{remedy}."
             )
             raise InvalidInputError(msg)
 

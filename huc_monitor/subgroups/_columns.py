@@ -141,6 +141,8 @@ def _read(features: Features, name: str, user: str, n: int, argument: str) -> pd
 
 def count_values(column: Column) -> list[tuple[Any, int]]:
     """Distinct present values in ascending order, each with its number of rows."""
+    if column.kind is None:
+        return []
     if column.codes is not None:
         tally = np.bincount(column.codes[~column.missing], minlength=len(column.data))
         pairs = zip(column.data.tolist(), tally.tolist(), strict=True)

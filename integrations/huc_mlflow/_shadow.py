@@ -126,7 +126,7 @@ class Shadow:
             if trial.is_complete or trial.result != "running":
                 break
             record = self._tracker.window(ordinal)
-            if record is None or record.status != "audited":
+            if record is None or record.status != "audited" or record.maintenance is not None:
                 trial = trial.skip(ordinal)
                 continue
             trial = trial.add(self._measure(trial, version, record, run_id))

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import shutil
+from datetime import timedelta
 
 import huc_mlflow
 import mlflow
@@ -107,6 +108,17 @@ def test_a_challenger_that_does_not_stay_better_is_refused_with_reasons(world):
     with pytest.raises(hm.InvalidInputError, match="nothing to promote"):
         registry.promote()
     assert registry.promote("2").version == "2"  # a person may know better
+
+
+def test_a_window_in_maintenance_is_no_part_of_a_trial(world, capsys):
+    host, trigger = a_trigger(world)
+    host.act(trigger)
+    start, end = (world.first + timedelta(days=n) for n in (1, 2))
+    world.settings["maintenance"] = [{"start": start.isoformat(), "end": end.isoformat()}]
+    world.configure()
+    days(world, 2, drift=0.0)
+    (seen,) = status(world, capsys)["windows"]
+    assert seen["ordinal"] == 3
 
 
 def test_the_answers_of_a_challenger_are_recomputed_exactly(world, story):

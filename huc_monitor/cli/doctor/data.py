@@ -11,7 +11,7 @@ from huc_monitor.cli.doctor.findings import Diagnosis, guarded
 from huc_monitor.monitor._standards import first_rows, say_waiting
 from huc_monitor.monitor.messages import say_repeats, say_untimed
 from huc_monitor.monitor.silence import LATE
-from huc_monitor.monitor.windows import TimeWindows, due_windows
+from huc_monitor.monitor.windows import TimeWindows, iter_due_windows
 from huc_monitor.subgroups._outcome import doubt_outcome
 
 if TYPE_CHECKING:
@@ -59,8 +59,8 @@ def look_at_log(config: Config) -> Iterator[Diagnosis]:
 def _subgroups(config: Config, source: Any, span: Any) -> Iterator[Diagnosis]:
     """Whether a check could freeze the subgroups, on the rows that a first check takes."""
     now = datetime.now(UTC)
-    due = due_windows(config.windows, source, now=now, identity=config.identity)
-    windows = [(window, window.due_at) for window in due]
+    due = iter_due_windows(config.windows, source, now=now, identity=config.identity)
+    windows = ((window, window.due_at) for window in due)
     read = first_rows(source, config.windows, config.reference, windows)
     rows = next(iter(read.values()), None)
     if rows is None:  # no window can be audited yet

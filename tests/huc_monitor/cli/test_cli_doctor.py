@@ -17,6 +17,7 @@ import yaml
 
 from huc_monitor.cli import app, main
 from huc_monitor.cli.doctor import installation
+from huc_monitor.sources import DuckTable
 
 LEAVES = ["lion", "lynx", "dog"]
 SETTINGS = {
@@ -66,6 +67,20 @@ def test_a_reference_whose_labels_are_not_due_is_a_note(project, capsys):
     said = f"The reference ends {days[1]} and its labels are due {days[2]}: windows are audited"
     assert found["reference"]["text"].startswith(said)
     assert found["reference"]["fix"] == "To begin earlier, give the reference an earlier end."
+
+
+def test_no_more_windows_of_a_number_of_rows_are_cut_than_are_needed(project, capsys, monkeypatch):
+    asked, advance = [], DuckTable.advance
+
+    def counted(*arguments):
+        asked.append(arguments)
+        return advance(*arguments)
+
+    monkeypatch.setattr(DuckTable, "advance", counted)
+    config = project(windows={"rows": 10}, subgroups={"by": {"site": "each"}})
+    _, found = examine(capsys, "--config", config)
+    assert found["subgroups"]["text"] == "4: all, site=east, site=north, site=west"
+    assert len(asked) <= 2  # of 40 windows
 
 
 def test_a_reference_that_is_complete_is_not_spoken_of(project, capsys):

@@ -218,6 +218,17 @@ def test_maintenance_keeps_its_windows_out_of_every_test(log):
     assert ear.heard == []
 
 
+def test_a_window_in_maintenance_has_no_finding_that_stands(log):
+    days = (after(0), after(2))
+    times = [{"start": "2024-03-04", "end": "2024-03-05"}]
+    told = {"reference": days, "change": {"alerts": "change"}}
+    (open_,) = make(*log, **told).check(after(4.5)).records[-1:]
+    assert [one.node for one in open_.findings] == ["attack"]
+    (shut,) = make(*log, **told, maintenance=times).check(after(4.5)).records[-1:]
+    assert shut.maintenance is not None
+    assert shut.findings == ()
+
+
 def test_after_maintenance_nobody_is_told_of_a_fault_that_was_in_it_alone(log):
     """Day 2 alone is in the log as wrong, and in maintenance; days 3 and 4 are clean."""
     rows, labels = log

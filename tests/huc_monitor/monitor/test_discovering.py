@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 from datetime import UTC, datetime, timedelta
 
 import numpy as np
@@ -9,7 +10,9 @@ import pandas as pd
 import pytest
 
 import huc_monitor as hm
+from huc_monitor.monitor._state import MonitorState
 from huc_monitor.monitor.policy import Policy
+from huc_monitor.monitor.ports.tracker import MemoryTracker
 from huc_monitor.monitor.windows import TimeWindows
 from huc_monitor.sources import Columns, FrameTable, LabelTable, TableSource
 from huc_monitor.subgroups import Subgroups
@@ -250,3 +253,48 @@ def test_windows_in_maintenance_whose_labels_come_late_are_not_searched_either()
     )
     checks = [monitor.check(now=day(k)) for k in range(1, 12)]
     assert not any("New subgroup" in note for check in checks for note in told(check))
+
+
+def check_after_losing(days):
+    """Check before a search, then search in a log whose first days were deleted."""
+    log, tracker = make_log(), MemoryTracker()
+    left = log[log["at"] >= START + timedelta(days=days)]
+    for rows, number in ((log, 3), (left, 4)):
+        made = make_monitor(rows[rows["at"] < day(number)])
+        result = dataclasses.replace(made, tracker=tracker, identity="5f").check(now=day(number))
+        yield result, MonitorState.from_dict(tracker.load_state())
+
+
+@pytest.mark.parametrize("days", [0.3, 1.9, 2])
+def test_nothing_is_adopted_once_the_log_has_lost_more_than_a_tenth_of_the_reference(days):
+    (_, before), (result, state) = check_after_losing(days)
+    (said,) = [note for note in told(result) if "not watched" in note]
+    n = round(1600 - 800 * days)
+    assert said.endswith(f"read again, and the log has {n:,} of its labelled rows.")
+    assert state.discovered == []
+    assert state.reference == before.reference
+
+
+def test_a_reference_that_lost_a_few_rows_is_read_again_for_a_new_subgroup():
+    _, (result, state) = check_after_losing(0.1)
+    assert any("New subgroup" in note for note in told(result))
+    assert state.discovered
+
+
+def state_of(monitor):
+    return MonitorState.from_dict(monitor.tracker.load_state())
+
+
+def test_windows_in_maintenance_do_not_fill_the_state():
+    daily = [{"start": "2026-03-01T01:00", "end": "2026-03-01T02:00", "repeat_every": "1d"}]
+    shut = make_monitor(make_log(), maintenance=daily)
+    shut.check(now=day(8))
+    assert state_of(shut).unsearchable == [
+        (START + timedelta(days=2), START + timedelta(days=8))
+    ]  # as one time
+    closed = [{"start": f"2026-03-0{k}", "end": f"2026-03-0{k + 1}"} for k in (6, 8)]
+    full = make_monitor(make_log(), most=1, maintenance=closed)
+    full.check(now=day(8))
+    state = state_of(full)
+    assert len(state.discovered) == 1
+    assert (state.unsearchable, state.unsearched) == ([], 0)

@@ -120,6 +120,17 @@ def test_a_window_that_fails_for_another_reason_is_a_new_revision():
     assert "301 of 400" in record.reason
 
 
+def test_a_failed_window_that_is_put_into_maintenance_is_not_said_to_be_read_now():
+    log, _, cut = half_loaded()
+    tracker = MemoryTracker()
+    assert make(log, cut, tracker=tracker).check(after(2.6)).status == "failed"
+    closed = [{"start": "2024-03-02", "end": "2024-03-03"}]
+    result = make(log, cut, tracker=tracker, maintenance=closed).check(after(2.7))
+    assert [(r.status, r.revision) for r in result.records] == [("failed", 1)]
+    assert result.status == "ok"
+    assert result.message is None or "can be read now" not in result.message.text
+
+
 def test_a_dismissed_window_is_not_tried_again():
     log, labels, cut = half_loaded()
     tracker = MemoryTracker()

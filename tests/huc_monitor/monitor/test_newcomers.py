@@ -63,6 +63,13 @@ def test_checking_once_tells_what_checking_daily_tells(log_of):
         assert one.notes == other.notes
 
 
+def test_a_column_that_is_not_filled_any_more_has_no_new_values(log_of):
+    log, labels = log_of(1.0, None)
+    monitor = make(log, labels)
+    assert notes_of(monitor, [2.6, 3.6, 4.6]) == [[], [], []]
+    assert [record.status for record in monitor.records()] == ["audited"] * 4
+
+
 @pytest.mark.parametrize("share", [0.0, 0.02])
 def test_a_value_with_few_rows_is_not_told(log_of, share):
     assert notes_of(make(*log_of(share)), [2.6, 3.6, 4.6]) == [[], [], []]

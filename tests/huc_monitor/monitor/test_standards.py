@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+from datetime import timedelta
 
 import pytest
 from support.production_log import after, make_log
@@ -114,8 +115,30 @@ def test_a_log_that_ended_in_the_reference_is_frozen_when_it_is_due_and_says_wit
     assert (
         f"The reference (2024-03-01 to 2024-03-04) is frozen with {n} labelled rows, the newest of "
         f"{newest:%Y-%m-%d %H:%M} UTC: later windows are compared with these. If more were to "
-        "come, choose another time for the reference."
+        "come, or were deleted, choose another time for the reference."
     ) in notes
+
+
+def test_a_reference_whose_old_rows_were_deleted_before_it_was_complete_says_so(growing):
+    log, labels = growing(6)
+    tracker = MemoryTracker()
+    given = {"reference": DAYS, "tracker": tracker, "identity": "5f"}
+    assert make(*growing(1.6), **given).check(after(1.6)).waiting is not None
+    left = log[log["at"] >= after(1.5)]
+    notes = make(left, labels, **given).check(after(3.6)).message.data["notes"]
+    oldest = left.loc[left["id"].isin(labels["id"]), "at"].min()
+    assert any(
+        f"labelled rows, the oldest of {oldest:%Y-%m-%d %H:%M} UTC" in note for note in notes
+    )
+
+
+def test_the_last_day_of_a_reference_ends_at_midnight_of_the_monitor(growing):
+    log, labels = growing(6)
+    days = tuple(time + timedelta(hours=8) for time in DAYS)
+    log = log[(log["at"] < after(2.9)) | (log["at"] >= days[1])]  # until two in the afternoon
+    windows = CountWindows(n_rows=500, label_lag="12h", time_zone="America/Los_Angeles")
+    message = make(log, labels, reference=days, windows=windows).check(after(5)).message
+    assert message is None or not any("eference" in note for note in message.data["notes"])
 
 
 def test_a_complete_reference_is_frozen_without_a_word(growing):

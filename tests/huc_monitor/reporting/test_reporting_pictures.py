@@ -21,6 +21,7 @@ from support.report_cases import (
 from support.report_page import Page
 
 import huc_monitor as hm
+from huc_monitor.monitor.findings import Finding
 from huc_monitor.reporting import draw_pictures, render_report, save_picture
 from huc_monitor.reporting._compared import differences
 
@@ -85,6 +86,23 @@ def test_pictures_show_which_windows_were_in_maintenance(with_maintenance):
     assert ["m-empty" in marks for _, marks in cats] == [False, True, False]
     assert "Grey with a stroke: in maintenance" in heat
     ET.fromstring(heat)  # noqa: S314 - our own
+
+
+def test_the_headline_of_a_page_is_of_the_newest_window_that_was_not_in_maintenance():
+    tree = small_tree()
+    calm, odd = (audit_dict([candidate(node="cat", moment=m)], tree) for m in (0.001, 0.09))
+    stands = Finding(kind="standing", node="cat", subgroups=("all",), utilities=("top1",))
+    shut = record(2, odd, maintenance=OUT, findings=(stands,), notes=("This window is out.",))
+    page = render_report([record(1, calm, notes=("Said of the first.",)), shut], tree=tree)
+    head = re.sub("<[^>]*>", "", page[page.index('class="verdict"') : page.index('class="heat"')])
+    assert "Every branch is shown to be within tolerance." in head
+    assert "The newest window, 2024-03-02, is no evidence: maintenance from" in head
+    assert "Said of the first." in head
+    assert "This window is out." not in page
+    alone = render_report([shut], tree=tree)
+    assert "Nothing is known: all audited windows were in maintenance." in alone
+    assert "stands above tolerance" not in alone
+    assert 'class="sign"' not in alone
 
 
 def test_without_maintenance_nothing_is_said_of_it():

@@ -48,6 +48,14 @@ def test_dates_that_are_not_written_year_first_are_refused(form, n_days, tmp_pat
     assert source.labelled(START - timedelta(days=9_999), END).n == 0
 
 
+def test_a_text_in_place_of_a_time_is_shown_from_its_beginning(tmp_path):
+    frame = rows(3).assign(f=1, at="01/02/2026 " + "x" * 100_000)
+    frame.to_csv(tmp_path / "log.csv", index=False)
+    with pytest.raises(hm.InvalidInputError, match="such as '01/02/2026 xx") as caught:
+        source_of(tmp_path / "log.csv").time_range()
+    assert len(str(caught.value)) < 1_000
+
+
 def test_dates_are_refused_also_where_the_13th_comes_after_what_duckdb_samples(tmp_path):
     frame = rows(SNIFFED + 6_000, step=timedelta(seconds=45)).assign(f=1)
     frame["at"] = frame["at"].dt.strftime("%m/%d/%Y %H:%M:%S")
