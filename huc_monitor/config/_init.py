@@ -124,6 +124,14 @@ def init_config(
         )
         raise InvalidInputError(msg)
     volume = measure(place.table, time, guess.label, late, guess.id)
+    if not volume.coverage:
+        unmet = guess.notes.get("unmet")
+        msg = (
+            f"No prediction of the older half of {sample.name} was found to have a label"
+            + (f": {unmet}. " if unmet else ". ")
+            + "If only newer ones have labels, run init on these alone."
+        )
+        raise InvalidInputError(msg)
     for said in filter(None, (guess.notes.get("unmet"), volume.future, volume.past)):
         warnings.warn(said, HUCWarning, stacklevel=2)
     partition = None
@@ -131,6 +139,13 @@ def init_config(
         partition = find_partition(place.table, guess.time)
         guess.groups = [name for name in guess.groups if name not in (partition or {})]
     length, n_labels = _window_length(volume)
+    n_all = int(volume.n_rows * volume.coverage)
+    if n_all < n_labels:
+        guess.notes["windows"] = (
+            f"The log has about {n_all:,} labels, too few for an audit: the first window ends when "
+            f"there are about {n_labels:,}"
+        )
+        warnings.warn(guess.notes["windows"], HUCWarning, stacklevel=2)
     _leave_out_calendar(guess, sample.frame, time.read(sample.frame[guess.time]), length)
     found = FileContents(
         model=model or _model_name(str(log), table),
@@ -159,7 +174,7 @@ def _window_length(volume: Volume) -> tuple[str | None, int]:
     enough = [n for n in fitting if labels_per_day * (nominal[n] / timedelta(days=1)) >= _ENOUGH]
     if not enough:
         # Too few labels or too short a log for a calendar: a quarter of what there is.
-        return None, max(1, int(min(2 * _ENOUGH, volume.n_rows / 4) * volume.coverage))
+        return None, max(_FEWEST, int(min(2 * _ENOUGH, volume.n_rows * volume.coverage / 4)))
     chosen = "1d" if "1d" in enough else "1w" if "1w" in enough else enough[0]
     return chosen, int(labels_per_day * (nominal[chosen] / timedelta(days=1)))
 
@@ -206,7 +221,7 @@ def _reference(volume: Volume, length: str | None, n_labels: int) -> tuple[datet
     """Choose the first fifth of the log, in whole windows; three of them if that is no half."""
     first, last = volume.extent.first, volume.extent.last
     if length is None:
-        share = max(0.2, min(1.0, n_labels / max(1.0, volume.n_rows * volume.coverage)))
+        share = max(0.2, min(1.0, n_labels / (volume.n_rows * volume.coverage)))
         end = first + (last - first) * share + timedelta(seconds=1)
         return first.replace(microsecond=0), end.replace(microsecond=0)  # seconds are enough
     spec = TimeWindows(length=length)
@@ -314,7 +329,7 @@ class _Pilot:
 def _pilot(config: Config, found: FileContents) -> _Pilot:
     from huc_monitor.audit import audit
 
-    simple = 3 * 0.5 / math.sqrt(max(1, found.n_labels))
+    simple = 3 * 0.5 / math.sqrt(found.n_labels)
     window = config.open_source().labelled(*found.reference)
     unknown = say_unknown(window.unknown_labels, config.tree) or ""
     if window.n < _FEWEST:
@@ -345,7 +360,7 @@ def _pilot(config: Config, found: FileContents) -> _Pilot:
         f"{worst['utility']!r}, subgroup {worst['subgroup']!r}), at least "
         f"{float(worst['lower']):.2g}"
     )
-    chance = float(frame["radius"].max()) * math.sqrt(result.n / max(1, found.n_labels))
+    chance = float(frame["radius"].max()) * math.sqrt(result.n / found.n_labels)
     radius = float(worst["radius"])
     return _Pilot(chance, largest, float(frame["lower"].max()), radius, finding, unknown)
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import itertools
+import math
 import os
 import re
 from collections.abc import Mapping
@@ -200,10 +201,10 @@ def measure(
     after = extent.last + timedelta(microseconds=1)
     n_rows, n_labelled = table.count(time, extent.first, after, label)
     span = max((after - extent.first) / timedelta(days=1), 1e-9)
+    middle = extent.first + (after - extent.first) / 2
     if labels is not None and key is not None:
-        coverage = _late_coverage(table, time, extent, labels, key)
+        coverage = _late_coverage(table, time, TimeRange(extent.first, middle), labels, key)
     else:
-        middle = extent.first + (after - extent.first) / 2
         older, known = table.count(time, extent.first, middle, label)
         coverage = known / older if older else n_labelled / max(n_rows, 1)
     return Volume(extent, n_rows, n_rows / span, coverage, future, past)
@@ -259,7 +260,7 @@ def _late_coverage(
     ids = next(iter(table.scan({key: "any"}, time, extent.first, extent.last)), None)
     if ids is None or not len(ids):
         return 0.0
-    column = ids.frame[key].head(SAMPLE_ROWS)
+    column = ids.frame[key].iloc[:: math.ceil(len(ids) / SAMPLE_ROWS)]
     return float((latest_labels(labels, column, None).find(column) >= 0).mean())
 
 
@@ -319,11 +320,12 @@ def say_unmet(log: str, ids: pd.Series[Any], labels: LabelTable) -> str | None:
     why = (
         f": they differ in {names}; write them alike in both, they are not joined as they are"
         if found
-        else "; check which columns hold the ids: columns.id and source.labels.id"
+        else "; check which columns hold the ids: columns.id and source.labels.id (--id and "
+        "--labels-id of init)"
     )
     return (
-        f"{n_found:,} of {len(ids):,} ids in {log} (such as {mine!r}) have a label in "
-        f"{labels.table.name} (such as {other!r}){why}"
+        f"{n_found:,} of {len(ids):,} ids in {ids.name!r} of {log} (such as {mine!r}) have a label "
+        f"by {labels.id!r} of {labels.table.name} (such as {other!r}){why}"
     )
 
 

@@ -65,7 +65,7 @@ def write(found: FileContents, *, tolerance: float, patient: float, why: Sequenc
         groups=guess.groups[:_MAX_GROUPS],
         more_groups=guess.groups[_MAX_GROUPS:],
         min_size=max(50, found.n_labels // 100),
-        n_rows=max(1, round(found.n_labels / max(coverage, 1e-9))),
+        n_rows=round(found.n_labels / coverage),
         min_labelled=max(20, found.n_labels // 5),
         min_coverage=math.floor(50 * coverage) / 100,
         tolerance=tolerance,

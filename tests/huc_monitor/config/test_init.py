@@ -279,6 +279,53 @@ def test_a_small_log_gets_windows_by_count(folder):
     assert config.settings.windows.n_rows == 75
 
 
+@pytest.mark.parametrize(("every", "n_rows"), [(10, 1_000), (80, 4_000)])
+def test_windows_are_longer_where_few_predictions_have_a_label(every, n_rows, folder):
+    log = make_log().drop(columns="day")
+    log.loc[np.arange(len(log)) % every > 0, "outcome"] = None
+    log.to_parquet(folder / "log.parquet")
+    text = init_config(folder / "log.parquet", folder / "tree.yaml", folder=folder)
+    settings = parse_config(text, folder=folder).settings
+    assert settings.windows.n_rows == n_rows, "a quarter of the labels, and not fewer than 50"
+    assert settings.windows.min_labelled <= n_rows / every
+    assert settings.tolerance.value < 0.5
+
+
+def test_labels_too_few_for_any_window_are_told(folder):
+    log = make_log().drop(columns="day")
+    log.loc[np.arange(len(log)) % 200 > 0, "outcome"] = None
+    log.to_parquet(folder / "log.parquet")
+    few = "The log has about 20 labels, too few for an audit: the first window ends when"
+    with pytest.warns(hm.HUCWarning, match=few):
+        text = init_config(folder / "log.parquet", folder / "tree.yaml", folder=folder)
+    assert few in " ".join(text.replace("#", "").split())
+    settings = parse_config(text, folder=folder).settings
+    assert (settings.windows.n_rows, settings.tolerance.value) == (10_000, 0.22)
+
+
+def test_a_log_whose_older_half_has_no_label_is_refused(folder):
+    log = make_log().drop(columns="day")
+    log.loc[:2_100, "outcome"] = None
+    log.to_parquet(folder / "log.parquet")
+    with pytest.raises(hm.InvalidInputError, match=r"older half of .*newer ones .*these alone"):
+        init_config(folder / "log.parquet", folder / "tree.yaml", folder=folder)
+
+
+def test_a_few_ids_that_meet_are_told(folder):
+    log = make_log().drop(columns="day")
+    labels = log[["request_id", "outcome"]]
+    other = labels["request_id"].where(labels.index % 400 == 0, labels["request_id"].str.upper())
+    labels.assign(request_id=other).to_parquet(folder / "labels.parquet")
+    log.drop(columns="outcome").to_parquet(folder / "log.parquet")
+    place = {"labels": folder / "labels.parquet", "folder": folder}
+    with pytest.warns(hm.HUCWarning) as told:
+        text = init_config(folder / "log.parquet", folder / "tree.yaml", **place)
+    said = str(told[0].message)
+    assert "5 of 2,000 ids in 'request_id' of" in said
+    assert "they differ in upper and lower case; write them alike in both" in said
+    assert "    # 5 of 2,000 ids in " in text
+
+
 def test_a_label_by_another_name_is_proposed_and_not_just_taken(folder):
     log = make_log().drop(columns="day").rename(columns={"outcome": "category"})
     log.to_parquet(folder / "log.parquet")
@@ -557,16 +604,16 @@ def test_ids_that_two_tables_write_differently_are_told(folder, mine, theirs, sh
     log.to_parquet(folder / "log.parquet")
     labels.to_parquet(folder / "labels.parquet")
     place = {"labels": folder / "labels.parquet", "folder": folder}
-    with pytest.warns(hm.HUCWarning, match="0 of 2,000 ids in") as told:
-        text = init_config(folder / "log.parquet", folder / "tree.yaml", **place)
-    said = str(told[0].message)
+    unmet = "No prediction of the older half of .*: 0 of 2,000 ids in 'request_id' of"
+    with pytest.raises(hm.InvalidInputError, match=unmet) as caught:
+        init_config(folder / "log.parquet", folder / "tree.yaml", **place)
+    said = str(caught.value)
     assert all(f"(such as {one!r})" in said for one in shown)
+    assert "have a label by 'request_id' of" in said
     if difference is None:
-        assert said.endswith("check which columns hold the ids: columns.id and source.labels.id")
+        assert "check which columns hold the ids: columns.id and source.labels.id (--id" in said
     else:
         assert f": they differ in {difference}; write them alike in both" in said
-    assert "    # 0 of 2,000 ids in " in text
-    assert read(text, folder)[0].settings.source.labels.id == "request_id"
     labels.rename(columns={"request_id": "ticket"}).to_parquet(folder / "labels.parquet")
     refused = f"they differ in {difference}. Write" if difference else "Say which with --id"
     with pytest.raises(hm.InvalidInputError, match=re.escape(refused)):
