@@ -46,7 +46,7 @@ class Dependence:
     rows_per_group : float
         Mean size of the groups, counted by their rows.
     correlation : float
-        Mean correlation of two residuals of one group.
+        Mean correlation of two residuals of one group; an estimate above 1 is given as 1.
     design_effect : float
         Variance of a mean over that of independent rows.
     significance : float
@@ -114,7 +114,7 @@ def measure_dependence(scores: Floats, residuals: Floats, codes: Ints) -> Depend
     return Dependence(
         n_groups=n_groups,
         rows_per_group=float(np.sum(sizes**2) / sizes.sum()),
-        correlation=float(pairs.sum()) / n_pairs / (total / r.size),
+        correlation=min(1.0, float(pairs.sum()) / n_pairs / (total / r.size)),
         design_effect=1.0 + float(pairs.sum()) / total,
         significance=z - max(normal, 0.0) if z < 6.0 else z,
     )

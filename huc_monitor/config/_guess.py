@@ -37,6 +37,7 @@ _ID: Final = ("id", "uuid", "key", "guid")
 _VERSION: Final = ("version", "model", "ver", "mv")
 _WORDS: Final = re.compile(r"[a-z]+|[0-9]+")
 _MAX_GROUPS: Final = 12
+_LEAST_DISTINCT: Final = 0.9  # of ids that come again with the same prediction
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -126,7 +127,9 @@ def guess_log(
         guess.time_unit = _epoch_unit(sample.frame[guess.time])
     else:
         guess.time = find_time(sample, guess)
-    guess.id = guess.id or find_id(sample, guess.used)
+    guess.id = guess.id or find_id(sample, guess)
+    if guess.id is not None:
+        _note_ids(guess, sample.frame[guess.id])
     guess.model_version = best_name(
         sample.types,
         _VERSION,
@@ -329,9 +332,31 @@ def _epoch_unit(values: pd.Series[Any]) -> str | None:
     return None
 
 
-def find_id(sample: TableSample, used: set[str]) -> str | None:
-    """Return a column called an id whose values are all different."""
-    return best_name(sample.types, _ID, lambda name: _may_be_id(sample, name, used))
+def find_id(sample: TableSample, guess: Guess) -> str | None:
+    """Return a column called an id whose values are all different, but for copies of rows.
+
+    Of a user or a session that comes again, predictions differ.
+    """
+
+    def may_be(name: str) -> bool:
+        if _may_be_id(sample, name, guess.used):
+            return True
+        again = sample.frame[name].duplicated(keep=False) & sample.frame[name].notna()
+        rows = sample.frame.loc[again, [name, *guess.prediction_names]].astype(str)
+        n_copies, n_again = int(rows.duplicated().sum()), int(rows[name].duplicated().sum())
+        return _may_be_id(sample, name, guess.used, _LEAST_DISTINCT) and 2 * n_copies > n_again
+
+    return best_name(sample.types, _ID, may_be)
+
+
+def _note_ids(guess: Guess, ids: pd.Series[Any]) -> None:
+    """Note how many ids come again, and how many rows have none."""
+    there = ids.dropna()
+    n_again, n_none = int(there.duplicated().sum()), len(ids) - len(there)
+    said = [f"{n_again:,} repeated (an id counts once)"] if n_again else []
+    said += [f"{n_none:,} without an id"] if n_none else []
+    if said:
+        guess.notes["id"] = f"of {len(ids):,} rows looked at, {', '.join(said)}"
 
 
 def possible_ids(sample: TableSample, used: set[str], share: float = 0.99) -> list[str]:
@@ -358,7 +383,8 @@ def _may_be_id(sample: TableSample, name: str, used: set[str], share: float = 0.
         return False
     if _is_time(sample.types[name], values):
         return False
-    return bool(values.notna().all()) and _distinct(values) >= share * len(values)
+    n = int(values.notna().sum())
+    return n >= 0.99 * len(values) and _distinct(values) >= share * n
 
 
 def _subgroups(guess: Guess, sample: TableSample, encoder: LabelEncoder) -> None:

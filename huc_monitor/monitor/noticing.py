@@ -157,7 +157,7 @@ def _follow_soon(cells: Ints) -> Ints:
 
 def _matters(name: str, tested: Dependence) -> bool:
     if is_repeat(name):
-        return tested.correlation >= _LEAST_SAME
+        return tested.correlation >= _LEAST_SAME and round(tested.too_narrow, 1) > 1
     return tested.too_narrow >= _LEAST_TOO_NARROW
 
 
@@ -197,7 +197,7 @@ def say_blocks(found: ShortBlocks) -> str:
 
 def say_dependence(name: str, found: Dependence) -> str:
     """Say which rows depend on each other, by how much bounds are off, and what to set."""
-    size = f"{found.rows_per_group:.0f} rows each, correlation {found.correlation:.2f}"
+    size = f"{round(found.rows_per_group, 1):g} rows each, correlation {found.correlation:.2f}"
     narrow = f"Bounds are {found.too_narrow:.1f} times too narrow"
     if is_repeat(name):
         return (

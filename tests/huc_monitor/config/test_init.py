@@ -430,10 +430,49 @@ def test_ids_that_repeat_are_said_to_repeat(folder):
         init_config(folder / "log.parquet", folder / "tree.yaml", **given)
 
 
+@pytest.mark.parametrize("labels_apart", [False, True])
+def test_ids_of_which_a_few_come_again_or_are_missing_are_taken_and_told(labels_apart, folder):
+    log = make_log().drop(columns="day")
+    log["number"] = np.arange(len(log), dtype=np.int64)
+    log = log.drop(columns="request_id").rename(columns={"number": "request_id"})
+    log = pd.concat([log, log.iloc[::20]], ignore_index=True).astype({"request_id": "Int64"})
+    log.loc[[5, 7], "request_id"] = None
+    place: dict[str, object] = {"folder": folder}
+    if labels_apart:
+        labels = log[["request_id", "outcome"]].dropna().drop_duplicates("request_id")
+        labels.to_parquet(folder / "labels.parquet")
+        log, place["labels"] = log.drop(columns="outcome"), folder / "labels.parquet"
+    log.to_parquet(folder / "log.parquet")
+    text = init_config(folder / "log.parquet", folder / "tree.yaml", **place)
+    said = "200 repeated (an id counts once), 2 without an id"
+    assert f"  id: request_id  # of 4,200 rows looked at, {said}\n" in text
+    _, source, extent = read(text, folder)
+    data = source.labelled(extent.first, extent.last)
+    assert data.n_duplicate_ids == 200
+    assert data.n == 3_999 - (2 if labels_apart else 0), "the range leaves out the last row"
+
+
+def test_a_user_who_comes_again_with_another_prediction_has_no_id(folder):
+    log = make_log().drop(columns="day").rename(columns={"request_id": "user_id"})
+    log["user_id"] = np.where(np.arange(len(log)) % 20, log["user_id"], log["user_id"].shift(7))
+    log.to_parquet(folder / "log.parquet")
+    text = init_config(folder / "log.parquet", folder / "tree.yaml", folder=folder)
+    assert read(text, folder)[0].settings.columns.id is None
+
+
+def test_a_session_whose_rows_have_one_prediction_has_no_id(folder):
+    log = make_log().drop(columns="day").rename(columns={"request_id": "session_id"})
+    log = log.loc[np.repeat(np.arange(0, len(log), 4), 4)].assign(predicted_at=log["predicted_at"])
+    log.to_parquet(folder / "log.parquet")
+    text = init_config(folder / "log.parquet", folder / "tree.yaml", folder=folder)
+    columns = read(text, folder)[0].settings.columns
+    assert (columns.id, columns.cluster) == (None, "session_id")
+
+
 def test_a_log_with_retries_is_refused_with_the_option_that_takes_it(folder):
     log = make_log(400).drop(columns="day")
     log["request_id"] = [f"r{i}" for i in range(400)]
-    log = pd.concat([log, log.iloc[:40]])
+    log = pd.concat([log, log.iloc[:80]])
     log.drop(columns="outcome").to_parquet(folder / "log.parquet")
     labels = log[["request_id", "outcome"]].drop_duplicates("request_id")
     labels.to_csv(folder / "labels.csv", index=False)

@@ -109,6 +109,19 @@ def test_retries_are_noticed_by_their_predictions():
     assert "retries" in say_dependence(name, found)
 
 
+def test_a_few_rows_that_were_written_twice_are_told_with_numbers_that_can_be_read():
+    rng = np.random.default_rng(3)
+    p, y = predicted(rng, 2000)
+    often = np.concatenate([np.arange(2000), np.arange(400)])
+    name, found = notice(p[often], y[often], {})
+    assert found.correlation == 1
+    said = say_dependence(name, found)
+    assert "(1.3 rows each, correlation 1.00)" in said
+    assert "1.2 times too narrow" in said
+    seldom = np.concatenate([np.arange(2000), np.arange(40)])
+    assert notice(p[seldom], y[seldom], {}) is None, "bounds are 1.02 times too narrow"
+
+
 def test_retries_are_noticed_however_far_apart_they_were_read():
     rng = np.random.default_rng(6)
     p, y = predicted(rng, CACHE_CELLS // 4)
