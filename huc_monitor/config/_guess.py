@@ -257,7 +257,7 @@ def _class_order(guess: Guess, sample: TableSample, tree: LabelTree, top: Ints) 
 
 def find_time(sample: TableSample, guess: Guess) -> str:
     """Return the column of times: by type, then by name; sets the unit of numbers."""
-    typed = [n for n, kind in sample.types.items() if _is_time(kind, sample.frame[n])]
+    typed = [n for n, kind in sample.types.items() if is_time(kind, sample.frame[n])]
     typed = [name for name in typed if name not in guess.used]
     own = [name for name in typed if "label" not in name.lower()] or typed
     unread = [n for n in sample.types if n not in guess.used and has_clock(sample.frame[n])]
@@ -311,7 +311,8 @@ def refuse_unreadable(
         time.refuse_texts(sample.name, texts, remedy)
 
 
-def _is_time(kind: str, values: pd.Series[Any]) -> bool:
+def is_time(kind: str, values: pd.Series[Any]) -> bool:
+    """Say whether a column holds times: by its type, or nine of ten texts look like one."""
     if "TIMESTAMP" in kind.upper() or "DATETIME" in kind.upper():
         return True
     if kind.upper() == "DATE":
@@ -319,7 +320,7 @@ def _is_time(kind: str, values: pd.Series[Any]) -> bool:
     texts = values.dropna().head(50)
     if not len(texts) or not isinstance(texts.iloc[0], str):
         return False
-    return bool(texts.astype(str).str.match(r"\d{4}-\d\d-\d\d[T ]\d\d:\d\d").all())
+    return bool(texts.astype(str).str.match(r"\d{4}-\d\d-\d\d[T ]\d\d:\d\d").mean() >= 0.9)
 
 
 def _epoch_unit(values: pd.Series[Any]) -> str | None:
@@ -381,7 +382,7 @@ def _may_be_id(sample: TableSample, name: str, used: set[str], share: float = 0.
     values = sample.frame[name]
     if name in used or pd.api.types.is_float_dtype(values.dtype):
         return False
-    if _is_time(sample.types[name], values):
+    if is_time(sample.types[name], values):
         return False
     n = int(values.notna().sum())
     return n >= 0.99 * len(values) and _distinct(values) >= share * n
@@ -391,7 +392,7 @@ def _subgroups(guess: Guess, sample: TableSample, encoder: LabelEncoder) -> None
     n = len(sample.frame)
     for name in sample.types:
         values = sample.frame[name]
-        if name in guess.used or _is_time(sample.types[name], values) or not values.notna().any():
+        if name in guess.used or is_time(sample.types[name], values) or not values.notna().any():
             continue
         if sample.types[name].upper() == "DATE" or _scored(name, _ID):
             continue

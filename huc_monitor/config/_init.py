@@ -132,7 +132,8 @@ def init_config(
             + "If only newer ones have labels, run init on these alone."
         )
         raise InvalidInputError(msg)
-    for said in filter(None, (guess.notes.get("unmet"), volume.future, volume.past)):
+    noted = (guess.notes.get(key) for key in ("unmet", "labels_time"))
+    for said in filter(None, (*noted, volume.future, volume.past)):
         warnings.warn(said, HUCWarning, stacklevel=2)
     partition = None
     if isinstance(place.table, DuckTable):

@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 import numpy as np
 
+from huc_monitor._common.safe_text import quoted
 from huc_monitor._common.times import from_column, say_time, to_column
 from huc_monitor.audit.decomposition import UtilityRows
 from huc_monitor.audit.dependence import Dependence, ShortBlocks
@@ -24,6 +25,7 @@ from huc_monitor.config._guess import (
     best_name,
     find_label,
     has_clock,
+    is_time,
     possible_ids,
     refuse_unreadable,
     repeated_ids,
@@ -296,10 +298,17 @@ def guess_labels(
         theirs = [key] if key else possible_ids(sample, {label}, _SHARE_OF_IDS)
         guess.id, key = _meeting(place, label, log, mine, sample, theirs)
     found: dict[str, Any] = {**place.settings, "id": key, "label": label}
-    times = [n for n, k in sample.types.items() if "TIMESTAMP" in k.upper()]
+    times = [n for n, kind in sample.types.items() if is_time(kind, sample.frame[n])]
     times = [name for name in times if name not in {key, label}]
     if times:
         found["time"] = times[0]
+        values = sample.frame[times[0]]
+        odd = values[np.isnat(TimeColumn(times[0]).read(values))].dropna()
+        if len(odd):
+            guess.notes["labels_time"] = (
+                f"{times[0]!r} holds no time that can be read in {len(odd):,} of {len(values):,} "
+                f"rows looked at, such as {quoted(odd.iloc[0])}"
+            )
     else:
         odd = [n for n in sample.types if n not in {key, label} and has_clock(sample.frame[n])]
         likeliest = best_name(odd, TIME_WORDS, lambda _: True)
@@ -377,14 +386,18 @@ def label_lag(sample: pd.DataFrame, guess: Guess, labels: LabelTable) -> timedel
     """Measure how long after a prediction 95 % of the labels that came were there."""
     if labels.time is None or guess.id is None:
         return None
+    time = TimeColumn(guess.time, unit=guess.time_unit)  # type: ignore[arg-type]
+    sample = sample[~np.isnat(time.read(sample[guess.time]))]
     ids = sample[guess.id]
     found = latest_labels(labels, ids, None)
     place = found.find(ids)
     if found.times is None or not (place >= 0).any():
         return None
-    made = TimeColumn(guess.time, unit=guess.time_unit).read(sample[guess.time])[place >= 0]  # type: ignore[arg-type]
+    made = time.read(sample[guess.time])[place >= 0]
     known = found.times.to_numpy().astype("datetime64[us]")[place[place >= 0]]
-    waited = (known - made) / np.timedelta64(1, "s")
+    waited = (known - made)[~np.isnat(known)] / np.timedelta64(1, "s")
+    if not len(waited):
+        return None
     return timedelta(seconds=max(0.0, float(np.quantile(waited, 0.95))))
 
 

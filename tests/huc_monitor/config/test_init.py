@@ -178,6 +178,25 @@ def test_labels_in_a_late_table_are_found_with_the_time_they_take(folder):
         init_config(folder / "log.parquet", folder / "tree.yaml", folder=folder)
 
 
+@pytest.mark.parametrize("at", [2, 400])
+def test_a_label_time_that_cannot_be_read_does_not_cost_the_column(at, folder):
+    log = make_log().drop(columns="day")
+    known = (log["predicted_at"] + pd.Timedelta(hours=49)).dt.strftime("%Y-%m-%d %H:%M:%S")
+    known[at] = "soon"
+    labels = log[["request_id", "outcome"]].assign(labelled_at=known)
+    labels.to_csv(folder / "labels.csv", index=False)
+    log.loc[9, "predicted_at"] = None
+    log.drop(columns="outcome").to_parquet(folder / "log.parquet")
+    place = {"labels": folder / "labels.csv", "folder": folder}
+    said = "'labelled_at' holds no time that can be read in 1 of 4,000 rows looked at, such as 'so"
+    with pytest.warns(hm.HUCWarning, match=said):
+        text = init_config(folder / "log.parquet", folder / "tree.yaml", **place)
+    assert f"    time: labelled_at  # {said}on'\n" in text
+    config = read(text, folder)[0]
+    assert config.settings.source.labels.time == "labelled_at"
+    assert config.settings.windows.label_lag == "3d"
+
+
 def test_folders_that_follow_the_time_are_used_and_others_are_not(folder):
     log = make_log()
     for name, shift in (("good", 0), ("bad", 1)):
