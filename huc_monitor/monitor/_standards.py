@@ -90,6 +90,8 @@ class Standards:
             if not read:
                 return read
             (data,) = read.values()
+            if monitor.reference is not None:
+                require_labels(data.n, *monitor.reference)
             self.subgroups = monitor.subgroups(data.features)
             state.by_value = columns_by_value(self.subgroups, data.features)
             state.notes += doubt_outcome(
@@ -101,17 +103,22 @@ class Standards:
     def _freeze_reference(self, start: datetime, end: datetime) -> None:
         due_at = self.monitor.windows.due_at(end)
         found = self.cache.window(start, end, due_at)
-        if found.data.n == 0:
-            msg = (
-                f"`reference` must hold labelled rows; between {start.isoformat()} and "
-                f"{end.isoformat()} there are none. Choose a time the log covers."
-            )
-            raise InvalidInputError(msg)
+        require_labels(found.data.n, start, end)
         window = Window(0, start, end, due_at, "reference")
         said = _say_short(self.monitor.windows, start, end, found.data)
         self.state.notes += [] if said is None else [said]
         examined = Examination(self.monitor, self.subgroups, window, found, None)
         self.freeze(examined)
+
+
+def require_labels(n_labelled: int, start: datetime, end: datetime) -> None:
+    """Refuse a reference without a labelled row."""
+    if n_labelled == 0:
+        msg = (
+            f"`reference` must hold labelled rows; between {start.isoformat()} and "
+            f"{end.isoformat()} there are none. Choose a time the log covers."
+        )
+        raise InvalidInputError(msg)
 
 
 def say_waiting(

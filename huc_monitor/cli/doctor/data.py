@@ -8,7 +8,9 @@ from typing import TYPE_CHECKING, Any
 
 from huc_monitor._common.times import Span, say_span
 from huc_monitor.cli.doctor.findings import Diagnosis, guarded
-from huc_monitor.monitor._standards import first_rows, say_waiting
+from huc_monitor.config.opening import open_tracker
+from huc_monitor.monitor._standards import first_rows, require_labels, say_waiting
+from huc_monitor.monitor._state import MonitorState, open_state
 from huc_monitor.monitor.messages import say_repeats, say_untimed
 from huc_monitor.monitor.silence import LATE
 from huc_monitor.monitor.windows import TimeWindows, iter_due_windows
@@ -47,13 +49,33 @@ def look_at_log(config: Config) -> Iterator[Diagnosis]:
     if config.feature_columns:
         fix = "correct subgroups in the file"
         yield from guarded("subgroups", lambda: _subgroups(config, source, span), fix)
+    if not _state(config).reference:
+        fix = "correct reference.start and reference.end in the file"
+        yield from guarded("reference", lambda: _reference(config, source), fix)
+    yield from guarded("rows", lambda: _dependence(config, span), "see the reason")
+    if config.settings.columns.id is not None:
+        yield from guarded("ids", lambda: _repeats(config, source, span), "see the reason")
+
+
+def _state(config: Config) -> MonitorState:
+    """Return what the last check left; an empty one where `look_at_plugins` says what is wrong."""
+    try:
+        tracker = open_tracker(config)
+        return open_state(tracker, config.identity, config.tree, config.utilities)
+    except Exception:  # noqa: BLE001 - any plugin may raise anything
+        return MonitorState(config.identity)
+
+
+def _reference(config: Config, source: Any) -> Iterator[Diagnosis]:
+    """Whether the reference has labelled rows, if it is complete by now."""
     waiting = say_waiting(config.reference, config.windows, datetime.now(UTC))
     if waiting is not None:
         text, _, fix = waiting.partition(". ")
         yield Diagnosis("reference", "note", text, fix)
-    yield from guarded("rows", lambda: _dependence(config, span), "see the reason")
-    if config.settings.columns.id is not None:
-        yield from guarded("ids", lambda: _repeats(config, source, span), "see the reason")
+    elif config.reference is not None:
+        start, end = config.reference
+        counts = source.counts(start, end, as_of=config.windows.due_at(end))
+        require_labels(counts.n_labelled, start, end)
 
 
 def _subgroups(config: Config, source: Any, span: Any) -> Iterator[Diagnosis]:

@@ -69,6 +69,23 @@ def test_a_reference_whose_labels_are_not_due_is_a_note(project, capsys):
     assert found["reference"]["fix"] == "To begin earlier, give the reference an earlier end."
 
 
+@pytest.mark.parametrize("groups", [{}, {"by": {"site": "each"}}])
+def test_a_reference_without_a_row_is_wrong_until_one_is_frozen(project, capsys, groups):
+    today = pd.Timestamp.now("UTC").normalize()
+    days = [f"{today + pd.Timedelta(days=k):%Y-%m-%d}" for k in (-90, -89, -3, -2)]
+    given = {"state": "state", "subgroups": groups}
+    empty = {"reference": {"start": days[0], "end": days[1]}, **given}
+    code, found = examine(capsys, "--config", project(**empty))
+    assert (code, found["reference"]["outcome"]) == (2, "wrong")
+    assert "must hold labelled rows" in found["reference"]["text"]
+    config = project(reference={"start": days[2], "end": days[3]}, **given)
+    assert main(["check", "--config", str(config)]) in {0, 1}
+    capsys.readouterr()
+    log = pd.read_parquet(config.parent / "log.parquet")
+    log[log["time"] >= days[3]].to_parquet(config.parent / "log.parquet")
+    assert "reference" not in examine(capsys, "--config", config)[1]
+
+
 def test_no_more_windows_of_a_number_of_rows_are_cut_than_are_needed(project, capsys, monkeypatch):
     asked, advance = [], DuckTable.advance
 

@@ -461,8 +461,9 @@ def test_a_reference_range_freezes_subgroups_and_moments(broken):
     assert state["reference"]["drift"]["n"] == 6000
 
 
-def test_a_reference_without_labels_is_an_error(broken):
-    monitor = make(*broken, subgroups=hm.Subgroups.whole(), reference=(after(-9), after(-8)))
+@pytest.mark.parametrize("changes", [{"subgroups": hm.Subgroups.whole()}, {}])
+def test_a_reference_without_labels_is_an_error(broken, changes):
+    monitor = make(*broken, reference=(after(-9), after(-8)), **changes)
     with pytest.raises(InvalidInputError, match="`reference` must hold labelled rows"):
         monitor.check(after(3.5))
     assert states(monitor) is None
