@@ -43,6 +43,7 @@ def run(
     labels_key: Annotated[
         str | None, typer.Option("--labels-id", help="Column of ids where --labels points.")
     ] = None,
+    label_mapping: options.LabelMapping = None,
     model: Annotated[str | None, typer.Option(help="Name of the model.")] = None,
     out: Annotated[Path, typer.Option(help="File to write.")] = Path("huc.yaml"),
     force: Annotated[bool, typer.Option("--force", help="Replace the file if it exists.")] = False,
@@ -80,6 +81,7 @@ def run(
         labels_table=labels_table,
         model=model,
         columns={name: column for name, column in named.items() if column is not None},
+        label_mapping=label_mapping,
         folder=out.parent,
     )
     _refuse_existing(out, force=force)

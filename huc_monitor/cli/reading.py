@@ -118,7 +118,8 @@ def _no_label(table: DuckTable, label: str | None, tree: LabelTree) -> UnknownNa
     from huc_monitor.config._guess import TableSample, holds_leaves
 
     sample = TableSample(table.name, table.columns(), table.head(2_000))
-    held = [name for name in sample.types if holds_leaves(sample, name, tree)]
+    encoder = tree.label_encoder()
+    held = [name for name in sample.types if holds_leaves(sample, name, encoder)]
     named = " or ".join(f"--label {name}" for name in held)
     remedy = f"By its values it may be: {named}." if held else did_you_mean(label, sample.types)
     got = "none" if label is None else repr(label)

@@ -84,6 +84,8 @@ class Guess:
         Columns for subgroups: with few values, and of numbers.
     notes : dict of str to str
         What a reader should know about a guess, by its key.
+    spellings : dict of str to str
+        Which node other spellings of labels mean.
     proposed : list of str
         Columns that hold leaves, though nothing says that they are labels.
     """
@@ -100,6 +102,7 @@ class Guess:
     groups: list[str] = field(default_factory=list)
     numbers: list[str] = field(default_factory=list)
     notes: dict[str, str] = field(default_factory=dict)
+    spellings: dict[str, str] = field(default_factory=dict)
     proposed: list[str] = field(default_factory=list)
 
     @property
@@ -110,14 +113,19 @@ class Guess:
 
 
 def guess_log(
-    sample: TableSample, tree: LabelTree, named: Mapping[str, str] | None = None
+    sample: TableSample,
+    tree: LabelTree,
+    named: Mapping[str, str] | None = None,
+    spellings: Mapping[str, str] | None = None,
 ) -> Guess:
     """Guess everything about a log; what cannot be found is an error that lists what is there.
 
-    `named` are columns that the user named: "time", "label" and "id".
+    `named` are columns that the user named: "time", "label" and "id"; `spellings` say which node
+    other spellings of labels mean.
     """
     given = {key: sample.check(key, column) for key, column in (named or {}).items()}
     guess = Guess(label=given.get("label"), id=given.get("id"), time=given.get("time", ""))
+    guess.spellings = dict(spellings or {})
     top = _predictions(guess, sample, tree)
     guess.label = guess.label or find_label(sample, tree, guess, top)
     if guess.predictions.form == "list" and guess.predictions.class_column is None:
@@ -135,7 +143,7 @@ def guess_log(
         _VERSION,
         lambda name: name not in guess.used and sample.frame[name].nunique(dropna=True) <= 50,
     )
-    _subgroups(guess, sample, tree.label_encoder())
+    _subgroups(guess, sample, tree.label_encoder(mapping=guess.spellings))
     return guess
 
 
@@ -194,11 +202,12 @@ def find_label(sample: TableSample, tree: LabelTree, guess: Guess, top: Ints | N
     """
 
     def holds_labels(name: str) -> bool:
-        if name in guess.used or not holds_leaves(sample, name, tree):
+        encoder = tree.label_encoder(mapping=guess.spellings)
+        if name in guess.used or not holds_leaves(sample, name, encoder):
             return False
         if top is None or tree.n_leaves < 3:
             return True
-        codes = tree.label_encoder().find(sample.frame[name].astype(object))
+        codes = encoder.find(sample.frame[name].astype(object))
         known = (codes >= 0) & (top >= 0)
         return not known.any() or bool((codes != top)[known].mean() > 1e-3)
 
@@ -220,14 +229,14 @@ def say_spelling(sample: TableSample, tree: LabelTree) -> str:
     return ""
 
 
-def holds_leaves(sample: TableSample, name: str, tree: LabelTree) -> bool:
+def holds_leaves(sample: TableSample, name: str, encoder: LabelEncoder) -> bool:
     """Say whether a column may be labels: at least two leaves, and hardly anything else."""
     values = sample.frame[name].dropna()
     if not len(values) or "pred" in name.lower():
         return False
     if not isinstance(values.iloc[0], str) and not _scored(name, _LABEL):
         return False  # a number by any other name is no label
-    codes = tree.label_encoder().find(values.astype(object))
+    codes = encoder.find(values.astype(object))
     return bool((codes >= 0).mean() >= 0.95) and len(np.unique(codes)) >= 2
 
 
@@ -239,7 +248,8 @@ def _class_order(guess: Guess, sample: TableSample, tree: LabelTree, top: Ints) 
         for name, order in orders.items():
             # `top` are places in the list.
             leaf_at = np.array([tree.leaf_index(leaf) for leaf in order])
-            codes = tree.label_encoder(order).find(sample.frame[guess.label].astype(object))
+            encoder = tree.label_encoder(order, guess.spellings)
+            codes = encoder.find(sample.frame[guess.label].astype(object))
             hit = leaf_at[top] == codes
             known = (codes >= 0) & (top >= 0)
             scores[name] = float(hit[known].mean()) if known.any() else 0.0

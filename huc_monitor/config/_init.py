@@ -33,10 +33,11 @@ from huc_monitor.config._inspect import (
 from huc_monitor.config._write import FileContents, write
 from huc_monitor.errors import HUCWarning, InvalidInputError
 from huc_monitor.monitor.windows import TimeWindows
-from huc_monitor.sources import DuckTable, LabelTable
+from huc_monitor.sources import DuckTable, LabelTable, TooManyBadRowsError
 from huc_monitor.sources._rows import say_unknown
 from huc_monitor.sources._table import TimeColumn
 from huc_monitor.tree import LabelTree
+from huc_monitor.tree.labels import read_mapping
 
 _LENGTHS: Final = ("1w", "1d", "6h", "1h", "15m")
 _ENOUGH: Final = 500  # labels that show moments of a few hundredths
@@ -57,6 +58,7 @@ def init_config(
     labels_table: str | None = None,
     model: str | None = None,
     columns: Mapping[str, str] | None = None,
+    label_mapping: str | Path | None = None,
     folder: str | Path = ".",
 ) -> str:
     """Inspect a log and return the text of a commented, working configuration file.
@@ -75,6 +77,8 @@ def init_config(
     columns : dict, optional
         Columns to take instead of guessing: "time" and "id" of the log, "label" of wherever the
         labels are, "labels_id" of their own table.
+    label_mapping : str or Path, optional
+        CSV, JSON or YAML file: which node other spellings of labels mean.
     folder : str or Path, default "."
         Where the file will be: paths in it are relative to this folder.
 
@@ -100,7 +104,8 @@ def init_config(
         raise InvalidInputError(msg)
     named = dict(columns or {})
     elsewhere = {key: named.pop(key) for key in _OF_LABELS if labels is not None and key in named}
-    guess = guess_log(sample, label_tree, named)
+    spellings = None if label_mapping is None else read_mapping(label_mapping)
+    guess = guess_log(sample, label_tree, named, spellings)
     time = TimeColumn(guess.time, unit=guess.time_unit)  # type: ignore[arg-type]
     found_labels, late, lag = None, None, "0s"
     if labels is not None:
@@ -124,14 +129,7 @@ def init_config(
         )
         raise InvalidInputError(msg)
     volume = measure(place.table, time, guess.label, late, guess.id)
-    if not volume.coverage:
-        unmet = guess.notes.get("unmet")
-        msg = (
-            f"No prediction of the older half of {sample.name} was found to have a label"
-            + (f": {unmet}. " if unmet else ". ")
-            + "If only newer ones have labels, run init on these alone."
-        )
-        raise InvalidInputError(msg)
+    _require_labels(volume, sample.name, guess.notes.get("unmet"))
     noted = (guess.notes.get(key) for key in ("unmet", "labels_time"))
     for said in filter(None, (*noted, volume.future, volume.past)):
         warnings.warn(said, HUCWarning, stacklevel=2)
@@ -161,8 +159,23 @@ def init_config(
         lag=lag,
         reference=_reference(volume, length, n_labels),
         levels=label_tree.height,
+        label_mapping=None if label_mapping is None else relative_path(str(label_mapping), home),
     )
-    return _with_tolerance(found, home)
+    try:
+        return _with_tolerance(found, home)
+    except TooManyBadRowsError as error:
+        msg = f"{error} Or repair these rows: every check would refuse them too."
+        raise TooManyBadRowsError(msg) from error
+
+
+def _require_labels(volume: Volume, log: str, unmet: str | None) -> None:
+    if not volume.coverage:
+        msg = (
+            f"No prediction of the older half of {log} was found to have a label"
+            + (f": {unmet}. " if unmet else ". ")
+            + "If only newer ones have labels, run init on these alone."
+        )
+        raise InvalidInputError(msg)
 
 
 def _window_length(volume: Volume) -> tuple[str | None, int]:

@@ -280,7 +280,7 @@ def guess_labels(
     settles ``guess.id``. `named` are columns that the user named: "label" and "labels_id".
     """
     given = {key: sample.check(key, column) for key, column in named.items()}
-    seen = Guess()
+    seen = Guess(spellings=guess.spellings)
     label = given.get("label") or find_label(sample, tree, seen, None)
     if label is None and len(seen.proposed) == 1:
         label = seen.proposed[0]  # what a table of labels was given for

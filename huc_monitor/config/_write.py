@@ -47,6 +47,7 @@ class FileContents:
     lag: str
     reference: tuple[datetime, datetime]
     levels: int
+    label_mapping: str | None = None
 
 
 def write(found: FileContents, *, tolerance: float, patient: float, why: Sequence[str]) -> str:

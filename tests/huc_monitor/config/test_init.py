@@ -152,6 +152,29 @@ def test_labels_that_are_no_node_of_the_tree_are_told(folder):
     assert "Put it into the tree, or into `source.label_mapping` (" in said
 
 
+@pytest.mark.parametrize("apart", [False, True])
+def test_labels_in_other_spellings_are_read_by_a_mapping(apart, folder, capsys):
+    log = make_log().drop(columns="day")
+    log["outcome"] = log["outcome"].replace({"died": "Death", "coma": "Coma"})
+    log.loc[5, "outcome"] = "unknown"
+    command = ["init", str(folder / "log.parquet"), "--tree", str(folder / "tree.yaml")]
+    command += ["--out", str(folder / "huc.yaml"), "--label", "outcome"]
+    if apart:
+        log[["request_id", "outcome"]].to_csv(folder / "labels.csv", index=False)
+        log = log.drop(columns="outcome")
+        command += ["--labels", str(folder / "labels.csv")]
+    log.to_parquet(folder / "log.parquet")
+    assert main(command) == 2
+    said = " ".join(capsys.readouterr().err.split())
+    assert "--label-mapping of commands that take a file). Or repair these rows:" in said
+    (folder / "names.csv").write_text("spelling,node\nDeath,died\nComa,coma\n")
+    command = [word for word in command if word not in {"--label", "outcome"}]
+    assert main([*command, "--label-mapping", str(folder / "names.csv")]) == 0
+    config = load_config(folder / "huc.yaml")
+    assert config.settings.source.label_mapping == "names.csv"
+    assert config.open_source().labelled(*config.reference).n_quarantined == 1
+
+
 def test_labels_in_a_late_table_are_found_with_the_time_they_take(folder):
     log = make_log()
     labels = pd.DataFrame(
