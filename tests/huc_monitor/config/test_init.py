@@ -707,7 +707,21 @@ def test_ids_that_are_text_in_one_table_and_numbers_in_the_other_are_joined_and_
     labels.to_parquet(folder / "labels.parquet")
     place = {"labels": folder / "labels.parquet", "folder": folder}
     text = init_config(folder / "log.parquet", folder / "tree.yaml", **place)
-    assert "100% of them with a label" in text
+    assert "100% of the older half with a label" in text
+
+
+@pytest.mark.parametrize("apart", [False, True])
+def test_the_share_with_a_label_is_said_to_be_that_of_the_older_half(apart, folder):
+    log = make_log().drop(columns="day")
+    log.loc[np.arange(4_000) % 5 == 0, "outcome"] = None
+    log.loc[3_000:, "outcome"] = None
+    place: dict[str, object] = {"folder": folder}
+    if apart:
+        log[["request_id", "outcome"]].dropna().to_parquet(folder / "labels.parquet")
+        log, place["labels"] = log.drop(columns="outcome"), folder / "labels.parquet"
+    log.to_parquet(folder / "log.parquet")
+    text = init_config(folder / "log.parquet", folder / "tree.yaml", **place)
+    assert "a day, 80% of the older half with a label." in text
 
 
 def test_columns_can_be_named_on_the_command_line(folder, capsys):
