@@ -46,10 +46,11 @@ def look_at_log(config: Config) -> Iterator[Diagnosis]:
     yield fresh
     if fresh.outcome != "ok" and source.labels is not None:
         yield from guarded("join", lambda: _join(source), "see the reason")
+    state = _state(config)
     if config.feature_columns:
         fix = "correct subgroups in the file"
-        yield from guarded("subgroups", lambda: _subgroups(config, source, span), fix)
-    if not _state(config).reference:
+        yield from guarded("subgroups", lambda: _subgroups(config, source, span, state), fix)
+    if not state.reference:
         fix = "correct reference.start and reference.end in the file"
         yield from guarded("reference", lambda: _reference(config, source), fix)
     yield from guarded("rows", lambda: _dependence(config, span), "see the reason")
@@ -78,7 +79,7 @@ def _reference(config: Config, source: Any) -> Iterator[Diagnosis]:
         require_labels(counts.n_labelled, start, end)
 
 
-def _subgroups(config: Config, source: Any, span: Any) -> Iterator[Diagnosis]:
+def _subgroups(config: Config, source: Any, span: Any, state: MonitorState) -> Iterator[Diagnosis]:
     """Whether a check could freeze the subgroups, on the rows that a first check takes."""
     now = datetime.now(UTC)
     due = iter_due_windows(config.windows, source, now=now, identity=config.identity)
@@ -90,6 +91,9 @@ def _subgroups(config: Config, source: Any, span: Any) -> Iterator[Diagnosis]:
     if rows.n:
         found = config.make_subgroups(rows.features)
         yield Diagnosis("subgroups", "ok", f"{len(found)}: {', '.join(found.names)}"[:200])
+        if state.discovered:
+            text = f"found by subgroups.discover and watched too: {'; '.join(state.discovered)}"
+            yield Diagnosis("discovered", "ok", text)
         for said in doubt_outcome(rows.features, config.feature_columns, rows.labels, config.tree):
             text, _, fix = said.partition(" Then ")
             yield Diagnosis("outcome", "note", text, fix)

@@ -86,6 +86,19 @@ def test_a_reference_without_a_row_is_wrong_until_one_is_frozen(project, capsys,
     assert "reference" not in examine(capsys, "--config", config)[1]
 
 
+def test_a_subgroup_that_a_check_found_is_listed(project, capsys):
+    config = project(subgroups={"by": {"site": "each"}}, state="state")
+    assert "discovered" not in examine(capsys, "--config", config)[1]
+    assert main(["check", "--config", str(config)]) in {0, 1}
+    capsys.readouterr()
+    (kept,) = (config.parent / "state").rglob("state.json")
+    state = json.loads(kept.read_text("utf-8"))
+    kept.write_text(json.dumps({**state, "discovered": ["site=east and lion>=0.5"]}), "utf-8")
+    found = examine(capsys, "--config", config)[1]["discovered"]
+    assert found["outcome"] == "ok"
+    assert found["text"].endswith("watched too: site=east and lion>=0.5")
+
+
 def test_no_more_windows_of_a_number_of_rows_are_cut_than_are_needed(project, capsys, monkeypatch):
     asked, advance = [], DuckTable.advance
 
