@@ -11,7 +11,7 @@ from huc_monitor.cli.doctor.findings import Diagnosis, guarded
 from huc_monitor.config.opening import open_tracker
 from huc_monitor.monitor._standards import first_rows, require_labels, say_waiting
 from huc_monitor.monitor._state import MonitorState, open_state
-from huc_monitor.monitor.messages import say_repeats, say_untimed
+from huc_monitor.monitor.messages import count_repeats, say_repeats, say_untimed
 from huc_monitor.monitor.silence import LATE
 from huc_monitor.monitor.windows import TimeWindows, iter_due_windows
 from huc_monitor.subgroups._outcome import doubt_outcome
@@ -136,9 +136,13 @@ def _repeats(config: Config, source: Any, span: Any) -> Iterator[Diagnosis]:
     due = span.last - _lag(config) + timedelta(microseconds=1)
     if due <= span.first:
         return
-    said = say_repeats(source.labelled(max(due - _window(config), span.first), due))
+    data = source.labelled(max(due - _window(config), span.first), due)
+    said = say_repeats(data)
     if said is None:
         yield Diagnosis("ids", "ok", "each comes once in the newest window")
+    elif data.n_changed_labels and len(count_repeats(data)) == 1:
+        text = f"newest window: {said} Labels were corrected: the latest of each id counts"
+        yield Diagnosis("ids", "ok", text)
     else:
         yield Diagnosis("ids", "note", f"newest window: {said}", "write each prediction once")
 

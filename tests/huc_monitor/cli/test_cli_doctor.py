@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import shlex
 import subprocess
 import sys
@@ -97,6 +98,29 @@ def test_a_subgroup_that_a_check_found_is_listed(project, capsys):
     found = examine(capsys, "--config", config)[1]["discovered"]
     assert found["outcome"] == "ok"
     assert found["text"].endswith("watched too: site=east and lion>=0.5")
+
+
+def test_labels_that_were_corrected_are_no_repeats(project, capsys):
+    config = project()
+    log = pd.read_parquet(config.parent / "log.parquet").assign(id=range(400))
+    labels = log[["id", "label"]].assign(at=log["time"] + pd.Timedelta(hours=1)).dropna()
+    again = labels.iloc[::10].assign(label="dog", at=log["time"] + pd.Timedelta(hours=2))
+    pd.concat([labels, again]).to_parquet(config.parent / "labels.parquet")
+    place = {"path": "labels.parquet", "id": "id", "label": "label", "time": "at"}
+    given = {
+        "source": {"log": {"path": "log.parquet"}, "labels": place},
+        "columns": {"time": "time", "id": "id"},
+    }
+    config.write_text(yaml.safe_dump({**SETTINGS, **given}), "utf-8")
+    log = log.drop(columns="label")
+    log.to_parquet(config.parent / "log.parquet")
+    found = examine(capsys, "--config", config)[1]["ids"]
+    assert (found["outcome"], found["fix"]) == ("ok", None)
+    said = r"\d labels replaced by later, different ones, .* corrected: the latest of each"
+    assert re.search(said, found["text"])
+    pd.concat([log, log]).to_parquet(config.parent / "log.parquet")
+    found = examine(capsys, "--config", config)[1]["ids"]
+    assert (found["outcome"], found["fix"]) == ("note", "write each prediction once")
 
 
 def test_no_more_windows_of_a_number_of_rows_are_cut_than_are_needed(project, capsys, monkeypatch):
