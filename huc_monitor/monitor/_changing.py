@@ -118,7 +118,21 @@ class Changing:
         if newest:
             onsets = [item.onset_first for item in found.changes if item.onset_first is not None]
             self.state.changed_since = min(onsets, default=None)
+            self._remember(found.changes)
         return found
+
+    def _remember(self, changes: Sequence[CandidateChange]) -> None:
+        """Keep since when branches with critical alerts changed, for when those windows are gone.
+
+        Not those with warnings: these stay open for what stands, whatever changed meanwhile.
+        """
+        alerted = {alert.node for alert in self.state.open_alerts if alert.level == "critical"}
+        kept = {node: when for node, when in self.state.onsets.items() if node in alerted}
+        for one in changes:
+            when = (one.onset_first, one.onset_last, one.onset)
+            if None not in when and not one.or_earlier:
+                kept[one.node] = when  # type: ignore[assignment]
+        self.state.onsets = kept
 
     def _alone(self, window: Window, examined: Examination, as_of: datetime) -> WindowChange | None:
         """Compare a window whose rows are not kept, because newer ones are."""
@@ -346,6 +360,7 @@ class Changing:
         end = None if examined.reference is None else examined.reference.end
         forgotten = end is not None and starts[0] > end
         onsets: dict[str, tuple[datetime, ...]] = {}
+        unsure = set()
         dated = []
         for change, item in zip(changes, plain, strict=True):
             first_of_branch = item.node not in onsets and len(onsets) < _MOST_DATED
@@ -360,7 +375,14 @@ class Changing:
             if first_of_branch:
                 found = onset_set(means, variances)
                 places = (found.first, found.last, found.likeliest)
-                onsets[item.node] = tuple(starts[place] for place in places)
+                when = tuple(starts[place] for place in places)
+                known = self.state.onsets.get(item.node)
+                if forgotten and when[0] == starts[0]:
+                    if known is None or known[0] > starts[0]:
+                        unsure.add(item.node)
+                    else:
+                        when = known
+                onsets[item.node] = when
             first, last, onset = onsets.get(item.node, (None, None, None))
             dated.append(
                 dataclasses.replace(
@@ -368,7 +390,7 @@ class Changing:
                     onset_first=first,
                     onset_last=last,
                     onset=onset,
-                    or_earlier=forgotten and first == starts[0],
+                    or_earlier=item.node in unsure,
                     track=track,
                 )
             )

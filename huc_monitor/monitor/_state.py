@@ -193,6 +193,8 @@ class MonitorState(Form):
     file: str | None = None  # the configuration file's name
     forecast_starts: dict[str, datetime] = field(default_factory=dict)
     waiting: str | None = None  # what was told of a reference that is not complete
+    # Of branches with critical alerts: since when they changed (first, last, likeliest window).
+    onsets: dict[str, tuple[datetime, datetime, datetime]] = field(default_factory=dict)
 
     schema: ClassVar[int | None] = SCHEMA_VERSION
     sparse: ClassVar[tuple[str, ...]] = (
@@ -208,6 +210,7 @@ class MonitorState(Form):
         "file",
         "forecast_starts",
         "waiting",
+        "onsets",
     )
 
     @property
@@ -381,6 +384,9 @@ class MonitorState(Form):
             for one in self.mutes
         ]
         self.standing = [version.names[name] for name in self.standing if name in version.names]
+        self.onsets = {
+            version.names[name]: when for name, when in self.onsets.items() if name in version.names
+        }
         self._read_reference_again()
         self.compared = [dataclasses.replace(item, digest="") for item in self.compared]
         self.tree, self.tree_change = tree.fingerprint, version.to_dict()

@@ -358,11 +358,13 @@ class MLflowRecalibrationHost:
         found = self.tracker.records(1, trigger.ordinal)
         change = found[-1].change if found else None
         changes: Sequence[CandidateChange] = () if change is None else change.changes
+        calm = _calm(state.replaced_at, state.reference_times, extent.first)
         if BASE_TAG in champion.tags:
             changes = _since(state.serving_since, changes)
-            start, why = _begin(trigger, state.open_alerts, changes)
+            start, why = _begin(trigger, state.open_alerts, changes, calm=calm)
         else:
-            start, why = _begin(trigger, state.open_alerts, changes, state.replaced_at)
+            served = state.replaced_at
+            start, why = _begin(trigger, state.open_alerts, changes, served, calm=calm)
         step = max(end - start, timedelta(hours=1))
         while trigger.since is None and source.counts(start, end).n_labelled < _ENOUGH_ROWS:
             if start <= extent.first:
@@ -435,13 +437,27 @@ def _since(start: datetime | None, changes: Sequence[CandidateChange]) -> list[C
     return [one for one in changes if start and one.onset and one.onset >= start]
 
 
+def _calm(
+    replaced_at: datetime | None, reference: tuple[datetime, datetime] | None, first: datetime
+) -> tuple[datetime, str]:
+    """Say from when on rows are used where nothing went wrong of late, and why."""
+    when, what = first, "all of the log"
+    if replaced_at is not None:
+        when, what = replaced_at, "since the version that serves first answered"
+    elif reference is not None:
+        when, what = max(first, reference[0]), "since the reference began"
+    return when, f"{what}; no critical alert is open"
+
+
 def _begin(
     trigger: RecalibrationTrigger,
     alerts: Sequence[AlertState],
     changes: Sequence[CandidateChange] = (),
     served: datetime | None = None,
+    *,
+    calm: tuple[datetime, str],
 ) -> tuple[datetime, str]:
-    """Say from when on rows are used, and why.
+    """Say from when on rows are used, and why; without a critical alert, as when all is `calm`.
 
     An alert begins with the first of its branch. Of a fault that several branches show, some are
     told a window later than others, and all may be told later than the fault likeliest began. Of a
@@ -455,7 +471,7 @@ def _begin(
         if alert.level == "critical":
             began.setdefault(alert.node, alert)
     if not began:
-        return trigger.window_end - timedelta(days=1), "the newest day; no critical alert is open"
+        return min(calm[0], trigger.window_end), calm[1]
     first, *older = reversed(began.values())
     fault = {first.node}
     while older and first.first_ordinal - older[0].first_ordinal <= _ONE_FAULT:

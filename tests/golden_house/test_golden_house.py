@@ -80,6 +80,8 @@ WHY = {
     "exit code": r"(\$|\.status|\.before)\.code",
     # The state knows when the windows begin whose forecasts it keeps.
     "forecast starts": r"\$\.state\.forecast_starts",
+    # And since when branches with a critical alert changed.
+    "onsets": r"\$\.state\.onsets\b.*",
 }
 
 

@@ -106,12 +106,39 @@ def test_a_fault_is_found_in_its_branch_and_subgroup_and_dated():
 def test_a_change_that_may_be_older_than_the_kept_windows_began_then_or_earlier():
     log = make_stream(days=8, fault_from=4)
     monitor = watch(log, policy={"change": {"windows": [1, 2]}})
+    monitor.check(day(7))
+    plain = monitor.tracker.load_state()
+    monitor.tracker.save_state({**plain, "onsets": {}})  # as earlier versions wrote it
     record = monitor.check(day(8)).records[-1]
     assert record.change.changes[0].onset_first == day(6)
     assert record.change.changes[0].or_earlier
     earliest = watch(make_stream(fault_from=2)).check(day(6)).records[-1].change.changes[0]
     assert earliest.onset_first == day(2)
     assert not earliest.or_earlier, "the reference ends there"
+
+
+def test_an_alert_keeps_the_onset_that_was_told_when_the_windows_are_gone():
+    monitor = watch(make_stream(days=9, fault_from=4), policy={"change": {"windows": [1, 2]}})
+    records = [record for k in range(1, 10) for record in monitor.check(day(k)).records]
+    began = [record.change.changes[0] for record in records[4:]]
+    assert [one.node for one in began] == ["billing"] * 5
+    assert [one.onset for one in began] == [day(4)] * 5
+    assert not any(one.or_earlier for one in began)
+    assert [one.track[0][0] for one in began] == [day(3), day(4), day(5), day(6), day(7)]
+    assert set(monitor.tracker.load_state()["onsets"]) == {"billing"}
+
+
+def test_onsets_of_branches_without_a_critical_alert_are_forgotten():
+    log, healed = make_stream(days=12, fault_from=4), make_stream(days=12)
+    late = log["at"] >= day(7)
+    log.loc[late] = healed.loc[late]
+    monitor = watch(log, policy={"change": {"windows": [1, 2]}})
+    monitor.check(day(7))
+    assert set(monitor.tracker.load_state()["onsets"]) == {"billing"}
+    monitor.check(day(12))
+    state = monitor.tracker.load_state()
+    assert "billing" in {one["node"] for one in state["alerts"] if one["level"] == "warning"}
+    assert not state.get("onsets")
 
 
 def test_a_change_for_the_better_is_marked():
