@@ -20,6 +20,7 @@ from huc_monitor.sources._partition import Partition
 from huc_monitor.sources._presets import find_preset, unpacked
 from huc_monitor.sources._spec import FILES
 from huc_monitor.sources._table import (
+    UNREADABLE,
     Chunk,
     ColumnKind,
     Lookup,
@@ -268,7 +269,7 @@ class DuckTable:
         if time is not None and self._is_text(time.name):
             text = _quote(time.name)
             odd = f"{self._known_time(time)} IS NULL AND regexp_matches({text}, '[0-9]')"
-            selected += f", CASE WHEN {odd} THEN {text} END AS {_quote(_UNREADABLE)}"
+            selected += f", CASE WHEN {odd} THEN {text} END AS {_quote(UNREADABLE)}"
         query = (
             f"SELECT {selected} FROM {self._from(columns, time)} "
             f"WHERE {_quote(wanted.key)} IN (SELECT v FROM wanted){when}"
@@ -280,8 +281,6 @@ class DuckTable:
             finally:
                 self._connection.unregister("wanted")
         frame: pd.DataFrame = rows.to_pandas(integer_object_nulls=True)
-        if time is not None and _UNREADABLE in frame:
-            time.refuse_texts(self.name, frame.pop(_UNREADABLE))
         return frame
 
     def head(self, n_rows: int) -> pd.DataFrame:
@@ -452,7 +451,6 @@ def _format(place: str) -> str:
 
 # So many rows DuckDB looks at to tell the types of a CSV file.
 _SNIFFED: Final = 20_480
-_UNREADABLE: Final = "huc-monitor: a text that is no time"
 _BAD_CELL: Final = re.compile(
     r"CSV Error on Line: (\d+).*?converting column (\".*?\")\. Could not convert string "
     r"\"(.*?)\" to \'(.*?)\'",

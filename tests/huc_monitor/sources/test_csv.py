@@ -9,7 +9,13 @@ import pandas as pd
 import pytest
 
 import huc_monitor as hm
-from huc_monitor.sources import Columns, DuckTable, LabelTable, TableSource
+from huc_monitor.sources import (
+    Columns,
+    DuckTable,
+    LabelTable,
+    TableSource,
+    TooManyBadRowsError,
+)
 
 TREE = hm.LabelTree.flat(["a", "b"])
 START = datetime(2026, 1, 1, tzinfo=UTC)
@@ -178,3 +184,24 @@ def test_labels_without_a_time_are_known_from_the_beginning(kind, none, make_tab
     given = LabelTable(table=table, id="id", label="y", time="known")
     source = source_of(tmp_path / "log.parquet", labels=given)
     assert source.labelled(START, END, as_of=START).ids.tolist() == [0, 5]
+
+
+@pytest.mark.parametrize("kind", ["csv", "parquet", "frame", "sqlite"])
+@pytest.mark.parametrize("as_of", [None, START + timedelta(days=80)])
+def test_a_label_whose_time_cannot_be_read_is_set_aside(kind, as_of, make_table, tmp_path):
+    log = rows(48)
+    labels = log[["id", "y"]].assign(known=log["at"].dt.strftime("%Y-%m-%dT%H:%M:%SZ"))
+    labels.loc[5, "known"] = "2026-02-30T10:00:00Z"
+    earlier = pd.DataFrame({"id": [5], "y": "b", "known": "2026-01-01T05:00:00Z"})
+    log.drop(columns="y").to_parquet(tmp_path / "log.parquet")
+    table = make_table(kind, pd.concat([labels, earlier]), "known")
+    given = LabelTable(table=table, id="id", label="y", time="known")
+    source = source_of(tmp_path / "log.parquet", labels=given)
+    window = source.labelled(START, END, as_of=as_of)
+    assert (window.n, 5 in window.ids) == (47, False)
+    assert dict(window.bad_reasons) == {"label time that cannot be read": 1}
+    assert (window.n_labelled, window.n_changed_labels) == (48, 0)
+    assert window.counts == source.counts(START, END, as_of=as_of)
+    strict = source_of(tmp_path / "log.parquet", labels=given, max_bad_share=0.02)
+    with pytest.raises(TooManyBadRowsError, match=r"First: id 5, .*'2026-02-30T10:00:00Z'"):
+        strict.labelled(START, END, as_of=as_of)
