@@ -182,6 +182,8 @@ class DuckTable:
         for name, text in zip(dated, found, strict=True):
             if isinstance(text, str):  # a column in folder names has a type of its own
                 self._dated[name] = YEAR_FIRST.match(text) is not None
+                if self._types[name] in _WALL and re.search(_WITH_ZONE, text):
+                    self._types[name] = _ZONED[0]  # DuckDB takes "UTC" for no zone
         self._types.update({name: "VARCHAR" for name, known in self._dated.items() if not known})
 
     def _refuse_repeated(self, names: set[str]) -> None:
@@ -367,10 +369,17 @@ class DuckTable:
     def _time(self, time: TimeColumn) -> str:
         column, declared = _quote(time.name), self.columns()[time.name]
         if self._is_text(time.name):
-            kind = "TIMESTAMP" if declared in _WALL else "TIMESTAMPTZ"
+            kinds = ("TIMESTAMP", "TIMESTAMPTZ")
+            casts = [f"TRY_CAST(concat({column}) AS {kind})" for kind in kinds]
+            mine, other = casts if declared in _WALL else casts[::-1]
             if declared == "VARCHAR":
                 self._connection.execute(f"SET TimeZone = {_literal(time.time_zone)}")
-            return f"TRY_CAST(concat({column}) AS {kind})"
+            if declared == "VARCHAR" or time.time_zone == "UTC":
+                return mine
+            # Times with and without a zone in one column: each is what it says.
+            alike = f"regexp_matches({column}, '{_WITH_ZONE}') = {declared in _ZONED}"
+            other = f"timezone({_literal(time.time_zone)}, {other})"
+            return f"CASE WHEN {alike} THEN {mine} ELSE {other} END"
         if declared == "TIMESTAMPTZ_NS":
             # DuckDB refuses to compare nanoseconds with the microseconds of a parameter.
             return f"CAST({column} AS TIMESTAMPTZ)"
@@ -451,6 +460,8 @@ def _format(place: str) -> str:
 
 # So many rows DuckDB looks at to tell the types of a CSV file.
 _SNIFFED: Final = 20_480
+# A time of day with a zone after it: Z, UTC, Europe/Berlin, +01:00.
+_WITH_ZONE: Final = r":\d\d.*([A-Za-z]|[+-]\d\d(:?\d\d)?)\s*$"
 _BAD_CELL: Final = re.compile(
     r"CSV Error on Line: (\d+).*?converting column (\".*?\")\. Could not convert string "
     r"\"(.*?)\" to \'(.*?)\'",

@@ -138,6 +138,23 @@ def test_local_times_are_read_as_the_clocks_showed_them(tmp_path):
     assert extent.last == datetime(2024, 10, 27, 2, 30, tzinfo=UTC)
 
 
+@pytest.mark.parametrize("ends", [" UTC", " GMT", "Z", "+00:00", "+00"])
+@pytest.mark.parametrize("mixed", [None, 0, 1])
+def test_a_time_that_names_its_zone_is_no_local_time(ends, mixed, tmp_path):
+    texts = [f"2024-03-0{day} 06:00:00{ends}" for day in (1, 2)]
+    expected = ["2024-03-01T06:00", "2024-03-02T06:00"]
+    if mixed is not None:
+        texts[mixed] = texts[mixed].removesuffix(ends)
+        expected[mixed] = expected[mixed].replace("06:", "11:")
+    rows(2).assign(at=texts).to_csv(tmp_path / "log.csv", index=False)
+    columns = Columns(time="at", probabilities="p_{leaf}", label="y", time_zone="America/New_York")
+    source = TableSource(DuckTable.files(tmp_path / "log.csv"), tree=TREE, columns=columns)
+    times = source.labelled(datetime(2024, 1, 1, tzinfo=UTC), START).times
+    assert times.astype("datetime64[m]").astype(str).tolist() == expected
+    extent = source.time_range()
+    assert [f"{time:%Y-%m-%dT%H:%M}" for time in (extent.first, extent.last)] == expected
+
+
 def test_dates_that_describe_rows_are_no_times_unless_they_are_written_year_first(tmp_path):
     frame = rows(48).assign(f="01/02/2026", g="2026-02-01")
     frame.to_csv(tmp_path / "log.csv", index=False)
