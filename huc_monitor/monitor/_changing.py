@@ -181,6 +181,7 @@ class Changing:
         others = {kept.id: kept for kept in self.state.compared}
         others[window.id] = item
         self.state.compared = [others[name] for name in self._history.names]
+        self.state.replaced = self.state.replaced_at
         self._prune()
 
     def _prune(self) -> None:

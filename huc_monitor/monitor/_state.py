@@ -193,6 +193,7 @@ class MonitorState(Form):
     file: str | None = None  # the configuration file's name
     forecast_starts: dict[str, datetime] = field(default_factory=dict)
     waiting: str | None = None  # what was told of a reference that is not complete
+    replaced: datetime | None = None  # `replaced_at`, where kept windows no longer say
 
     schema: ClassVar[int | None] = SCHEMA_VERSION
     sparse: ClassVar[tuple[str, ...]] = (
@@ -208,6 +209,7 @@ class MonitorState(Form):
         "file",
         "forecast_starts",
         "waiting",
+        "replaced",
     )
 
     @property
@@ -231,9 +233,9 @@ class MonitorState(Form):
 
     @property
     def replaced_at(self) -> datetime | None:
-        """As `serving_since`; None too where no kept window is of another version."""
+        """Start of the first window of the version that serves; None if none was of another."""
         since = self.serving_since
-        return since if since is not None and since > self.compared[0].start else None
+        return since if since is not None and since > self.compared[0].start else self.replaced
 
     @property
     def failed(self) -> tuple[Window, ...]:

@@ -80,6 +80,8 @@ WHY = {
     "exit code": r"(\$|\.status|\.before)\.code",
     # The state knows when the windows begin whose forecasts it keeps.
     "forecast starts": r"\$\.state\.forecast_starts",
+    # The state keeps when the model version that serves took over.
+    "replaced": r"\$\.state\.replaced",
 }
 
 

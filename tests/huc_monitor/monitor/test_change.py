@@ -515,6 +515,24 @@ def test_a_version_that_repairs_a_fault_ends_its_alerts_with_its_first_windows()
     assert monitor.check(day(14)).status == "ok", "and stays so"
 
 
+def test_when_the_version_that_serves_took_over_outlives_the_windows_that_are_kept():
+    log, few = make_promotion(at=4, repaired=False, days=9), {"change": {"windows": (1, 2)}}
+    monitor = watch(log, policy=few, version="version")
+    states = []
+    for k in (4, 5, 8):
+        monitor.check(day(k))
+        states.append(MonitorState.from_dict(monitor.tracker.load_state()))
+    assert [state.replaced_at for state in states] == [None, day(4), day(4)]
+    assert len({kept.version for kept in states[-1].compared}) == 1
+    older = states[-1].to_dict()
+    del older["replaced"]
+    assert MonitorState.from_dict(older).replaced_at is None
+    log["version"] = np.where(log["at"] >= day(8), "3", log["version"])
+    again = watch(log, policy=few, version="version", tracker=monitor.tracker)
+    again.check(day(9))
+    assert MonitorState.from_dict(again.tracker.load_state()).replaced_at == day(8)
+
+
 def test_two_versions_that_share_the_rows_are_pooled():
     log = make_stream(days=8)
     log["version"] = np.random.default_rng(3).choice(["1", "2"], len(log))
