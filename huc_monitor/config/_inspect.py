@@ -382,7 +382,9 @@ def label_lag(sample: pd.DataFrame, guess: Guess, labels: LabelTable) -> timedel
         return None
     made = TimeColumn(guess.time, unit=guess.time_unit).read(sample[guess.time])[place >= 0]  # type: ignore[arg-type]
     known = found.times.to_numpy().astype("datetime64[us]")[place[place >= 0]]
-    waited = (known - made) / np.timedelta64(1, "s")
+    waited = (known - made)[~np.isnat(known)] / np.timedelta64(1, "s")
+    if not len(waited):
+        return None
     return timedelta(seconds=max(0.0, float(np.quantile(waited, 0.95))))
 
 

@@ -26,6 +26,7 @@ from huc_monitor.audit.two_samples import Sample
 from huc_monitor.audit.unforeseen import count_unforeseen
 from huc_monitor.detection import ChangeHistory, ChangeStep, ChangeTest
 from huc_monitor.detection.change import Change, candidate_terms
+from huc_monitor.detection.history import knows_chances
 from huc_monitor.detection.onset import onset_set, window_means
 from huc_monitor.monitor._rows import Decomposed, RowCache
 from huc_monitor.monitor._samples import SampleFiles
@@ -194,6 +195,7 @@ class Changing:
         others = {kept.id: kept for kept in self.state.compared}
         others[window.id] = item
         self.state.compared = [others[name] for name in self._history.names]
+        self.state.replaced = self.state.replaced_at
         self._prune()
 
     def _prune(self) -> None:
@@ -217,6 +219,10 @@ class Changing:
                 kept = ChangeHistory(self.test.plan, 1)
                 kept.read(_REFERENCE, data)
                 self._reference = kept.samples[0]
+                if self._lacks_chances(data):
+                    sample = self._read(*self._reference_range())
+                    if sample.n >= self._reference.n:  # else the log was pruned
+                        self._keep_reference(sample)
         assert self._reference is not None  # noqa: S101 - read or kept just now
         return self._reference
 
@@ -225,7 +231,7 @@ class Changing:
             history = ChangeHistory(self.test.plan, max(self.test.pools))
             for item in self.state.compared[-max(self.test.pools) :]:
                 data = self.files.read(item.digest)
-                if data is not None:
+                if data is not None and not self._lacks_chances(data):
                     history.read(item.id, data)
                     continue
                 try:
@@ -236,6 +242,13 @@ class Changing:
                     history.add(item.id, sample)
             self._history = history
         return self._history
+
+    def _lacks_chances(self, data: bytes) -> bool:
+        """Whether kept rows do not say with which probability their labels were chosen."""
+        if knows_chances(data):
+            return False
+        at = self._reference_range()[0]
+        return self.monitor.source.labelled(at, at).label_probability is not None
 
     def _reference_range(self) -> tuple[datetime, datetime, datetime]:
         """Return when the reference was, and as of when it is read."""

@@ -195,6 +195,7 @@ class MonitorState(Form):
     waiting: str | None = None  # what was told of a reference that is not complete
     # Of branches with critical alerts: since when they changed (first, last, likeliest window).
     onsets: dict[str, tuple[datetime, datetime, datetime]] = field(default_factory=dict)
+    replaced: datetime | None = None  # `replaced_at`, where kept windows no longer say
 
     schema: ClassVar[int | None] = SCHEMA_VERSION
     sparse: ClassVar[tuple[str, ...]] = (
@@ -211,6 +212,7 @@ class MonitorState(Form):
         "forecast_starts",
         "waiting",
         "onsets",
+        "replaced",
     )
 
     @property
@@ -234,9 +236,9 @@ class MonitorState(Form):
 
     @property
     def replaced_at(self) -> datetime | None:
-        """As `serving_since`; None too where no kept window is of another version."""
+        """Start of the first window of the version that serves; None if none was of another."""
         since = self.serving_since
-        return since if since is not None and since > self.compared[0].start else None
+        return since if since is not None and since > self.compared[0].start else self.replaced
 
     @property
     def failed(self) -> tuple[Window, ...]:

@@ -23,13 +23,14 @@ from huc_mlflow._shadow import Shadow
 from huc_mlflow._tracker import MLflowTracker
 from huc_monitor._common.safe_text import plain
 from huc_monitor._common.stages import begin_stage
-from huc_monitor._common.times import Span, say_span, say_time
+from huc_monitor._common.times import Span, say_span, say_time, within
 from huc_monitor.audit import audit
 from huc_monitor.config import Config
 from huc_monitor.errors import InvalidInputError
 from huc_monitor.monitor import MonitorState, read_state
 from huc_monitor.monitor.change import CandidateChange
 from huc_monitor.monitor.messages import say_gains
+from huc_monitor.monitor.muting import odd_times
 from huc_monitor.monitor.ports import MonitorInfo, Move, RecalibrationOutcome, VersionInfo
 from huc_monitor.monitor.records import AlertState, RecalibrationTrigger
 from huc_monitor.monitor.windows import Window
@@ -365,14 +366,25 @@ class MLflowRecalibrationHost:
         else:
             served = state.replaced_at
             start, why = _begin(trigger, state.open_alerts, changes, served, calm=calm)
-        step = max(end - start, timedelta(hours=1))
-        while trigger.since is None and source.counts(start, end).n_labelled < _ENOUGH_ROWS:
+        step, zone = max(end - start, timedelta(hours=1)), self.config.windows.zone
+        odd = odd_times(self.config.settings.maintenance, extent.first, end, zone)
+
+        def n_labelled(start: datetime) -> int:
+            spans = [(start, end), *((max(low, start), high) for low, high in odd if high > start)]
+            n, *left_out = (source.counts(*span).n_labelled for span in spans)
+            return n - sum(left_out)
+
+        while trigger.since is None and n_labelled(start) < _ENOUGH_ROWS:
             if start <= extent.first:
                 break
             start, step = max(start - step, extent.first), 2 * step
             why = f"the newest, at least {_ENOUGH_ROWS:,} if there are so many"
         base = self.registry.root(champion)
-        return self.reader.read(base, start, end, versions=[champion]), why
+        rows = self.reader.read(base, start, end, versions=[champion])
+        inside = within(rows.times, odd)
+        if inside.any():
+            rows, why = rows.take(~inside), f"{why}; {inside.sum():,} of maintenance are left out"
+        return rows, why
 
     def _about(self, rows: WindowData, state: MonitorState) -> dict[str, Any]:
         """Return what audits and fits are told besides probabilities and labels."""

@@ -85,6 +85,8 @@ WHY = {
     "pilot": r"\$\.pilot\.(quantile|mean_square)\..*",
     # The state knows since when branches with a critical alert changed.
     "onsets": r"\$\.state\.onsets\b.*",
+    # The state keeps when the model version that serves took over.
+    "replaced": r"\$\.state\.replaced",
 }
 
 

@@ -12,10 +12,19 @@ import huc_mlflow
 import mlflow
 import pytest
 from huc_mlflow._recalibration_host import _begin, _calm, _since
-from support.deployment import STRICT, World, check_records, check_rollback, check_story, tell
+from support.deployment import (
+    STRICT,
+    World,
+    a_trigger,
+    check_records,
+    check_rollback,
+    check_story,
+    tell,
+)
 from support.documents import assert_follows
 from support.forests import log_forest
 
+from huc_monitor._common.times import within
 from huc_monitor.cli import main
 from huc_monitor.monitor._state import KeptWindow, MonitorState
 from huc_monitor.monitor.change import CandidateChange
@@ -149,6 +158,33 @@ def test_rows_begin_with_the_version_that_serves_where_the_fault_is_older_than_i
     assert begin(TRIGGER, older, [], None)[0] == DAY + timedelta(days=5)
     asked = dataclasses.replace(TRIGGER, since=DAY)
     assert begin(asked, older, [], served)[0] == DAY
+
+
+def test_rows_of_maintenance_are_no_part_of_a_recalibration(story, store):
+    log_forest(story, "triage")
+    world = World(story, store, mlflow.get_tracking_uri(), enabled=False)
+    for _ in range(3):
+        world.serve(drift=0.0)
+    world.check()
+
+    def rows_since_the_third_day():
+        host, trigger = a_trigger(world)
+        state = host._state()
+        state.alerts = {("level3", "all", "milder"): open_alert("milder", "all", 2)}
+        return host._rows(trigger, world.champion(), state)
+
+    assert len(rows_since_the_third_day()[0].labels) == 1_800
+    world.settings["maintenance"] = [
+        {"start": "2024-03-02T12:00", "end": "2024-03-03T12:00"},
+        {"start": "2024-03-02", "end": "2024-03-03", "branch": "milder"},
+    ]
+    world.configure()
+    rows, why = rows_since_the_third_day()
+    assert (len(rows.labels), rows.start) == (1_800, DAY), "older rows take their place"
+    assert not within(rows.times, [(DAY + timedelta(days=1.5), DAY + timedelta(days=2.5))]).any()
+    assert why.endswith(
+        "the newest, at least 1,000 if there are so many; 900 of maintenance are left out"
+    )
 
 
 @pytest.mark.slow

@@ -10,8 +10,11 @@ import pandas as pd
 import pytest
 
 import huc_monitor as hm
+from huc_monitor._common.arrays import arrays_from_bytes, arrays_to_bytes
 from huc_monitor.config import init_config
+from huc_monitor.detection import history
 from huc_monitor.monitor import Monitor
+from huc_monitor.monitor._state import MonitorState
 from huc_monitor.monitor.policy import Policy
 from huc_monitor.monitor.ports import MonitorInfo
 from huc_monitor.monitor.ports.tracker import FilesTracker, MemoryTracker
@@ -61,8 +64,9 @@ def make_new_class(*, days=6, rows=600, seen_from=3, share=0.03, seed=0):
 def watch(log, **more):
     policy = {"tolerance": 0.02, "audit": {"n_draws": 200}, **more.pop("policy", {})}
     policy["change"] = {"alerts": "change", **policy.get("change", {})}
-    version = more.pop("version", None)
-    columns = Columns(time="at", label="y", features=("channel",), model_version=version)
+    named = {"model_version": more.pop("version", None)}
+    named["label_probability"] = more.pop("chance", None)
+    columns = Columns(time="at", label="y", features=("channel",), **named)
     return Monitor(
         source=TableSource(FrameTable(log), tree=TREE, columns=columns),
         windows=more.pop("windows", TimeWindows(length="1d")),
@@ -237,6 +241,25 @@ def test_a_dry_run_reads_kept_rows_and_writes_none(tmp_path):
     dry = watch(log, tracker=tracker, identity="5f").check(day(6), dry_run=True)
     assert sorted((tracker.folder / "rows").rglob("*.rows")) == before
     assert dry.records[0].change == watch(log).check(day(6)).records[-1].change
+
+
+def test_rows_kept_before_their_label_probability_was_are_read_again(tmp_path, monkeypatch):
+    def without_chance(sample, write=history.sample_to_bytes):
+        arrays = arrays_from_bytes(write(sample))
+        return arrays_to_bytes({name: arrays[name] for name in arrays.keys() - {"evenly"}})
+
+    log = make_stream(fault_from=3)
+    log["chance"] = np.where(log["at"] < day(5), 0.1, 0.5)
+    tracker = FilesTracker(MonitorInfo("calls", "5f"), folder=tmp_path)
+    given = {"chance": "chance", "identity": "5f"}
+    with monkeypatch.context() as patch:
+        patch.setattr(history, "sample_to_bytes", without_chance)
+        watch(log, tracker=tracker, **given).check(day(5))
+    later = watch(log, tracker=tracker, **given).check(day(6))
+    assert later.records[0].change == watch(log, **given).check(day(6)).records[-1].change
+    state = MonitorState.from_dict(tracker.load_state())
+    kept = list((tracker.folder / "rows").rglob(f"{state.reference_rows}.rows"))
+    assert [history.knows_chances(path.read_bytes()) for path in kept] == [True]
 
 
 def test_rolling_windows_pool_those_without_common_rows():
@@ -517,6 +540,24 @@ def test_a_version_that_repairs_a_fault_ends_its_alerts_with_its_first_windows()
     assert second.records[-1].change.pools == (1, 2)
     assert {step.kind for record in second.records for step in record.transitions} == {"resolved"}
     assert monitor.check(day(14)).status == "ok", "and stays so"
+
+
+def test_when_the_version_that_serves_took_over_outlives_the_windows_that_are_kept():
+    log, few = make_promotion(at=4, repaired=False, days=9), {"change": {"windows": (1, 2)}}
+    monitor = watch(log, policy=few, version="version")
+    states = []
+    for k in (4, 5, 8):
+        monitor.check(day(k))
+        states.append(MonitorState.from_dict(monitor.tracker.load_state()))
+    assert [state.replaced_at for state in states] == [None, day(4), day(4)]
+    assert len({kept.version for kept in states[-1].compared}) == 1
+    older = states[-1].to_dict()
+    del older["replaced"]
+    assert MonitorState.from_dict(older).replaced_at is None
+    log["version"] = np.where(log["at"] >= day(8), "3", log["version"])
+    again = watch(log, policy=few, version="version", tracker=monitor.tracker)
+    again.check(day(9))
+    assert MonitorState.from_dict(again.tracker.load_state()).replaced_at == day(8)
 
 
 def test_two_versions_that_share_the_rows_are_pooled():
