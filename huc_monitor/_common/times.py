@@ -8,7 +8,7 @@ windows that follow a calendar, and what people read, which `say_time` and `say_
 from __future__ import annotations
 
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from typing import Any, Final, Literal, TypeAlias
@@ -284,6 +284,14 @@ def from_column(value: np.datetime64) -> datetime:
         )
         raise InvalidInputError(msg)
     return moment.replace(tzinfo=UTC)
+
+
+def within(times: NDArray[Any], spans: Iterable[tuple[datetime, datetime]]) -> NDArray[np.bool_]:
+    """Say which entries of a column of times lie in one of some ``[start, end)``."""
+    inside = np.zeros(len(times), dtype=bool)
+    for low, high in spans:
+        inside |= (times >= to_column(low)) & (times < to_column(high))
+    return inside
 
 
 def to_column(moment: datetime) -> np.datetime64:

@@ -101,6 +101,7 @@ def open_actions(
         utilities=given.utilities,
         zone=given.windows.time_zone,
         file=given.document.name,
+        maintenance=given.settings.maintenance,
     )
 
 

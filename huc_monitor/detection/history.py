@@ -40,12 +40,11 @@ def sample_to_bytes(sample: Sample) -> bytes:
         "labels": _small(labels),
         "repeats": groups.repeats,
         "unit": groups.unit,
+        "evenly": groups.evenly,
     }
     for name in ("times", "clusters"):
         if getattr(groups, name).size:
             arrays[name] = getattr(groups, name)
-    if groups.evenly < 1:
-        arrays["evenly"] = groups.evenly
     if sample.unforeseen.size:
         arrays["unforeseen"] = sample.unforeseen
     if sample.likeliest.size:
@@ -89,6 +88,11 @@ def sample_from_bytes(data: bytes, plan: AuditPlan) -> Sample:
     unforeseen = arrays.get("unforeseen", np.empty(0))
     likeliest = arrays.get("likeliest", np.empty(0)).astype(np.int64)
     return Sample(tuple(rows), dataclasses.replace(groups, **given), unforeseen, likeliest)
+
+
+def knows_chances(data: bytes) -> bool:
+    """Whether bytes say how labels were chosen; those of earlier versions may not."""
+    return not {"times", "evenly"}.isdisjoint(arrays_from_bytes(data))
 
 
 def _small(codes: Ints) -> np.ndarray[Any, Any]:

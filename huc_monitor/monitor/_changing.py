@@ -26,6 +26,7 @@ from huc_monitor.audit.two_samples import Sample
 from huc_monitor.audit.unforeseen import count_unforeseen
 from huc_monitor.detection import ChangeHistory, ChangeStep, ChangeTest
 from huc_monitor.detection.change import Change, candidate_terms
+from huc_monitor.detection.history import knows_chances
 from huc_monitor.detection.onset import onset_set, window_means
 from huc_monitor.monitor._rows import Decomposed, RowCache
 from huc_monitor.monitor._samples import SampleFiles
@@ -118,7 +119,21 @@ class Changing:
         if newest:
             onsets = [item.onset_first for item in found.changes if item.onset_first is not None]
             self.state.changed_since = min(onsets, default=None)
+            self._remember(found.changes)
         return found
+
+    def _remember(self, changes: Sequence[CandidateChange]) -> None:
+        """Keep since when branches with critical alerts changed, for when those windows are gone.
+
+        Not those with warnings: these stay open for what stands, whatever changed meanwhile.
+        """
+        alerted = {alert.node for alert in self.state.open_alerts if alert.level == "critical"}
+        kept = {node: when for node, when in self.state.onsets.items() if node in alerted}
+        for one in changes:
+            when = (one.onset_first, one.onset_last, one.onset)
+            if None not in when and not one.or_earlier:
+                kept[one.node] = when  # type: ignore[assignment]
+        self.state.onsets = kept
 
     def _alone(self, window: Window, examined: Examination, as_of: datetime) -> WindowChange | None:
         """Compare a window whose rows are not kept, because newer ones are."""
@@ -180,6 +195,7 @@ class Changing:
         others = {kept.id: kept for kept in self.state.compared}
         others[window.id] = item
         self.state.compared = [others[name] for name in self._history.names]
+        self.state.replaced = self.state.replaced_at
         self._prune()
 
     def _prune(self) -> None:
@@ -203,6 +219,10 @@ class Changing:
                 kept = ChangeHistory(self.test.plan, 1)
                 kept.read(_REFERENCE, data)
                 self._reference = kept.samples[0]
+                if self._lacks_chances(data):
+                    sample = self._read(*self._reference_range())
+                    if sample.n >= self._reference.n:  # else the log was pruned
+                        self._keep_reference(sample)
         assert self._reference is not None  # noqa: S101 - read or kept just now
         return self._reference
 
@@ -211,7 +231,7 @@ class Changing:
             history = ChangeHistory(self.test.plan, max(self.test.pools))
             for item in self.state.compared[-max(self.test.pools) :]:
                 data = self.files.read(item.digest)
-                if data is not None:
+                if data is not None and not self._lacks_chances(data):
                     history.read(item.id, data)
                     continue
                 try:
@@ -222,6 +242,13 @@ class Changing:
                     history.add(item.id, sample)
             self._history = history
         return self._history
+
+    def _lacks_chances(self, data: bytes) -> bool:
+        """Whether kept rows do not say with which probability their labels were chosen."""
+        if knows_chances(data):
+            return False
+        at = self._reference_range()[0]
+        return self.monitor.source.labelled(at, at).label_probability is not None
 
     def _reference_range(self) -> tuple[datetime, datetime, datetime]:
         """Return when the reference was, and as of when it is read."""
@@ -346,6 +373,7 @@ class Changing:
         end = None if examined.reference is None else examined.reference.end
         forgotten = end is not None and starts[0] > end
         onsets: dict[str, tuple[datetime, ...]] = {}
+        unsure = set()
         dated = []
         for change, item in zip(changes, plain, strict=True):
             first_of_branch = item.node not in onsets and len(onsets) < _MOST_DATED
@@ -360,7 +388,14 @@ class Changing:
             if first_of_branch:
                 found = onset_set(means, variances)
                 places = (found.first, found.last, found.likeliest)
-                onsets[item.node] = tuple(starts[place] for place in places)
+                when = tuple(starts[place] for place in places)
+                known = self.state.onsets.get(item.node)
+                if forgotten and when[0] == starts[0]:
+                    if known is None or known[0] > starts[0]:
+                        unsure.add(item.node)
+                    else:
+                        when = known
+                onsets[item.node] = when
             first, last, onset = onsets.get(item.node, (None, None, None))
             dated.append(
                 dataclasses.replace(
@@ -368,7 +403,7 @@ class Changing:
                     onset_first=first,
                     onset_last=last,
                     onset=onset,
-                    or_earlier=forgotten and first == starts[0],
+                    or_earlier=item.node in unsure,
                     track=track,
                 )
             )

@@ -223,9 +223,14 @@ class Check:
         kept = [*self.state.visited, visited]
         self.state.visited = [item for item in kept if self._may_change(item)]
         searched = self._take_in(record, window)
-        grown = searched and self._discovering.search(window.due_at)
-        said = self._discovering.said if searched else ()
-        self.outbox.commit(dataclasses.replace(record, notes=(*record.notes, *said)))
+        return self._commit(record, window.due_at, searched=searched)
+
+    def _commit(self, record: WindowRecord | None, as_of: datetime, *, searched: bool) -> bool:
+        """Save a window, after a search for subgroups; True where subgroups are others now."""
+        grown = searched and self._discovering.search(as_of)
+        if record is not None:
+            said = self._discovering.said if searched else ()
+            self.outbox.commit(dataclasses.replace(record, notes=(*record.notes, *said)))
         return grown
 
     def _take_in(self, record: WindowRecord, window: Window) -> bool:
@@ -242,7 +247,7 @@ class Check:
         again in any case.
         """
         failed = [item.window for item in self.state.visited if item.failed is not None]
-        late = False
+        late, last = False, None  # the last record waits for what a search says
         for visited in self.state.visited:
             window = visited.window
             # Asked as of an earlier time than before, fewer labels are no news.
@@ -251,13 +256,15 @@ class Check:
             now = self.monitor.source.counts(window.start, window.end, as_of=self.now)
             changed = next_revision(visited.revision, visited.counts, now) is not None
             if changed or window in failed[-_MOST_RETRIED:]:
-                late |= self._look_again(visited)
-        if late and self._discovering.search(self.now):
+                self._commit(last, self.now, searched=False)
+                last, searchable = self._look_again(visited)
+                late |= searchable
+        if self._commit(last, self.now, searched=late):
             self._begin()
             self._prepare([])
 
-    def _look_again(self, visited: Visited) -> bool:
-        """Audit a window again; True where it is the first time that its rows can be searched."""
+    def _look_again(self, visited: Visited) -> tuple[WindowRecord | None, bool]:
+        """Audit a window again; say whether it is the first time that its rows can be searched."""
         was_ready = readiness(self.monitor.windows, visited.counts) == "ready"
         before, failed = (visited.revision, visited.as_of), visited.failed
         n_labelled = visited.counts.n_labelled
@@ -265,14 +272,13 @@ class Check:
         record = self._record(visited, self.now, partial(self._again, visited))
         if failed is not None and visited.failed == failed:
             visited.revision, visited.as_of = before  # as it was: nothing to tell
-            return False
+            return None, False
         if failed is not None and record.status != "failed":  # in maintenance it may still be
             self._telling.mended(visited.window)
         if visited.counts.n_labelled > n_labelled:
             self._silence.late_labels()
         late = not (was_ready and failed is None) and self._take_in(record, visited.window)
-        self.outbox.commit(record)
-        return late
+        return record, late
 
     def _again(self, visited: Visited) -> Decomposed:
         return self._standards.cache.window(visited.window.start, visited.window.end, self.now)

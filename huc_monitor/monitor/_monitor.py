@@ -256,6 +256,7 @@ class Monitor(Plotted):
             utilities=self.utilities,
             zone=self.windows.time_zone,
             file=self.file,
+            maintenance=self.policy.maintenance,
         )
 
     @property

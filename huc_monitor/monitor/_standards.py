@@ -9,12 +9,12 @@ from typing import TYPE_CHECKING
 
 import pandas as pd
 
-from huc_monitor._common.times import say_span, say_time, to_utc
+from huc_monitor._common.times import say_span, say_time, to_utc, within
 from huc_monitor.errors import InvalidInputError
 from huc_monitor.monitor._examine import Examination
 from huc_monitor.monitor._reference import Reference
 from huc_monitor.monitor._rows import Asked, Decomposed, RowCache
-from huc_monitor.monitor.muting import check_maintenance
+from huc_monitor.monitor.muting import check_maintenance, odd_times
 from huc_monitor.monitor.newcomers import columns_by_value
 from huc_monitor.monitor.windows import TimeWindows, Window, WindowSpec, readiness
 from huc_monitor.sources import PredictionSource, TooManyBadRowsError, WindowData
@@ -107,6 +107,14 @@ class Standards:
         window = Window(0, start, end, due_at, "reference")
         said = _say_short(self.monitor.windows, start, end, found.data)
         self.state.notes += [] if said is None else [said]
+        given, zone = self.monitor.policy.maintenance, self.monitor.windows.zone
+        n_odd = int(within(found.data.times, odd_times(given, start, end, zone)).sum())
+        if n_odd:
+            self.state.notes.append(
+                f"The reference holds {n_odd:,} labelled rows of maintenance among {found.data.n:,}"
+                ": later windows are compared with these too. If they are odd, choose another time "
+                "for the reference."
+            )
         examined = Examination(self.monitor, self.subgroups, window, found, None)
         self.freeze(examined)
 

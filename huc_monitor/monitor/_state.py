@@ -193,6 +193,9 @@ class MonitorState(Form):
     file: str | None = None  # the configuration file's name
     forecast_starts: dict[str, datetime] = field(default_factory=dict)
     waiting: str | None = None  # what was told of a reference that is not complete
+    # Of branches with critical alerts: since when they changed (first, last, likeliest window).
+    onsets: dict[str, tuple[datetime, datetime, datetime]] = field(default_factory=dict)
+    replaced: datetime | None = None  # `replaced_at`, where kept windows no longer say
 
     schema: ClassVar[int | None] = SCHEMA_VERSION
     sparse: ClassVar[tuple[str, ...]] = (
@@ -208,6 +211,8 @@ class MonitorState(Form):
         "file",
         "forecast_starts",
         "waiting",
+        "onsets",
+        "replaced",
     )
 
     @property
@@ -231,9 +236,9 @@ class MonitorState(Form):
 
     @property
     def replaced_at(self) -> datetime | None:
-        """As `serving_since`; None too where no kept window is of another version."""
+        """Start of the first window of the version that serves; None if none was of another."""
         since = self.serving_since
-        return since if since is not None and since > self.compared[0].start else None
+        return since if since is not None and since > self.compared[0].start else self.replaced
 
     @property
     def failed(self) -> tuple[Window, ...]:
@@ -381,6 +386,9 @@ class MonitorState(Form):
             for one in self.mutes
         ]
         self.standing = [version.names[name] for name in self.standing if name in version.names]
+        self.onsets = {
+            version.names[name]: when for name, when in self.onsets.items() if name in version.names
+        }
         self._read_reference_again()
         self.compared = [dataclasses.replace(item, digest="") for item in self.compared]
         self.tree, self.tree_change = tree.fingerprint, version.to_dict()

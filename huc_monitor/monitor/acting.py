@@ -18,6 +18,7 @@ from huc_monitor._common.times import get_zone, to_utc
 from huc_monitor.errors import InvalidInputError, UnknownNameError, nearest
 from huc_monitor.monitor._lock import default_path, hold
 from huc_monitor.monitor._state import MonitorState, open_state
+from huc_monitor.monitor.muting import Maintenance, Quiet
 from huc_monitor.monitor.people import Action, Mute, check_scope, covers, parse_until, say_scope
 from huc_monitor.monitor.windows import Window
 from huc_monitor.tree import LabelTree
@@ -52,6 +53,8 @@ class AlertActions:
         In which dates and weekdays are read, and times are told.
     file : str, optional
         Name of the configuration file.
+    maintenance : sequence of Maintenance, optional
+        That of the configuration.
 
     Examples
     --------
@@ -72,6 +75,7 @@ class AlertActions:
     utilities: Sequence[Utility]
     zone: str = "UTC"
     file: str | None = None
+    maintenance: Sequence[Maintenance] = ()
 
     def ack(
         self, *, by: str | None = None, text: str = "", wait: float = WAIT, **which: Any
@@ -151,7 +155,7 @@ class AlertActions:
     ) -> tuple[Mute, ...]:
         """End mutes before their time; without a name, all of them.
 
-        What another mute covers as well stays muted.
+        What another mute or maintenance covers as well stays muted.
         """
         moment, scope = _now(now), (branch, subgroup, utility)
         action = Action(kind="unmute", at=moment, by=_who(by), time_zone=self.zone)
@@ -163,11 +167,13 @@ class AlertActions:
                 msg = f"No mute is about {say_scope(*scope)}. In force: {known}."
                 raise UnknownNameError(msg)
             state.mutes = [one for one in state.mutes if one not in ended]
+            quiet = Quiet(state.mutes, self.maintenance, get_zone(self.zone), moment)
+            last = state.last
+            newest = (moment, moment) if last is None else (last.start, last.end)
             for one in ended:
                 for alert in _apply(state, one.scope, action):
-                    names = alert.node, alert.subgroup, alert.utility
-                    left = (m for m in state.mutes if m.until > moment and covers(m.scope, names))
-                    words = next((other.words for other in left), None)
+                    node, subgroup, utility = alert.node, alert.subgroup, alert.utility
+                    words = quiet.why(*newest, branch=node, subgroup=subgroup, utility=utility)
                     state.alerts[alert.candidate] = dataclasses.replace(alert, muted=words)
             return ended
 

@@ -78,7 +78,8 @@ class CandidateChange(Form, Shown):
     onset : datetime or None
         Start of the likeliest of them.
     or_earlier : bool
-        `onset_first` is the oldest window that was kept, and not the first after the reference.
+        `onset_first` is the oldest window that was kept, and not the first after the reference, and
+        no critical alert of the branch is open that was dated before.
     before_radius : float or None
         How far the reference's moment may be from the truth, by the reference's own bounds.
     track : tuple of (datetime, float)

@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Annotated, Final
 from pydantic import Field
 
 from huc_monitor._common.settings import Name, Whole
-from huc_monitor._common.times import say_end, say_time, to_column
+from huc_monitor._common.times import say_end, say_time, within
 from huc_monitor.audit.discovery.discover import FEWEST_ROWS, Discovery, Segment, discover
 from huc_monitor.audit.discovery.options import DiscoveryOptions
 from huc_monitor.monitor._state import MonitorState
@@ -114,8 +114,7 @@ class Discovering:
             rows = self.monitor.source.labelled(since, end, as_of=as_of)
         except TooManyBadRowsError:
             return False  # some window between failed; more rows may do
-        for low, high in state.unsearchable:
-            rows = rows.take((rows.times < to_column(low)) | (rows.times >= to_column(high)))
+        rows = rows.take(~within(rows.times, state.unsearchable))
         if rows.n < FEWEST_ROWS:
             return False
         found = self._search(policy, rows)

@@ -3,13 +3,14 @@
 A mute is about telling, and goes by the clock: until it ends, nobody is told of the alerts it
 covers. Maintenance is about data: windows that have rows of that time are audited and recorded,
 and nobody is told of what they show. Maintenance that names no branch, subgroup or utility also
-keeps its windows out of the e-detector's evidence, of the change test and of the reference, which
-would otherwise speak of them later; and they neither open, keep nor end an alert.
+keeps its windows out of the e-detector's evidence and of the change test, which would otherwise
+speak of them later; they are no reference, and neither open, keep nor end an alert. Their rows are
+no part of a recalibration. A `reference` that the configuration sets keeps its rows.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 from zoneinfo import ZoneInfo
@@ -77,6 +78,11 @@ class Maintenance(Section):
         return self.branch, self.subgroup, self.utility
 
     @property
+    def is_whole(self) -> bool:
+        """Whether it is about everything, so that its windows are no evidence."""
+        return say_scope(*self.scope) == "everything"
+
+    @property
     def words(self) -> str:
         """When it is, and why."""
         again = "" if self.repeat_every is None else f", every {self.repeat_every}"
@@ -96,18 +102,35 @@ class Maintenance(Section):
         >>> [nights.meets(a, b, get_zone("UTC")) for a, b in zip(days, days[1:])]
         [False, True, False, True]
         """
+        return next(self.spans(start, end, zone), None) is not None
+
+    def spans(
+        self, start: datetime, end: datetime, zone: ZoneInfo
+    ) -> Iterator[tuple[datetime, datetime]]:
+        """Yield the times, start and end, that have a moment between two."""
         first, last = self._times(zone)
         if self.repeat_every is None:
-            return first < end and start < last
+            if first < end and start < last:
+                yield first, last
+            return
         span = Span.parse(self.repeat_every)
         n = max(0, (start - last) // span.nominal)  # clocks that change move it by less than one
-        while True:
-            shift = Span(span.amount * n, span.unit)
-            if shift.after(first, zone) >= end:
-                return False
+        while (shift := Span(span.amount * n, span.unit)).after(first, zone) < end:
             if shift.after(last, zone) > start:
-                return True
+                yield shift.after(first, zone), shift.after(last, zone)
             n += 1
+
+
+def odd_times(
+    items: Sequence[Maintenance], start: datetime, end: datetime, zone: ZoneInfo
+) -> list[tuple[datetime, datetime]]:
+    """Return the times between two whose rows are no evidence, in order and apart."""
+    spans = [span for item in items if item.is_whole for span in item.spans(start, end, zone)]
+    found: list[tuple[datetime, datetime]] = []
+    for first, last in sorted(spans):
+        low, high = max(first, found[-1][1] if found else start), min(last, end)
+        found += [(low, high)] if low < high else []
+    return found
 
 
 def check_maintenance(
@@ -153,6 +176,5 @@ class Quiet:
 
     def left_out(self, start: datetime, end: datetime) -> str | None:
         """Say why a window is no evidence of anything; None if it is."""
-        whole = [item for item in self.maintenance if say_scope(*item.scope) == "everything"]
-        met = [item.words for item in whole if item.meets(start, end, self.zone)]
-        return met[0] if met else None
+        whole = (item for item in self.maintenance if item.is_whole)
+        return next((item.words for item in whole if item.meets(start, end, self.zone)), None)

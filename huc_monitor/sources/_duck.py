@@ -20,6 +20,7 @@ from huc_monitor.sources._partition import Partition
 from huc_monitor.sources._presets import find_preset, unpacked
 from huc_monitor.sources._spec import FILES
 from huc_monitor.sources._table import (
+    UNREADABLE,
     Chunk,
     ColumnKind,
     Lookup,
@@ -181,6 +182,8 @@ class DuckTable:
         for name, text in zip(dated, found, strict=True):
             if isinstance(text, str):  # a column in folder names has a type of its own
                 self._dated[name] = YEAR_FIRST.match(text) is not None
+                if self._types[name] in _WALL and re.search(_WITH_ZONE, text):
+                    self._types[name] = _ZONED[0]  # DuckDB takes "UTC" for no zone
         self._types.update({name: "VARCHAR" for name, known in self._dated.items() if not known})
 
     def _refuse_repeated(self, names: set[str]) -> None:
@@ -268,7 +271,7 @@ class DuckTable:
         if time is not None and self._is_text(time.name):
             text = _quote(time.name)
             odd = f"{self._known_time(time)} IS NULL AND regexp_matches({text}, '[0-9]')"
-            selected += f", CASE WHEN {odd} THEN {text} END AS {_quote(_UNREADABLE)}"
+            selected += f", CASE WHEN {odd} THEN {text} END AS {_quote(UNREADABLE)}"
         query = (
             f"SELECT {selected} FROM {self._from(columns, time)} "
             f"WHERE {_quote(wanted.key)} IN (SELECT v FROM wanted){when}"
@@ -280,8 +283,6 @@ class DuckTable:
             finally:
                 self._connection.unregister("wanted")
         frame: pd.DataFrame = rows.to_pandas(integer_object_nulls=True)
-        if time is not None and _UNREADABLE in frame:
-            time.refuse_texts(self.name, frame.pop(_UNREADABLE))
         return frame
 
     def head(self, n_rows: int) -> pd.DataFrame:
@@ -368,10 +369,17 @@ class DuckTable:
     def _time(self, time: TimeColumn) -> str:
         column, declared = _quote(time.name), self.columns()[time.name]
         if self._is_text(time.name):
-            kind = "TIMESTAMP" if declared in _WALL else "TIMESTAMPTZ"
+            kinds = ("TIMESTAMP", "TIMESTAMPTZ")
+            casts = [f"TRY_CAST(concat({column}) AS {kind})" for kind in kinds]
+            mine, other = casts if declared in _WALL else casts[::-1]
             if declared == "VARCHAR":
                 self._connection.execute(f"SET TimeZone = {_literal(time.time_zone)}")
-            return f"TRY_CAST(concat({column}) AS {kind})"
+            if declared == "VARCHAR" or time.time_zone == "UTC":
+                return mine
+            # Times with and without a zone in one column: each is what it says.
+            alike = f"regexp_matches({column}, '{_WITH_ZONE}') = {declared in _ZONED}"
+            other = f"timezone({_literal(time.time_zone)}, {other})"
+            return f"CASE WHEN {alike} THEN {mine} ELSE {other} END"
         if declared == "TIMESTAMPTZ_NS":
             # DuckDB refuses to compare nanoseconds with the microseconds of a parameter.
             return f"CAST({column} AS TIMESTAMPTZ)"
@@ -452,7 +460,8 @@ def _format(place: str) -> str:
 
 # So many rows DuckDB looks at to tell the types of a CSV file.
 _SNIFFED: Final = 20_480
-_UNREADABLE: Final = "huc-monitor: a text that is no time"
+# A time of day with a zone after it: Z, UTC, Europe/Berlin, +01:00.
+_WITH_ZONE: Final = r":\d\d.*([A-Za-z]|[+-]\d\d(:?\d\d)?)\s*$"
 _BAD_CELL: Final = re.compile(
     r"CSV Error on Line: (\d+).*?converting column (\".*?\")\. Could not convert string "
     r"\"(.*?)\" to \'(.*?)\'",

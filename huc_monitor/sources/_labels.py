@@ -11,7 +11,7 @@ import pandas as pd
 from numpy.typing import NDArray
 
 from huc_monitor._common.times import from_column
-from huc_monitor.sources._table import ColumnKind, Lookup, Table, TimeColumn
+from huc_monitor.sources._table import UNREADABLE, ColumnKind, Lookup, Table, TimeColumn
 
 if TYPE_CHECKING:
     from huc_monitor.sources._spec import LabelTable
@@ -33,6 +33,10 @@ class LabelsById:
         Ids whose label was replaced by a later, different one.
     conflicting : array of bool
         For each label, whether another one of the same time contradicts it.
+    unreadable : array of bool
+        For each label, whether it has a time that cannot be read.
+    why_unreadable : str
+        The first such time and how to write it, as a sentence; empty where there is none.
     as_text : bool
         Whether ids are compared as text.
     """
@@ -42,6 +46,8 @@ class LabelsById:
     n_duplicates: int
     n_changed: int
     conflicting: NDArray[np.bool_]
+    unreadable: NDArray[np.bool_]
+    why_unreadable: str
     as_text: bool
 
     @property
@@ -75,29 +81,33 @@ def latest_labels(labels: LabelTable, ids: pd.Series[Any], as_of: datetime | Non
     values, as_text = _like(distinct, labels.table, labels.id)
     found = labels.table.lookup(Lookup(labels.id, values, columns, when, as_of))
     present = found[labels.label].notna()
-    found = found if present.all() else found[present]
-    times = None
+    found = (found if present.all() else found[present]).reset_index(drop=True)
+    times, odd, why = None, pd.Series(dtype=object), ""
     if when is not None:
         texts = found[labels.time]
         times = when.read(texts)
         # No time means known from the beginning: so must not a time that cannot be read.
-        odd = texts[np.isnat(times)].dropna()
-        when.refuse_texts(labels.table.name, odd[odd.astype(str).str.contains("[0-9]")])
+        odd = found.get(UNREADABLE, texts[np.isnat(times)]).dropna().astype(str)
+        odd = odd[odd.str.contains("[0-9]")]
+        why = when.say_unreadable(labels.table.name, odd.iloc[0]) if len(odd) else ""
     keys = found[labels.id].astype(str) if as_text else found[labels.id]
     frame = pd.DataFrame(
         {
             "id": keys.to_numpy(),
             "label": found[labels.label].to_numpy(dtype=object),
             "time": np.datetime64("NaT", "us") if times is None else times,
+            "odd": np.isin(found.index, odd.index),
         }
     )
     latest, n_changed, conflicting = frame, 0, np.zeros(len(frame), dtype=bool)
     if frame["id"].duplicated().any():
         frame["text"] = frame["label"].astype(str)
-        frame = frame.sort_values(["time", "text"], kind="stable", na_position="first")
+        # A label whose time cannot be read may be the latest: no other one of its id is used.
+        frame = frame.sort_values(["odd", "time", "text"], kind="stable", na_position="first")
         changed, undecided = _differing(frame[frame["id"].duplicated(keep=False)])
         latest = frame.drop_duplicates("id", keep="last")
-        n_changed = len(changed.difference(undecided))
+        settled = changed.difference(undecided)
+        n_changed = len(settled.difference(pd.Index(frame["id"][frame["odd"]])))
         conflicting = latest["id"].isin(undecided).to_numpy()
     by_id = latest.set_index("id")
     return LabelsById(
@@ -106,6 +116,8 @@ def latest_labels(labels: LabelTable, ids: pd.Series[Any], as_of: datetime | Non
         len(frame) - len(latest),
         n_changed,
         conflicting,
+        by_id["odd"].to_numpy(),
+        why,
         as_text,
     )
 

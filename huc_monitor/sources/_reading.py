@@ -36,6 +36,7 @@ from huc_monitor.sources._repeats import (
 )
 from huc_monitor.sources._rows import (
     BAD_LABEL_PROBABILITY,
+    BAD_LABEL_TIME,
     DESIGN_PROBLEMS,
     UNKNOWN_LABEL,
     Quarantine,
@@ -121,9 +122,10 @@ class Reading:
             if self.plan is not None:
                 rows = rows[self._add_chances(frame, kept, problem)[rows]]
             kept["code"] = source.encoder.find(label)
-            if self.labels is not None and self.labels.conflicting.any():
+            if self.labels is not None and (self.labels.conflicting | self.labels.unreadable).any():
                 place = self.labels.find(frame[str(given.id)])
                 kept["code"][(place >= 0) & self.labels.conflicting[place]] = _IN_CONFLICT
+                problem[(place >= 0) & self.labels.unreadable[place]] = BAD_LABEL_TIME
             if when is not None:
                 kept["label time"] = when
         self._keep(read_chunk(self._reader, chunk), rows, pd.DataFrame(kept), problem, label)
@@ -349,6 +351,8 @@ class Reading:
             return f" `columns.id` must name one prediction each: is {name!r} such an id?"
         if self.unknown:
             return f" {say_unknown(dict(self.unknown.most_common()), self.source.tree)}"
+        if BAD_LABEL_TIME in self.bad.reasons and self.labels is not None:
+            return f" {self.labels.why_unreadable}"
         if BAD_PROBABILITIES not in self.bad.reasons:
             return ""
         reader = self.source.probabilities

@@ -173,7 +173,8 @@ class LabelTable(LabelColumns):
         Their columns.
     time : str, optional
         When the label became known. Without it, `as_of` has no effect. A row without a time counts
-        as known from the beginning, and any with a time replaces it.
+        as known from the beginning, and any with a time replaces it. A row with a time that cannot
+        be read makes its id unusable: it may be the latest.
     time_zone, time_unit
         As in `Columns`.
     """

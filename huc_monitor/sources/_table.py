@@ -35,6 +35,8 @@ from huc_monitor.sources._data import TimeRange
 ColumnKind: TypeAlias = Literal["number", "numbers", "nested", "label", "any"]
 PREDICTIONS: Final = ("number", "numbers", "nested")
 _WRITE_TIMES: Final = "Write times such as 2024-03-31T06:00:00Z"
+# A column that `lookup` may add: texts in place of times, where it read the others itself.
+UNREADABLE: Final = "huc-monitor: a text that is no time"
 _ANY_ORDER: Final = re.compile(r"\s*\d{1,2}[./-]\d{1,2}[./-]\d\d")
 
 
@@ -115,11 +117,14 @@ class TimeColumn:
         """
         first = next((text for text in texts if isinstance(text, str)), None)
         if first is not None:
-            msg = (
-                f"`time` must be a column of times; {self.name!r} of {where} holds "
-                f"{quoted(first)}, which cannot be read{_why(first)}. {_WRITE_TIMES}{remedy}."
-            )
-            raise InvalidInputError(msg)
+            raise InvalidInputError(self.say_unreadable(where, first, remedy))
+
+    def say_unreadable(self, where: str, text: str, remedy: str = "") -> str:
+        """Say which text is no time, and how to write it."""
+        return (
+            f"`time` must be a column of times; {self.name!r} of {where} holds {quoted(text)}, "
+            f"which cannot be read{_why(text)}. {_WRITE_TIMES}{remedy}."
+        )
 
     def no_unit(self, where: str) -> InvalidInputError:
         """Return the error for a column of numbers whose unit was not told."""

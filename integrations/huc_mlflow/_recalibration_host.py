@@ -23,13 +23,14 @@ from huc_mlflow._shadow import Shadow
 from huc_mlflow._tracker import MLflowTracker
 from huc_monitor._common.safe_text import plain
 from huc_monitor._common.stages import begin_stage
-from huc_monitor._common.times import Span, say_span, say_time
+from huc_monitor._common.times import Span, say_span, say_time, within
 from huc_monitor.audit import audit
 from huc_monitor.config import Config
 from huc_monitor.errors import InvalidInputError
 from huc_monitor.monitor import MonitorState, read_state
 from huc_monitor.monitor.change import CandidateChange
 from huc_monitor.monitor.messages import say_gains
+from huc_monitor.monitor.muting import odd_times
 from huc_monitor.monitor.ports import MonitorInfo, Move, RecalibrationOutcome, VersionInfo
 from huc_monitor.monitor.records import AlertState, RecalibrationTrigger
 from huc_monitor.monitor.windows import Window
@@ -358,19 +359,32 @@ class MLflowRecalibrationHost:
         found = self.tracker.records(1, trigger.ordinal)
         change = found[-1].change if found else None
         changes: Sequence[CandidateChange] = () if change is None else change.changes
+        calm = _calm(state.replaced_at, state.reference_times, extent.first)
         if BASE_TAG in champion.tags:
             changes = _since(state.serving_since, changes)
-            start, why = _begin(trigger, state.open_alerts, changes)
+            start, why = _begin(trigger, state.open_alerts, changes, calm=calm)
         else:
-            start, why = _begin(trigger, state.open_alerts, changes, state.replaced_at)
-        step = max(end - start, timedelta(hours=1))
-        while trigger.since is None and source.counts(start, end).n_labelled < _ENOUGH_ROWS:
+            served = state.replaced_at
+            start, why = _begin(trigger, state.open_alerts, changes, served, calm=calm)
+        step, zone = max(end - start, timedelta(hours=1)), self.config.windows.zone
+        odd = odd_times(self.config.settings.maintenance, extent.first, end, zone)
+
+        def n_labelled(start: datetime) -> int:
+            spans = [(start, end), *((max(low, start), high) for low, high in odd if high > start)]
+            n, *left_out = (source.counts(*span).n_labelled for span in spans)
+            return n - sum(left_out)
+
+        while trigger.since is None and n_labelled(start) < _ENOUGH_ROWS:
             if start <= extent.first:
                 break
             start, step = max(start - step, extent.first), 2 * step
             why = f"the newest, at least {_ENOUGH_ROWS:,} if there are so many"
         base = self.registry.root(champion)
-        return self.reader.read(base, start, end, versions=[champion]), why
+        rows = self.reader.read(base, start, end, versions=[champion])
+        inside = within(rows.times, odd)
+        if inside.any():
+            rows, why = rows.take(~inside), f"{why}; {inside.sum():,} of maintenance are left out"
+        return rows, why
 
     def _about(self, rows: WindowData, state: MonitorState) -> dict[str, Any]:
         """Return what audits and fits are told besides probabilities and labels."""
@@ -435,13 +449,27 @@ def _since(start: datetime | None, changes: Sequence[CandidateChange]) -> list[C
     return [one for one in changes if start and one.onset and one.onset >= start]
 
 
+def _calm(
+    replaced_at: datetime | None, reference: tuple[datetime, datetime] | None, first: datetime
+) -> tuple[datetime, str]:
+    """Say from when on rows are used where nothing went wrong of late, and why."""
+    when, what = first, "all of the log"
+    if replaced_at is not None:
+        when, what = replaced_at, "since the version that serves first answered"
+    elif reference is not None:
+        when, what = max(first, reference[0]), "since the reference began"
+    return when, f"{what}; no critical alert is open"
+
+
 def _begin(
     trigger: RecalibrationTrigger,
     alerts: Sequence[AlertState],
     changes: Sequence[CandidateChange] = (),
     served: datetime | None = None,
+    *,
+    calm: tuple[datetime, str],
 ) -> tuple[datetime, str]:
-    """Say from when on rows are used, and why.
+    """Say from when on rows are used, and why; without a critical alert, as when all is `calm`.
 
     An alert begins with the first of its branch. Of a fault that several branches show, some are
     told a window later than others, and all may be told later than the fault likeliest began. Of a
@@ -455,7 +483,7 @@ def _begin(
         if alert.level == "critical":
             began.setdefault(alert.node, alert)
     if not began:
-        return trigger.window_end - timedelta(days=1), "the newest day; no critical alert is open"
+        return min(calm[0], trigger.window_end), calm[1]
     first, *older = reversed(began.values())
     fault = {first.node}
     while older and first.first_ordinal - older[0].first_ordinal <= _ONE_FAULT:

@@ -80,6 +80,13 @@ WHY = {
     "exit code": r"(\$|\.status|\.before)\.code",
     # The state knows when the windows begin whose forecasts it keeps.
     "forecast starts": r"\$\.state\.forecast_starts",
+    # A pilot's quantile is of branches that labels reach, and its squares are weighed as an audit's
+    # are: here the same but for the last bit.
+    "pilot": r"\$\.pilot\.(quantile|mean_square)\..*",
+    # The state knows since when branches with a critical alert changed.
+    "onsets": r"\$\.state\.onsets\b.*",
+    # The state keeps when the model version that serves took over.
+    "replaced": r"\$\.state\.replaced",
 }
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import functools
 import json
 import re
 from datetime import UTC, datetime, timedelta
@@ -10,11 +11,20 @@ from datetime import UTC, datetime, timedelta
 import huc_mlflow
 import mlflow
 import pytest
-from huc_mlflow._recalibration_host import _begin, _since
-from support.deployment import STRICT, World, check_records, check_rollback, check_story, tell
+from huc_mlflow._recalibration_host import _begin, _calm, _since
+from support.deployment import (
+    STRICT,
+    World,
+    a_trigger,
+    check_records,
+    check_rollback,
+    check_story,
+    tell,
+)
 from support.documents import assert_follows
 from support.forests import log_forest
 
+from huc_monitor._common.times import within
 from huc_monitor.cli import main
 from huc_monitor.monitor._state import KeptWindow, MonitorState
 from huc_monitor.monitor.change import CandidateChange
@@ -46,6 +56,10 @@ def open_alert(node, subgroup, day, level="critical"):
     )
 
 
+CALM = (DAY, "since the reference began; no critical alert is open")
+begin = functools.partial(_begin, calm=CALM)
+
+
 def test_rows_are_those_since_the_branch_that_went_wrong_last():
     alerts = [
         open_alert("major", "all", 5),
@@ -53,25 +67,37 @@ def test_rows_are_those_since_the_branch_that_went_wrong_last():
         open_alert("milder", "all", 12),
         open_alert("root", "all", 18, level="warning"),
     ]
-    assert _begin(TRIGGER, alerts) == (
+    assert begin(TRIGGER, alerts) == (
         DAY + timedelta(days=12),
         "since the alert on branch milder began, the newest of 2 branches",
     )
-    assert _begin(TRIGGER, alerts[:2]) == (
+    assert begin(TRIGGER, alerts[:2]) == (
         DAY + timedelta(days=5),
         "since the alert on branch major began",
     )
     together = [*alerts, open_alert("survived", "all", 11), open_alert("coma", "all", 13)]
-    assert _begin(TRIGGER, together) == (
+    assert begin(TRIGGER, together) == (
         DAY + timedelta(days=11),
         "since the alert on branch survived began, the newest of 4 branches",
     ), "alerts of one fault may come a window apart"
     asked = dataclasses.replace(TRIGGER, since=DAY)
-    assert _begin(asked, alerts) == (DAY, "since the time you gave")
-    assert _begin(TRIGGER, alerts[3:]) == (
-        DAY + timedelta(days=19),
-        "the newest day; no critical alert is open",
+    assert begin(asked, alerts) == (DAY, "since the time you gave")
+    assert begin(TRIGGER, alerts[3:]) == CALM
+    late = (DAY + timedelta(days=30), "all of the log; no critical alert is open")
+    assert begin(TRIGGER, [], calm=late)[0] == TRIGGER.window_end
+
+
+def test_without_a_critical_alert_rows_are_all_of_what_serves():
+    times = [DAY + timedelta(days=days) for days in (4, 7)]
+    assert _calm(None, tuple(times), DAY) == (
+        DAY + timedelta(days=4),
+        "since the reference began; no critical alert is open",
     )
+    assert _calm(None, tuple(times), DAY + timedelta(days=5))[0] == DAY + timedelta(days=5)
+    assert _calm(None, None, DAY) == (DAY, "all of the log; no critical alert is open")
+    served = DAY + timedelta(days=10)
+    why = "since the version that serves first answered; no critical alert is open"
+    assert _calm(served, tuple(times), DAY) == (served, why)
 
 
 def changed(node, day):
@@ -91,12 +117,12 @@ def test_rows_begin_with_the_fault_where_the_alert_was_told_later():
         changed("root", 1),
         changed("none", None),
     ]
-    start, why = _begin(TRIGGER, alerts, changes)
+    start, why = begin(TRIGGER, alerts, changes)
     assert start == DAY + timedelta(days=10)
     said = "since the change behind the alert on branch milder likeliest began, the newest of 2"
     assert why == f"{said} branches"
     together = [*alerts, open_alert("survived", "all", 13)]
-    assert _begin(TRIGGER, together, [changed("survived", 9)])[0] == DAY + timedelta(days=9)
+    assert begin(TRIGGER, together, [changed("survived", 9)])[0] == DAY + timedelta(days=9)
     windows = [
         KeptWindow(str(day), day, start, start + timedelta(days=1), start, "", version=version)
         for day, version in [(3, "1"), (9, "1"), (10, "2"), (11, None), (12, "2")]
@@ -106,7 +132,7 @@ def test_rows_begin_with_the_fault_where_the_alert_was_told_later():
     assert serving == DAY + timedelta(days=10)
     assert [one.node for one in _since(serving, changes)] == ["milder"]
     assert _since(MonitorState(identity="m").serving_since, changes) == []
-    late = _begin(TRIGGER, alerts[:1], [changed("major", 6)])
+    late = begin(TRIGGER, alerts[:1], [changed("major", 6)])
     assert late == (DAY + timedelta(days=5), "since the alert on branch major began")
 
 
@@ -121,17 +147,44 @@ def test_rows_begin_with_the_version_that_serves_where_the_fault_is_older_than_i
     one_version = MonitorState(identity="m", compared=windows[2:])
     assert one_version.replaced_at is None, "when it began to serve is not known"
     late = [open_alert("milder", "all", 12)]
-    start, why = _begin(TRIGGER, late, [changed("milder", 3)], served)
+    start, why = begin(TRIGGER, late, [changed("milder", 3)], served)
     assert start == DAY + timedelta(days=10)
     told = "since the version that serves first answered; the fault behind the alert on branch"
     assert why == f"{told} milder is older"
-    assert _begin(TRIGGER, late, [changed("milder", 11)], served)[0] == DAY + timedelta(days=11)
-    assert _begin(TRIGGER, late, [], served)[0] == DAY + timedelta(days=12)
+    assert begin(TRIGGER, late, [changed("milder", 11)], served)[0] == DAY + timedelta(days=11)
+    assert begin(TRIGGER, late, [], served)[0] == DAY + timedelta(days=12)
     older = [open_alert("milder", "all", 5)]
-    assert _begin(TRIGGER, older, [], served)[0] == DAY + timedelta(days=10)
-    assert _begin(TRIGGER, older, [], None)[0] == DAY + timedelta(days=5)
+    assert begin(TRIGGER, older, [], served)[0] == DAY + timedelta(days=10)
+    assert begin(TRIGGER, older, [], None)[0] == DAY + timedelta(days=5)
     asked = dataclasses.replace(TRIGGER, since=DAY)
-    assert _begin(asked, older, [], served)[0] == DAY
+    assert begin(asked, older, [], served)[0] == DAY
+
+
+def test_rows_of_maintenance_are_no_part_of_a_recalibration(story, store):
+    log_forest(story, "triage")
+    world = World(story, store, mlflow.get_tracking_uri(), enabled=False)
+    for _ in range(3):
+        world.serve(drift=0.0)
+    world.check()
+
+    def rows_since_the_third_day():
+        host, trigger = a_trigger(world)
+        state = host._state()
+        state.alerts = {("level3", "all", "milder"): open_alert("milder", "all", 2)}
+        return host._rows(trigger, world.champion(), state)
+
+    assert len(rows_since_the_third_day()[0].labels) == 1_800
+    world.settings["maintenance"] = [
+        {"start": "2024-03-02T12:00", "end": "2024-03-03T12:00"},
+        {"start": "2024-03-02", "end": "2024-03-03", "branch": "milder"},
+    ]
+    world.configure()
+    rows, why = rows_since_the_third_day()
+    assert (len(rows.labels), rows.start) == (1_800, DAY), "older rows take their place"
+    assert not within(rows.times, [(DAY + timedelta(days=1.5), DAY + timedelta(days=2.5))]).any()
+    assert why.endswith(
+        "the newest, at least 1,000 if there are so many; 900 of maintenance are left out"
+    )
 
 
 @pytest.mark.slow

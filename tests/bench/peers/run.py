@@ -122,7 +122,8 @@ def store(
 ) -> dict[str, dict[str, float]]:
     """Put the parts into one file for each peer; give their processor seconds.
 
-    A part that was to be run and has left nothing loses what an earlier run has stored.
+    A part that was to be run and has left nothing loses what an earlier run has stored; what was
+    not to be run keeps it.
     """
     costs: dict[str, dict[str, float]] = {}
     results.mkdir(exist_ok=True)
@@ -141,7 +142,16 @@ def store(
         path.write_text(rounded(found), "utf-8")
     if (out / "recalibration.json").exists():
         judged = json.loads((out / "recalibration.json").read_text("utf-8"))
-        (results / "recalibration.json").write_text(rounded(judged), "utf-8")
+        path = results / "recalibration.json"
+        stored = json.loads(path.read_text("utf-8")) if path.exists() else {}
+        for pair, figures in judged.items():
+            others = {
+                name: old
+                for name, old in stored.get(pair, {}).items()
+                if name.partition(":")[0] not in installed
+            }
+            judged[pair] = dict(sorted({**others, **figures}.items()))
+        path.write_text(rounded(judged), "utf-8")
     return costs
 
 

@@ -220,6 +220,19 @@ def test_a_label_time_that_cannot_be_read_does_not_cost_the_column(at, folder):
     assert config.settings.windows.label_lag == "3d"
 
 
+def test_the_time_that_labels_take_is_that_of_those_whose_time_can_be_read(folder):
+    log = make_log()
+    known = log["predicted_at"] + pd.Timedelta(hours=49)
+    labels = pd.DataFrame({"request_id": log["request_id"], "outcome": log["outcome"]})
+    labels["labelled_at"] = known.dt.strftime("%Y-%m-%d %H:%M:%S").where(labels.index != 7)
+    log.drop(columns=["outcome", "day"]).to_parquet(folder / "log.parquet")
+    labels.to_csv(folder / "labels.csv", index=False)
+    text = init_config(
+        folder / "log.parquet", folder / "tree.yaml", labels=folder / "labels.csv", folder=folder
+    )
+    assert read(text, folder)[0].settings.windows.label_lag == "3d"
+
+
 def test_folders_that_follow_the_time_are_used_and_others_are_not(folder):
     log = make_log()
     for name, shift in (("good", 0), ("bad", 1)):

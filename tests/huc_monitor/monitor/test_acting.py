@@ -9,10 +9,11 @@ import pandas as pd
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from support.production_log import after, make_log
+from support.production_log import after, make_log, write_project
 from support.watched import Ear, by_protocol, make
 
 from huc_monitor._common.times import get_zone
+from huc_monitor.config.opening import open_actions
 from huc_monitor.errors import InvalidInputError, UnknownNameError
 from huc_monitor.monitor import CheckInProgressError, MonitorState
 from huc_monitor.monitor._lock import hold
@@ -266,6 +267,26 @@ def test_maintenance_of_one_branch_leaves_others_alone(log):
     assert {a.node for a in result.alerts if a.muted is None} == {"attack"}
     assert {a.node for a in result.alerts if a.muted is not None} == {"root"}
     assert result[-1].maintenance is None
+
+
+def test_the_end_of_a_mute_leaves_muted_what_maintenance_covers_too(log):
+    times = [{"start": "2024-03-03", "end": "2024-03-10", "branch": "root"}]
+    monitor = make(*log, maintenance=times)
+    before = monitor.check(after(6.5))
+    for name in ("attack", "root"):
+        monitor.actions.mute(branch=name, until="30d", by="ann", now=after(6.5))
+    monitor.actions.unmute(by="ann", now=after(6.6))
+    assert monitor.status == before.status
+    muted = {alert.candidate: alert.muted for alert in before.alerts}
+    assert {alert.candidate: alert.muted for alert in monitor.alerts} == muted
+    assert {a.node for a in monitor.alerts if a.muted is not None} == {"root"}
+
+
+def test_acting_by_a_file_knows_its_maintenance(tmp_path, log):
+    shut = 'maintenance: [{start: "2024-03-03", end: "2024-03-10", branch: root}]'
+    config = write_project(tmp_path, *log, more=shut)
+    (item,) = open_actions(config).maintenance
+    assert item.branch == "root"
 
 
 def test_what_people_did_is_told_in_the_zone_of_the_windows(log):

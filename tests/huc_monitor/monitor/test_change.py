@@ -10,8 +10,11 @@ import pandas as pd
 import pytest
 
 import huc_monitor as hm
+from huc_monitor._common.arrays import arrays_from_bytes, arrays_to_bytes
 from huc_monitor.config import init_config
+from huc_monitor.detection import history
 from huc_monitor.monitor import Monitor
+from huc_monitor.monitor._state import MonitorState
 from huc_monitor.monitor.policy import Policy
 from huc_monitor.monitor.ports import MonitorInfo
 from huc_monitor.monitor.ports.tracker import FilesTracker, MemoryTracker
@@ -61,8 +64,9 @@ def make_new_class(*, days=6, rows=600, seen_from=3, share=0.03, seed=0):
 def watch(log, **more):
     policy = {"tolerance": 0.02, "audit": {"n_draws": 200}, **more.pop("policy", {})}
     policy["change"] = {"alerts": "change", **policy.get("change", {})}
-    version = more.pop("version", None)
-    columns = Columns(time="at", label="y", features=("channel",), model_version=version)
+    named = {"model_version": more.pop("version", None)}
+    named["label_probability"] = more.pop("chance", None)
+    columns = Columns(time="at", label="y", features=("channel",), **named)
     return Monitor(
         source=TableSource(FrameTable(log), tree=TREE, columns=columns),
         windows=more.pop("windows", TimeWindows(length="1d")),
@@ -106,12 +110,39 @@ def test_a_fault_is_found_in_its_branch_and_subgroup_and_dated():
 def test_a_change_that_may_be_older_than_the_kept_windows_began_then_or_earlier():
     log = make_stream(days=8, fault_from=4)
     monitor = watch(log, policy={"change": {"windows": [1, 2]}})
+    monitor.check(day(7))
+    plain = monitor.tracker.load_state()
+    monitor.tracker.save_state({**plain, "onsets": {}})  # as earlier versions wrote it
     record = monitor.check(day(8)).records[-1]
     assert record.change.changes[0].onset_first == day(6)
     assert record.change.changes[0].or_earlier
     earliest = watch(make_stream(fault_from=2)).check(day(6)).records[-1].change.changes[0]
     assert earliest.onset_first == day(2)
     assert not earliest.or_earlier, "the reference ends there"
+
+
+def test_an_alert_keeps_the_onset_that_was_told_when_the_windows_are_gone():
+    monitor = watch(make_stream(days=9, fault_from=4), policy={"change": {"windows": [1, 2]}})
+    records = [record for k in range(1, 10) for record in monitor.check(day(k)).records]
+    began = [record.change.changes[0] for record in records[4:]]
+    assert [one.node for one in began] == ["billing"] * 5
+    assert [one.onset for one in began] == [day(4)] * 5
+    assert not any(one.or_earlier for one in began)
+    assert [one.track[0][0] for one in began] == [day(3), day(4), day(5), day(6), day(7)]
+    assert set(monitor.tracker.load_state()["onsets"]) == {"billing"}
+
+
+def test_onsets_of_branches_without_a_critical_alert_are_forgotten():
+    log, healed = make_stream(days=12, fault_from=4), make_stream(days=12)
+    late = log["at"] >= day(7)
+    log.loc[late] = healed.loc[late]
+    monitor = watch(log, policy={"change": {"windows": [1, 2]}})
+    monitor.check(day(7))
+    assert set(monitor.tracker.load_state()["onsets"]) == {"billing"}
+    monitor.check(day(12))
+    state = monitor.tracker.load_state()
+    assert "billing" in {one["node"] for one in state["alerts"] if one["level"] == "warning"}
+    assert not state.get("onsets")
 
 
 def test_a_change_for_the_better_is_marked():
@@ -210,6 +241,25 @@ def test_a_dry_run_reads_kept_rows_and_writes_none(tmp_path):
     dry = watch(log, tracker=tracker, identity="5f").check(day(6), dry_run=True)
     assert sorted((tracker.folder / "rows").rglob("*.rows")) == before
     assert dry.records[0].change == watch(log).check(day(6)).records[-1].change
+
+
+def test_rows_kept_before_their_label_probability_was_are_read_again(tmp_path, monkeypatch):
+    def without_chance(sample, write=history.sample_to_bytes):
+        arrays = arrays_from_bytes(write(sample))
+        return arrays_to_bytes({name: arrays[name] for name in arrays.keys() - {"evenly"}})
+
+    log = make_stream(fault_from=3)
+    log["chance"] = np.where(log["at"] < day(5), 0.1, 0.5)
+    tracker = FilesTracker(MonitorInfo("calls", "5f"), folder=tmp_path)
+    given = {"chance": "chance", "identity": "5f"}
+    with monkeypatch.context() as patch:
+        patch.setattr(history, "sample_to_bytes", without_chance)
+        watch(log, tracker=tracker, **given).check(day(5))
+    later = watch(log, tracker=tracker, **given).check(day(6))
+    assert later.records[0].change == watch(log, **given).check(day(6)).records[-1].change
+    state = MonitorState.from_dict(tracker.load_state())
+    kept = list((tracker.folder / "rows").rglob(f"{state.reference_rows}.rows"))
+    assert [history.knows_chances(path.read_bytes()) for path in kept] == [True]
 
 
 def test_rolling_windows_pool_those_without_common_rows():
@@ -490,6 +540,24 @@ def test_a_version_that_repairs_a_fault_ends_its_alerts_with_its_first_windows()
     assert second.records[-1].change.pools == (1, 2)
     assert {step.kind for record in second.records for step in record.transitions} == {"resolved"}
     assert monitor.check(day(14)).status == "ok", "and stays so"
+
+
+def test_when_the_version_that_serves_took_over_outlives_the_windows_that_are_kept():
+    log, few = make_promotion(at=4, repaired=False, days=9), {"change": {"windows": (1, 2)}}
+    monitor = watch(log, policy=few, version="version")
+    states = []
+    for k in (4, 5, 8):
+        monitor.check(day(k))
+        states.append(MonitorState.from_dict(monitor.tracker.load_state()))
+    assert [state.replaced_at for state in states] == [None, day(4), day(4)]
+    assert len({kept.version for kept in states[-1].compared}) == 1
+    older = states[-1].to_dict()
+    del older["replaced"]
+    assert MonitorState.from_dict(older).replaced_at is None
+    log["version"] = np.where(log["at"] >= day(8), "3", log["version"])
+    again = watch(log, policy=few, version="version", tracker=monitor.tracker)
+    again.check(day(9))
+    assert MonitorState.from_dict(again.tracker.load_state()).replaced_at == day(8)
 
 
 def test_two_versions_that_share_the_rows_are_pooled():

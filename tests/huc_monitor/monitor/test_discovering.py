@@ -211,13 +211,27 @@ def test_windows_in_maintenance_are_not_searched():
     assert all(subgroups_of(record) == {"all"} for record in monitor.records())
 
 
-def test_windows_whose_labels_come_late_are_searched_then():
-    log = make_log(11)
+def late_monitor(log):
+    """Labels of the third to the tenth day are all known on the eleventh."""
     in_time = ~log["at"].between(START + timedelta(days=2), START + timedelta(days=10), "left")
     known_at = log["at"].where(in_time, START + timedelta(days=10, seconds=30))
     known = pd.DataFrame({"id": log["id"], "label": log["y"], "time": known_at})
     table = LabelTable(table=FrameTable(known), id="id", label="label", time="time")
-    monitor = make_monitor(log.drop(columns="y"), labels=table, revisit="30d")
+    return make_monitor(log.drop(columns="y"), labels=table, revisit="30d")
+
+
+def test_a_search_of_late_rows_that_finds_nothing_is_in_the_last_of_their_records():
+    monitor = late_monitor(make_log(11, off=0.0))
+    monitor.check(now=day(8))
+    result = monitor.check(now=day(10))
+    said = [[note for note in r.notes if "searched" in note] for r in result.records]
+    searched = "The 6,400 labelled rows of 2026-03-03 to 2026-03-10 were searched for subgroups"
+    assert said == [[]] * (len(said) - 1) + [[f"{searched}; no new one is watched."]]
+    assert [r.to_dict() for r in monitor.records()][-1]["notes"] == list(result.records[-1].notes)
+
+
+def test_windows_whose_labels_come_late_are_searched_then():
+    monitor = late_monitor(make_log(11))
     before = monitor.check(now=day(8))
     assert {record.status for record in before.records[2:]} == {"thin"}
     after = monitor.check(now=day(10))

@@ -211,3 +211,25 @@ def test_a_window_that_failed_is_told_with_its_rows_in_the_zone_of_the_windows(t
     assert "The window of 2024-03-01 was not audited" in said.text
     assert "from 2024-03-01 00:00 to 2024-03-02 00:00 CET are unusable" in said.text
     assert re.search(r"First: id \d+, 2024-03-01 01:\d\d:\d\d: ", said.text)
+
+
+def test_a_label_whose_time_cannot_be_read_costs_no_window():
+    log, labels = make_log(3, 400)
+    labels["known_at"] = labels["known_at"].dt.strftime("%Y-%m-%dT%H:%M:%SZ").astype(object)
+    labels.loc[labels["id"] == 5, "known_at"] = "2024-02-30T10:00:00Z"
+    first, *later = make(log, labels).check(after(2.6)).records
+    assert [record.status for record in (first, *later)] == ["audited"] * 2
+    assert (first.n_quarantined, later[0].n_quarantined) == (1, 0)
+
+
+def test_a_window_whose_label_times_cannot_be_read_is_read_again_once_they_can():
+    log, labels = make_log(3, 400)
+    texts = labels.assign(known_at=labels["known_at"].dt.strftime("%Y-%m-%dT%H:%M:%SZ"))
+    odd = texts.copy()
+    odd.loc[odd["id"] < 400, "known_at"] = "2024-02-30T10:00:00Z"
+    tracker = MemoryTracker()
+    result = make(log, odd, tracker=tracker).check(after(2.6))
+    assert [record.status for record in result.records] == ["failed", "audited"]
+    assert "400 label time that cannot be read" in result.records[0].reason
+    again = make(log, texts, tracker=tracker).check(after(2.7))
+    assert [(record.ordinal, record.status) for record in again.records] == [(1, "audited")]

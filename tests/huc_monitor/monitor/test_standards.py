@@ -10,7 +10,9 @@ from support.production_log import after, make_log
 from support.watched import Ear, make
 
 import huc_monitor as hm
+from huc_monitor._common.times import get_zone
 from huc_monitor.monitor._state import MonitorState
+from huc_monitor.monitor.muting import Maintenance, odd_times
 from huc_monitor.monitor.ports.tracker import MemoryTracker
 from huc_monitor.monitor.tolerance import Tolerance
 from huc_monitor.monitor.windows import CountWindows
@@ -173,3 +175,25 @@ def test_states_that_wait_for_nothing_are_written_as_before(growing):
     state = state_of(monitor)
     assert state.to_dict()["waiting"] == SAID
     assert "waiting" not in dataclasses.replace(state, waiting=None).to_dict()
+
+
+def test_rows_of_maintenance_in_a_reference_that_is_set_are_told(growing):
+    shut = [
+        Maintenance(start="2024-03-02", end="2024-03-03", purpose="closed"),
+        Maintenance(start="2024-03-02T12:00", end="2024-03-04", branch="attack"),
+    ]
+    monitor = make(*growing(4.6), reference=DAYS, maintenance=shut)
+    said = "The reference holds 600 labelled rows of maintenance among 1,800: later windows are"
+    assert said in monitor.check(after(4.6)).message.text
+    assert state_of(monitor).reference["drift"]["n"] == 1_800
+
+
+def test_odd_times_are_those_of_maintenance_about_everything_each_moment_once():
+    items = [
+        Maintenance(start="2024-03-01T20:00", end="2024-03-02T02:00", repeat_every="1d"),
+        Maintenance(start="2024-03-03", end="2024-03-04"),
+        Maintenance(start="2024-03-02", end="2024-03-09", branch="attack"),
+    ]
+    found = odd_times(items, after(0), after(3.5), get_zone("UTC"))
+    hours = [[(time - after(0)) / timedelta(hours=1) for time in span] for span in found]
+    assert hours == [[20, 26], [44, 50], [50, 72], [72, 74]]

@@ -9,7 +9,13 @@ import pandas as pd
 import pytest
 
 import huc_monitor as hm
-from huc_monitor.sources import Columns, DuckTable, LabelTable, TableSource
+from huc_monitor.sources import (
+    Columns,
+    DuckTable,
+    LabelTable,
+    TableSource,
+    TooManyBadRowsError,
+)
 
 TREE = hm.LabelTree.flat(["a", "b"])
 START = datetime(2026, 1, 1, tzinfo=UTC)
@@ -132,6 +138,23 @@ def test_local_times_are_read_as_the_clocks_showed_them(tmp_path):
     assert extent.last == datetime(2024, 10, 27, 2, 30, tzinfo=UTC)
 
 
+@pytest.mark.parametrize("ends", [" UTC", " GMT", "Z", "+00:00", "+00"])
+@pytest.mark.parametrize("mixed", [None, 0, 1])
+def test_a_time_that_names_its_zone_is_no_local_time(ends, mixed, tmp_path):
+    texts = [f"2024-03-0{day} 06:00:00{ends}" for day in (1, 2)]
+    expected = ["2024-03-01T06:00", "2024-03-02T06:00"]
+    if mixed is not None:
+        texts[mixed] = texts[mixed].removesuffix(ends)
+        expected[mixed] = expected[mixed].replace("06:", "11:")
+    rows(2).assign(at=texts).to_csv(tmp_path / "log.csv", index=False)
+    columns = Columns(time="at", probabilities="p_{leaf}", label="y", time_zone="America/New_York")
+    source = TableSource(DuckTable.files(tmp_path / "log.csv"), tree=TREE, columns=columns)
+    times = source.labelled(datetime(2024, 1, 1, tzinfo=UTC), START).times
+    assert times.astype("datetime64[m]").astype(str).tolist() == expected
+    extent = source.time_range()
+    assert [f"{time:%Y-%m-%dT%H:%M}" for time in (extent.first, extent.last)] == expected
+
+
 def test_dates_that_describe_rows_are_no_times_unless_they_are_written_year_first(tmp_path):
     frame = rows(48).assign(f="01/02/2026", g="2026-02-01")
     frame.to_csv(tmp_path / "log.csv", index=False)
@@ -178,3 +201,24 @@ def test_labels_without_a_time_are_known_from_the_beginning(kind, none, make_tab
     given = LabelTable(table=table, id="id", label="y", time="known")
     source = source_of(tmp_path / "log.parquet", labels=given)
     assert source.labelled(START, END, as_of=START).ids.tolist() == [0, 5]
+
+
+@pytest.mark.parametrize("kind", ["csv", "parquet", "frame", "sqlite"])
+@pytest.mark.parametrize("as_of", [None, START + timedelta(days=80)])
+def test_a_label_whose_time_cannot_be_read_is_set_aside(kind, as_of, make_table, tmp_path):
+    log = rows(48)
+    labels = log[["id", "y"]].assign(known=log["at"].dt.strftime("%Y-%m-%dT%H:%M:%SZ"))
+    labels.loc[5, "known"] = "2026-02-30T10:00:00Z"
+    earlier = pd.DataFrame({"id": [5], "y": "b", "known": "2026-01-01T05:00:00Z"})
+    log.drop(columns="y").to_parquet(tmp_path / "log.parquet")
+    table = make_table(kind, pd.concat([labels, earlier]), "known")
+    given = LabelTable(table=table, id="id", label="y", time="known")
+    source = source_of(tmp_path / "log.parquet", labels=given)
+    window = source.labelled(START, END, as_of=as_of)
+    assert (window.n, 5 in window.ids) == (47, False)
+    assert dict(window.bad_reasons) == {"label time that cannot be read": 1}
+    assert (window.n_labelled, window.n_changed_labels) == (48, 0)
+    assert window.counts == source.counts(START, END, as_of=as_of)
+    strict = source_of(tmp_path / "log.parquet", labels=given, max_bad_share=0.02)
+    with pytest.raises(TooManyBadRowsError, match=r"First: id 5, .*'2026-02-30T10:00:00Z'"):
+        strict.labelled(START, END, as_of=as_of)
