@@ -502,6 +502,9 @@ def _check_names(
             if name is not None and name not in known:
                 text = f"must be a {kind}; got {name!r}. {did_you_mean(name, known)}"
                 raise document.error((*section, i, kind), text)
+    bare = settings.tolerance.say_without_units(utilities)
+    if bare is not None:
+        raise document.error(("tolerance", "unit"), bare)
 
 
 def _grouped_by(settings: Settings) -> list[tuple[tuple[str, ...], str]]:

@@ -38,6 +38,7 @@ _UNKNOWN = "unknown labels"
 _KNOWN = "unknown labels told"
 _MOST_KNOWN = 50
 _UNTIMED = "rows:untimed"
+_REACH = "tolerance out of reach"
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -156,6 +157,16 @@ class Telling:
         if n > int(told.get(_UNTIMED, 0)):
             told[_UNTIMED] = str(n)
             self.note(f"{say_untimed(n)}: repair their time (`columns.time`).")
+
+    def out_of_reach(self) -> None:
+        """Say once that no moment of some utilities can exceed the tolerance."""
+        monitor, told = self.monitor, self.state.drift_told
+        text = monitor.policy.tolerance.say_out_of_reach(monitor.tree, monitor.utilities)
+        if text is None:
+            told.pop(_REACH, None)
+        elif told.get(_REACH) != text:
+            told[_REACH] = text
+            self.note(f"{text}.")
 
     def standing(self, findings: Sequence[Finding], change: WindowChange | None) -> None:
         """Say once what is beyond tolerance and did not change; again after it had been better.
