@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from datetime import datetime
 from typing import TYPE_CHECKING
 
@@ -181,6 +181,12 @@ class Telling:
         nodes = [node for node in nodes if node in heard]
         if nodes and not told:
             self.state.standing_untold = nodes
+            # Who heard that it stands hears when it is over.
+            self.state.alerts |= {
+                alert.candidate: replace(alert, told=True)
+                for alert in self.state.open_alerts
+                if alert.node in nodes and alert.muted is None
+            }
         self.state.standing = [*told, *(node for node in nodes if node not in told)]
 
     def together(self, gaps: Iterable[tuple[Utility, float, float, float]], *, alone: bool) -> None:

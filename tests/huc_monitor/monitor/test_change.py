@@ -487,6 +487,13 @@ def test_a_version_that_repairs_a_fault_ends_its_alerts_with_its_first_windows()
     assert [item for item in first.records[-1].change.changes if not item.better] == []
     second = monitor.check(day(10))
     assert second.status == "ok", second.alerts
+    # By the name under which people heard of it; and what was told to stand is called off.
+    assert (
+        "Branch *billing* (subgroup channel=app, utility *level2*): no long" in second.message.text
+    )
+    assert "It ended in 2 more subgroups too." in second.message.text
+    assert "Branch *root* (whole population, utility *level1*)" in second.message.text
+    assert second.message.title.startswith("monitor: 2 resolved")
     assert second.records[-1].change.pools == (1, 2)
     assert {step.kind for record in second.records for step in record.transitions} == {"resolved"}
     assert monitor.check(day(14)).status == "ok", "and stays so"
