@@ -277,7 +277,7 @@ def compose(
     warnings: Sequence[str] = (),
     notes: Sequence[str] = (),
     standing: Sequence[str] = (),
-    limit: str | None = None,
+    limits: Mapping[str, float] | None = None,
     alerts: Sequence[AlertState] = (),
     monitor: str,
     identity: str,
@@ -300,7 +300,7 @@ def compose(
     Of several steps of one alert the last one is told, if any of them is to be announced. Changes
     since the reference are told branch by branch; `tree` says which branch lies above which. The
     largest findings come first, and after five of a kind the rest is counted. `standing` are
-    branches beyond `limit`, to be told as such unless the same message tells that they changed.
+    branches beyond one of `limits`, to be told unless the same message tells that they changed.
     `warnings` say what does not come any more. `place` is where to go on, which ends the message
     of an alert. Times are told in the time zone `zone`.
     """
@@ -319,14 +319,16 @@ def compose(
         for step in latest.values()
         if step.change is not None and step.window_end == newest[step.node]
     ]
-    limits = {step.candidate: step.tolerance for step in latest.values()}
+    accepted = {step.candidate: step.tolerance for step in latest.values()}
     findings = [
         replace(finding, causes=latest[finding.candidate].hints)
-        for finding in find_changed(changed, limits, branches_above(tree))
+        for finding in find_changed(changed, accepted, branches_above(tree))
     ]
     moved = {node for one in findings for node in (one.node, *one.above, *one.below)}
     stand = [node for node in standing if node not in moved]
-    notes = [*notes, *([say_standing(stand, limit)] if stand else [])]
+    largest = [max(abs(x.moment), abs(x.opened_moment or 0)) for x in alerts if x.node in stand]
+    size = max(largest, default=0.0)
+    notes = [*notes, *([say_standing(stand, limits or {}, size)] if stand else [])]
     if not latest and not drift and not warnings and not notes:
         return None
     over = groups["resolved"]

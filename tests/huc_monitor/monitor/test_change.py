@@ -297,6 +297,27 @@ def test_what_stands_is_told_with_the_tolerance_that_it_exceeds():
     assert "or raise that tolerance" in told.text
 
 
+def test_all_tolerances_that_what_stands_exceeds_are_to_be_raised():
+    policy = {"tolerance": 0.02, "sequential": {"tolerance": 0.01}}
+    told = watch(make_stream(), policy=policy).check(day(6)).message
+    assert "beyond 0.01 (sequential.tolerance), about as far" in told.text
+    assert "or raise both that and tolerance (0.02): the largest moment is 0." in told.text
+
+
+def test_a_dry_run_says_what_another_tolerance_of_the_e_detector_does(tmp_path):
+    def monitor(tolerance):
+        tracker = FilesTracker(MonitorInfo("monitor", "a" * 16), tmp_path)
+        policy = {"tolerance": 0.02, "sequential": {"tolerance": tolerance}}
+        return watch(make_stream(), policy=policy, tracker=tracker, identity="a" * 16)
+
+    monitor(0.01).check(day(6))
+    assert monitor(0.01).check(day(6), dry_run=True).preview == ()
+    (said,) = monitor(0.5).check(day(6), dry_run=True).preview
+    assert said.startswith("The e-detector's tolerance changed for ")
+    assert " 0 are above the new one and " in said
+    assert said.endswith("It starts afresh, without the evidence so far.")
+
+
 def test_a_fault_is_one_finding_that_names_branch_and_subgroup():
     told = messages_of(make_stream(fault_from=4), 6)
     assert "Standing" in told[0].text
