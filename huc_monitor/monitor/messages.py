@@ -548,7 +548,8 @@ def _drift_block(drift: Sequence[DriftFinding]) -> str:
     lines = ["DRIFT", why]
     whose = next((item.whose for item in drift if item.whose), "")
     if whose:
-        lines.append(f"{whose} Another version predicts otherwise without any fault: told once.")
+        why = "Another version predicts otherwise without any fault: each of these is told once."
+        lines.append(f"{whose} {why}")
     lines += [f"  - {_drifted(item)}" for item in drift[:MOST_LISTED]]
     if len(drift) > MOST_LISTED:
         lines.append(f"And {len(drift) - MOST_LISTED} more.")

@@ -558,5 +558,8 @@ def test_drift_that_comes_with_another_version_says_so_once():
     told = monitor.check(day(9)).message.text
     assert "Version 2 answers now, and the reference is of version 1." in told
     assert "DRIFT" in told
+    assert "without any fault: each of these is told once.\n" in told, (
+        "not all of it: more may come"
+    )
     later = [monitor.check(day(k)).message for k in (10, 11)]
     assert not any("DRIFT" in message.text for message in later if message is not None)
