@@ -293,9 +293,10 @@ def _print_fleet(documents: Sequence[Mapping[str, Any]], starts: Mapping[str, st
             continue
         newest = item["windows"][-1] if item["windows"] else {}
         muted = sum("muted" in alert for alert in item["alerts"])
+        new = item["last_window"] is None and item["status"] == "ok"  # nothing was found fine yet
         cells = (
             name,
-            item["status"],
+            "not checked" if new else item["status"],
             str(len(item["alerts"])),
             str(muted),
             starts.get(name, "never")[:10],
