@@ -190,12 +190,13 @@ def _print_windows(console: Console, records: Sequence[WindowRecord], zone: str)
     for record in records:
         row = _row(record)
         revision = f" r{record.revision}" if record.revision else ""
+        counted = record.status != "pending"  # labels are counted when they are due
         cells = (
             f"{record.ordinal}{revision}",
             say_time(record.start, zone),
             record.status,
-            f"{record.n_usable:,}",
-            f"{record.coverage:.0%}",
+            f"{record.n_usable:,}" if counted else "",
+            f"{record.coverage:.0%}" if counted else "",
             _number(row["huc"]),
             _number(row["uc"]),
             record.level or "",
@@ -300,7 +301,7 @@ def _print_fleet(documents: Sequence[Mapping[str, Any]], starts: Mapping[str, st
             str(len(item["alerts"])),
             str(muted),
             starts.get(name, "never")[:10],
-            f"{newest.get('n_usable', 0):,}",
+            "" if newest.get("status") == "pending" else f"{newest.get('n_usable', 0):,}",
             _number(newest.get("huc")),
         )
         rows.append((cells, STYLES[item["status"]]))

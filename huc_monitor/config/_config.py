@@ -432,7 +432,12 @@ def parse_config(
             raise document.error(("tree_changes",), f"cannot be read: {error}") from error
     utilities = _utilities(settings, tree, document)
     _check_names(settings, tree, utilities, document)
-    return Config(settings, home, tree, utilities, document, changes)
+    config = Config(settings, home, tree, utilities, document, changes)
+    given, times = settings.reference, config.reference
+    if given is not None and times is not None and times[0] >= times[1]:
+        text = f"must be after `reference.start`, {given.start}; got {given.end}."
+        raise document.error(("reference", "end"), text)
+    return config
 
 
 def config_schema() -> dict[str, Any]:

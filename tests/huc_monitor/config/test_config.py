@@ -117,6 +117,10 @@ WRONG = [
         ("0.02", "{value: 1, overrides: [{node: mayor, value: 2}]}"),
         "7:36: `tolerance.overrides[0].node` must be a node; got 'mayor'. Did you mean 'major'?",
     ),
+    (
+        ("0.02", "0.02\nreference: {start: 2024-02-01, end: 2024-01-01}"),
+        "8:32: `reference.end` must be after `reference.start`, 2024-02-01; got 2024-01-01.",
+    ),
     (("0.02", "{value: 1, relative_to: reference}"), "needs the section `reference`"),
     (
         ("model: triage", "model: 5"),
