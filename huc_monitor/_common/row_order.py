@@ -37,8 +37,10 @@ labels.to_numpy() if rows match by position.
         if len(other) != len(index) or other.equals(index) or not _is_permuted(other, index):
             continue
         rule = f"`{name}` must be in the order of `{first}`; its index holds the same rows in "
+        # Features are known by their columns, so they stay a table.
+        as_given = f"set_axis({first}.index)" if name == "features" else "to_numpy()"
         remedy = (
-            f"another order. Use {name}.loc[{first}.index], or {name}.to_numpy() if rows match by "
+            f"another order. Use {name}.loc[{first}.index], or {name}.{as_given} if rows match by "
             "position."
         )
         if not isinstance(index, pd.RangeIndex) and not isinstance(other, pd.RangeIndex):

@@ -46,6 +46,7 @@ _COMMANDS: Final = re.compile(
 _NOT_IN_KEYS: Final = re.compile(r" *[^\w. ](?:[^\w.]| )*")
 _MENTION: Final = re.compile(r"@(?=(?:everyone|here|channel|all)\b)", re.IGNORECASE)
 STAR: Final = "\u2217"  # looks like an asterisk, and is no markup
+TICK: Final = "\u02cb"  # and this like a backtick
 
 
 def visible(text: object) -> str:
@@ -157,7 +158,7 @@ def chat_line(text: object) -> str:
 
 
 def _unmarked(text: str) -> str:
-    text = text.replace("*", STAR).replace("`", "\u02cb").replace("](", "] (")
+    text = text.replace("*", STAR).replace("`", TICK).replace("](", "] (")
     return _MENTION.sub("\uff20", text)
 
 
@@ -169,7 +170,7 @@ def code(name: object) -> str:
     >>> code("a b"), ascii(code("a`b|c"))
     ('`a b`', "'`a\\u02cbb\\xa6c`'")
     """
-    return "`" + plain(name).replace("`", "\u02cb").replace("|", "\xa6") + "`"
+    return "`" + plain(name).replace("`", TICK).replace("|", "\xa6") + "`"
 
 
 def table_cell(name: object) -> str:

@@ -54,7 +54,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from statistics import NormalDist
-from typing import Any
+from typing import Any, ClassVar
 
 import numpy as np
 
@@ -122,8 +122,14 @@ class Forecast(Form):
         The mean utility once labels came; where some rows have none, their mean score plus the mean
         gap of those that have.
     inside : bool or None
-        Whether that lay within the bound, widened for labels that are still missing.
+        Whether that lay within the bound, widened for labels that are still missing; None without
+        a bound.
+    audited_version : str or None
+        The model version of the audited rows where another one predicted: how its outcomes follow
+        its predictions is not known, so the correction and the bound say nothing of them.
     """
+
+    sparse: ClassVar[tuple[str, ...]] = ("audited_version",)
 
     utility: str
     n: int
@@ -142,6 +148,7 @@ class Forecast(Form):
     scale: float = 1.0
     realised: float | None = None
     inside: bool | None = None
+    audited_version: str | None = None
 
     def judged(self, gap: float, n_labelled: float) -> Forecast:
         """Compare with what came: the mean gap of so many labelled rows of the window."""
@@ -154,7 +161,8 @@ class Forecast(Form):
         # Of an end that the utility's range cut off, the other one tells the radius.
         radius = max(self.upper - self.value, self.value - self.lower)
         inside = abs(realised - self.value) <= radius - self.sampling + slack + _ROUNDING
-        return dataclasses.replace(self, realised=realised, inside=inside)
+        known = None if self.audited_version is not None else inside
+        return dataclasses.replace(self, realised=realised, inside=known)
 
     def __repr__(self) -> str:
         """One line."""

@@ -180,15 +180,16 @@ def say_forecasts(
     for record in waiting(records):
         for item in record.forecasts:
             found.append(f"{say_waiting_window(record, zone)}: {say_forecast(item)}")
-            if item.outside >= 0.001:  # less would be told as 0.0 %
+            if (
+                item.outside >= 0.001 and item.audited_version is None
+            ):  # less would be told as 0.0 %
                 found[-1] += f"; {item.outside:.1%} of its rows lie outside all audited ranges"
     if not found:
         return []
     level = next(item.confidence_level for r in waiting(records) for item in r.forecasts)
     head = f"Forecast of windows without labels ({level:.4g} confidence each, {ASSUMPTION}):"
     score, versions = say_score(scores), say_versions(records, audited)
-    more = [*([versions] if versions else []), *([f"{score}."] if score else [])]
-    return [head, *found, *more]
+    return [*([versions] if versions else []), head, *found, *([f"{score}."] if score else [])]
 
 
 def say_failed(windows: Sequence[Window], zone: str) -> str:

@@ -42,9 +42,10 @@ def prune(
         before = before.astimezone(given.windows.zone)
     would = "would be " if dry_run else ""
     freed = "" if dry_run else f" Freed {done.n_bytes / 1e6:.1f} MB."
+    held = f" {done.n_held:,} stay whole: an alert is open since then." if done.n_held else ""
     say(
         f"Windows that ended before {before:%Y-%m-%d}: {done.n_thinned:,} records {would}made "
-        f"thinner, {done.n_removed:,} {would}removed.{freed}"
+        f"thinner, {done.n_removed:,} {would}removed.{held}{freed}"
     )
 
 

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import typer
 
-from huc_monitor._common.safe_text import STAR, json_line, line, plain, quoted, visible
+from huc_monitor._common.safe_text import STAR, TICK, json_line, line, plain, quoted, visible
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -147,15 +147,23 @@ def print_table(
 ) -> None:
     """Print a table of names and numbers; each row comes with its style.
 
-    Where names and numbers do not fit side by side, the names of a row stand below each other.
+    Where names and numbers do not fit side by side, the names of a row stand below each other, and
+    then the words of a title, if need be.
     """
     from rich.measure import Measurement
 
-    table, endless = _make_table(names, numbers, rows), console.options.update(max_width=10_000)
-    if len(names) > 1 and Measurement.get(console, endless, table).maximum > console.width:
+    def fits(table: Any) -> bool:
+        endless = console.options.update(max_width=10_000)
+        return Measurement.get(console, endless, table).maximum <= console.width
+
+    table = _make_table(names, numbers, rows)
+    if len(names) > 1 and not fits(table):
         n = len(names)
         stacked = [(["\n".join(cells[:n]), *cells[n:]], style) for cells, style in rows]
         table = _make_table(["\n".join(names)], numbers, stacked)
+        if not fits(table):
+            narrow = [title.replace(" ", "\n") for title in numbers]
+            table = _make_table(["\n".join(names)], narrow, stacked)
     console.print(table)
 
 
@@ -210,7 +218,7 @@ def tell(paragraph: str) -> None:
     shown = wrapped("\n".join(map(visible, paragraph.split("\n"))))
     text = Text()
     for place, part in enumerate(shown.split("*")):
-        text.append(part.replace(STAR, "*"), style="bold" if place % 2 else "")
+        text.append(part.replace(STAR, "*").replace(TICK, "`"), style="bold" if place % 2 else "")
     for level, style in STYLES.items():
         text.highlight_regex(rf"(?m)^{level.upper()}$", f"bold {style}")
     Console(soft_wrap=True, highlight=False).print(text)

@@ -190,12 +190,13 @@ def _print_windows(console: Console, records: Sequence[WindowRecord], zone: str)
     for record in records:
         row = _row(record)
         revision = f" r{record.revision}" if record.revision else ""
+        counted = record.status != "pending"  # labels are counted when they are due
         cells = (
             f"{record.ordinal}{revision}",
             say_time(record.start, zone),
             record.status,
-            f"{record.n_usable:,}",
-            f"{record.coverage:.0%}",
+            f"{record.n_usable:,}" if counted else "",
+            f"{record.coverage:.0%}" if counted else "",
             _number(row["huc"]),
             _number(row["uc"]),
             record.level or "",
@@ -293,13 +294,14 @@ def _print_fleet(documents: Sequence[Mapping[str, Any]], starts: Mapping[str, st
             continue
         newest = item["windows"][-1] if item["windows"] else {}
         muted = sum("muted" in alert for alert in item["alerts"])
+        new = item["last_window"] is None and item["status"] == "ok"  # nothing was found fine yet
         cells = (
             name,
-            item["status"],
+            "not checked" if new else item["status"],
             str(len(item["alerts"])),
             str(muted),
             starts.get(name, "never")[:10],
-            f"{newest.get('n_usable', 0):,}",
+            "" if newest.get("status") == "pending" else f"{newest.get('n_usable', 0):,}",
             _number(newest.get("huc")),
         )
         rows.append((cells, STYLES[item["status"]]))

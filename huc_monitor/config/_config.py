@@ -432,7 +432,12 @@ def parse_config(
             raise document.error(("tree_changes",), f"cannot be read: {error}") from error
     utilities = _utilities(settings, tree, document)
     _check_names(settings, tree, utilities, document)
-    return Config(settings, home, tree, utilities, document, changes)
+    config = Config(settings, home, tree, utilities, document, changes)
+    given, times = settings.reference, config.reference
+    if given is not None and times is not None and times[0] >= times[1]:
+        text = f"must be after `reference.start`, {given.start}; got {given.end}."
+        raise document.error(("reference", "end"), text)
+    return config
 
 
 def config_schema() -> dict[str, Any]:
@@ -502,6 +507,9 @@ def _check_names(
             if name is not None and name not in known:
                 text = f"must be a {kind}; got {name!r}. {did_you_mean(name, known)}"
                 raise document.error((*section, i, kind), text)
+    bare = settings.tolerance.say_without_units(utilities)
+    if bare is not None:
+        raise document.error(("tolerance", "unit"), bare)
 
 
 def _grouped_by(settings: Settings) -> list[tuple[tuple[str, ...], str]]:

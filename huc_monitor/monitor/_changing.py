@@ -165,6 +165,13 @@ class Changing:
             found.append(self._load_reference())
         return found
 
+    @property
+    def audited_version(self) -> str | None:
+        """The model version of the rows that `audited` gives; None where it is not known."""
+        kept = self._pooled()
+        reference = (self.state.reference or {}).get("drift", {}).get("version")
+        return kept[-1].version if kept else reference
+
     def _is_of_another(self, version: str | None) -> bool:
         """Whether the reference is known to be of another model version."""
         known = (self.state.reference or {}).get("drift", {}).get("version")

@@ -127,6 +127,7 @@ class Check:
         rest = due
         if due:
             self._telling.untimed()
+            self._telling.out_of_reach()
             self._say_moved()
         while rest:
             rest = self._visit_all(rest, len(due) - len(rest), total)

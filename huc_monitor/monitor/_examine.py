@@ -25,7 +25,13 @@ from huc_monitor.monitor.change import CandidateChange, WindowChange
 from huc_monitor.monitor.confusion import keep_pairs
 from huc_monitor.monitor.drift import summarise
 from huc_monitor.monitor.explaining import Explaining
-from huc_monitor.monitor.findings import Finding, branches_above, find_changed, find_standing
+from huc_monitor.monitor.findings import (
+    Finding,
+    branches_above,
+    find_changed,
+    find_leads,
+    find_standing,
+)
 from huc_monitor.monitor.hints import Cancellation, branch_frequencies
 from huc_monitor.monitor.people import say_history
 from huc_monitor.monitor.records import AlertState, AlertTransition, DriftFinding
@@ -187,7 +193,7 @@ class Examination:
             version=self.found.data.version,
         )
         steps = [self._once_per_branch(step, alerts) for step in steps]
-        steps = self._whole_branches(steps, alerts, after, judgements)
+        steps = self._leading(self._whole_branches(steps, alerts, after, judgements))
         after |= {step.judgement.candidate: step.state for step in steps if step.kind != "resolved"}
         excess = sorted(
             (step for step in steps if step.announced and step.kind != "resolved"),
@@ -255,6 +261,22 @@ class Examination:
             known[item.candidate] = dataclasses.replace(step, state=state, announced=True)
         return list(known.values())
 
+    def _leading(self, steps: Sequence[AlertStep]) -> list[AlertStep]:
+        """Remember by which candidate people hear of a branch: its end is told by the same."""
+        told = [
+            step.judgement.candidate
+            for step in steps
+            if step.announced and "changed" in step.judgement.reasons and step.kind != "resolved"
+        ]
+        changes = [change for one in told if (change := self._change_of(one)) is not None]
+        leads = find_leads(changes)
+        return [
+            dataclasses.replace(step, state=dataclasses.replace(step.state, led_at=self.window.end))
+            if step.judgement.candidate in leads
+            else step
+            for step in steps
+        ]
+
     def _change_of(self, candidate: Triple) -> CandidateChange | None:
         found = () if self.change is None else self.change.changes
         return next((item for item in found if item.candidate == candidate), None)
@@ -298,6 +320,7 @@ class Examination:
             window_end=self.window.end,
             change=change,
             standing=step.judgement.standing,
+            led_at=step.state.led_at,
             people=say_history(step.state, step.before),
         )
 

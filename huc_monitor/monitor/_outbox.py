@@ -101,7 +101,7 @@ class Outbox:
                 warnings=state.warnings,
                 notes=state.notes,
                 standing=state.standing_untold,
-                limit=self.monitor.policy.smallest_limit,
+                limits=self.monitor.policy.limits,
                 alerts=state.open_alerts,
                 monitor=self.monitor.name,
                 identity=self.monitor.identity,

@@ -8,6 +8,7 @@ import numpy as np
 
 from huc_monitor.monitor._state import MonitorState, read_state
 from huc_monitor.subgroups import Subgroups
+from huc_monitor.utilities.program import Floats
 
 if TYPE_CHECKING:
     from huc_monitor.monitor._monitor import Monitor
@@ -49,29 +50,42 @@ def _say_first(before: MonitorState, now: MonitorState) -> list[str]:
 
 
 def _say_tolerance(monitor: Monitor, state: MonitorState) -> list[str]:
-    """Say what another tolerance means for the newest audited window and for open alerts."""
+    """Say what other tolerances mean for the newest audited window and for open alerts."""
     policy = monitor.policy.tolerance
     records = monitor.tracker.records()
     audited = [record for record in records if record.audit and record.maintenance is None]
     if not audited or state.subgroups is None or policy.relative:
         return []
     newest = audited[-1]
-    values = policy.values(monitor.tree, monitor.utilities, Subgroups.from_dict(state.subgroups))
-    before, frame = np.asarray(newest.tolerances), newest.to_frame(all_columns=True)
+    given = monitor.tree, monitor.utilities, Subgroups.from_dict(state.subgroups)
+    values, frame = policy.values(*given), newest.to_frame(all_columns=True)
+    counted = f"window ({newest.ordinal})", frame["moment"].abs().to_numpy()
+    said = _count("The tolerance", np.asarray(newest.tolerances), values, *counted)
+    if said is not None:
+        names = zip(frame["utility"], frame["subgroup"], frame["node"], strict=True)
+        limits = dict(zip(names, values.tolist(), strict=True))
+        alerts = state.open_alerts
+        within = sum(abs(alert.moment) <= limits.get(alert.candidate, 0.0) for alert in alerts)
+        said += f" Of {len(alerts)} open alerts, {within} would be within it."
+    found, options = [] if said is None else [said], monitor.policy.sequential
+    if state.detectors and options.enabled:
+        kept = np.asarray(next(reversed(state.detectors.values()))["tolerance"])
+        wanted = policy.values(*given, default=options.tolerance)
+        said = _count("The e-detector's tolerance", kept, wanted, *counted)
+        if said is not None and found and options.tolerance is None:
+            found[0] += " The e-detector starts afresh, without the evidence so far."
+        elif said is not None:
+            found.append(f"{said} It starts afresh, without the evidence so far.")
+    return found
+
+
+def _count(what: str, before: Floats, values: Floats, window: str, sizes: Floats) -> str | None:
+    """Say how many candidates have another tolerance, and how many are above the old and new."""
     if values.shape != before.shape or np.allclose(values, before, rtol=1e-12, atol=0.0):
-        return []
-    sizes = frame["moment"].abs().to_numpy()
+        return None
     moved = int(np.sum(~np.isclose(values, before, rtol=1e-12, atol=0.0)))
-    names = zip(frame["utility"], frame["subgroup"], frame["node"], strict=True)
-    limits = dict(zip(names, values.tolist(), strict=True))
-    alerts = state.open_alerts
-    within = sum(abs(alert.moment) <= limits.get(alert.candidate, 0.0) for alert in alerts)
-    said = (
-        f"The tolerance changed for {moved} of {values.size} candidates: in the newest audited "
-        f"window ({newest.ordinal}), {int((sizes > values).sum())} are above the new one and "
-        f"{int((sizes > before).sum())} were above the old one. Of {len(alerts)} open alerts, "
-        f"{within} would be within it."
+    return (
+        f"{what} changed for {moved} of {values.size} candidates: in the newest audited {window}, "
+        f"{int((sizes > values).sum())} are above the new one and {int((sizes > before).sum())} "
+        "were above the old one."
     )
-    if state.detectors and monitor.policy.sequential.enabled:
-        said += " The e-detector starts afresh, without the evidence so far."
-    return [said]

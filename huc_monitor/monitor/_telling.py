@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from datetime import datetime
 from typing import TYPE_CHECKING
 
@@ -38,6 +38,7 @@ _UNKNOWN = "unknown labels"
 _KNOWN = "unknown labels told"
 _MOST_KNOWN = 50
 _UNTIMED = "rows:untimed"
+_REACH = "tolerance out of reach"
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -157,6 +158,16 @@ class Telling:
             told[_UNTIMED] = str(n)
             self.note(f"{say_untimed(n)}: repair their time (`columns.time`).")
 
+    def out_of_reach(self) -> None:
+        """Say once that no moment of some utilities can exceed the tolerance."""
+        monitor, told = self.monitor, self.state.drift_told
+        text = monitor.policy.tolerance.say_out_of_reach(monitor.tree, monitor.utilities)
+        if text is None:
+            told.pop(_REACH, None)
+        elif told.get(_REACH) != text:
+            told[_REACH] = text
+            self.note(f"{text}.")
+
     def standing(self, findings: Sequence[Finding], change: WindowChange | None) -> None:
         """Say once what is beyond tolerance and did not change; again after it had been better.
 
@@ -170,6 +181,12 @@ class Telling:
         nodes = [node for node in nodes if node in heard]
         if nodes and not told:
             self.state.standing_untold = nodes
+            # Who heard that it stands hears when it is over.
+            self.state.alerts |= {
+                alert.candidate: replace(alert, told=True)
+                for alert in self.state.open_alerts
+                if alert.node in nodes and alert.muted is None
+            }
         self.state.standing = [*told, *(node for node in nodes if node not in told)]
 
     def together(self, gaps: Iterable[tuple[Utility, float, float, float]], *, alone: bool) -> None:

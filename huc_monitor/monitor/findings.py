@@ -235,8 +235,13 @@ def _excess(item: Judgement) -> float:
     return abs(item.moment) - item.tolerance
 
 
-def say_standing(nodes: Sequence[str], limit: str | None = None) -> str:
-    """Say which branches are beyond the tolerance, or a limit, as they were in the reference.
+def say_standing(
+    nodes: Sequence[str], limits: Mapping[str, float] | None = None, size: float = 0.0
+) -> str:
+    """Say which branches are beyond the smallest limit, as they were in the reference.
+
+    `limits` are tolerances by the names of their settings, `size` the largest moment: all that lie
+    below it have to be raised.
 
     Examples
     --------
@@ -248,9 +253,15 @@ def say_standing(nodes: Sequence[str], limit: str | None = None) -> str:
         named.append(f"{more} more branch{'es' if more > 1 else ''}")
     many = len(named) > 1
     listed = f"{', '.join(named[:-1])} and {named[-1]}" if many else named[0]
+    beyond, raised = "the tolerance", "the tolerance"
+    if limits:
+        first, *others = sorted(limits, key=limits.__getitem__)
+        beyond, raised = f"{limits[first]:g} ({first})", "that tolerance"
+        below = [f"{name} ({limits[name]:g})" for name in others if limits[name] < size]
+        if below:
+            raised = f"both that and {below[0]}: the largest moment is {size:.3g}"
     return (
-        f"Standing since the reference: {listed} {'are' if many else 'is'} beyond "
-        f"{limit or 'the tolerance'}, about as far as {'they were' if many else 'it was'} then. "
-        f"This is told once. To end it, recalibrate (huc-monitor recalibrate) or raise "
-        f"{'that' if limit else 'the'} tolerance."
+        f"Standing since the reference: {listed} {'are' if many else 'is'} beyond {beyond}, about "
+        f"as far as {'they were' if many else 'it was'} then. This is told once. To end it, "
+        f"recalibrate (huc-monitor recalibrate) or raise {raised}."
     )

@@ -8,8 +8,8 @@ assumed and when it fails.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, ClassVar
 
 import numpy as np
 
@@ -24,6 +24,7 @@ from huc_monitor.audit.options import ConfidenceLevel
 from huc_monitor.audit.two_samples import Sample
 from huc_monitor.monitor._rows import Decomposed
 from huc_monitor.sources import PredictionData
+from huc_monitor.sources._data import main_version
 
 if TYPE_CHECKING:
     from huc_monitor.monitor._changing import Changing
@@ -56,7 +57,7 @@ class ForecastPolicy(Section):
 
 @dataclass(frozen=True, slots=True)
 class ForecastScore(Form):
-    """How forecasts of one utility did once labels came.
+    """How forecasts of one utility did once labels came, for the model version that serves.
 
     Attributes
     ----------
@@ -64,21 +65,31 @@ class ForecastScore(Form):
         Forecasts that were judged, and those whose bound held.
     error, score_error : float
         Mean absolute error of the forecast, and of the mean score without correction.
+    version : str or None
+        The version; None where none is logged, or several share the windows.
     """
+
+    sparse: ClassVar[tuple[str, ...]] = ("version",)
 
     n: int = 0
     n_inside: int = 0
     error: float = 0.0
     score_error: float = 0.0
+    version: str | None = None
 
-    def plus(self, judged: Forecast) -> ForecastScore:
-        """Count one more."""
+    def plus(self, judged: Forecast, version: str | None = None) -> ForecastScore:
+        """Count one more, unless it has no bound; another version begins anew."""
         assert judged.realised is not None  # noqa: S101 - judged
+        if judged.audited_version is not None:
+            return self
+        if self.n and version is not None and version != self.version:
+            return ForecastScore().plus(judged, version)
         n = self.n + 1
         errors = (abs(judged.value - judged.realised), abs(judged.score - judged.realised))
         before = (self.error, self.score_error)
-        means = [(b * self.n + e) / n for b, e in zip(before, errors, strict=True)]
-        return ForecastScore(n, self.n_inside + bool(judged.inside), *means)
+        error, raw = ((b * self.n + e) / n for b, e in zip(before, errors, strict=True))
+        inside = self.n_inside + bool(judged.inside)
+        return ForecastScore(n, inside, error, raw, version or self.version)
 
 
 @dataclass(slots=True, eq=False)
@@ -105,9 +116,14 @@ class Forecasting:
         if past.likeliest.size:
             known, leaves = past.likeliest, Predictions.of(data.probabilities).likeliest()
         groups, level = past.groups, self.policy.confidence_level
+        audited = self.changing.audited_version
+        other = audited if None not in {audited, data.version} and audited != data.version else None
         found = tuple(
-            ScoreGaps.of(before, groups.repeats, groups.clusters, known).forecast(
-                coming.scores, leaves, confidence_level=level
+            replace(
+                ScoreGaps.of(before, groups.repeats, groups.clusters, known).forecast(
+                    coming.scores, leaves, confidence_level=level
+                ),
+                audited_version=other,
             )
             for before, coming in zip(past.rows, rows, strict=True)
             if is_told(before)
@@ -132,7 +148,7 @@ class Forecasting:
         made = self.drop(window_id)
         rows = {item.utility.name: item for item in found.rows}
         times = found.groups().repeats
-        judged = []
+        judged, version = [], found.data.version
         for item in made if counts else ():
             if item.utility in rows and is_told(rows[item.utility]):
                 gaps = whole_residuals(rows[item.utility], times)
@@ -140,17 +156,18 @@ class Forecasting:
                 n = found.data.n_usable if not times.size else times.sum() ** 2 / (times @ times)
                 judged.append(item.judged(gap, float(n)))
                 score = self.state.forecast_scores.get(item.utility, ForecastScore())
-                self.state.forecast_scores[item.utility] = score.plus(judged[-1])
+                self.state.forecast_scores[item.utility] = score.plus(judged[-1], version)
         return tuple(judged)
 
 
 def score_forecasts(records: Sequence[WindowRecord]) -> dict[str, ForecastScore]:
-    """Count how the forecasts in some records did, by utility."""
+    """Count how the forecasts in some records did, by utility, for the version that serves."""
     found: dict[str, ForecastScore] = {}
     for record in records:
+        version = main_version(record.model_versions)
         for item in record.forecasts:
             if item.realised is not None:
-                found[item.utility] = found.get(item.utility, ForecastScore()).plus(item)
+                found[item.utility] = found.get(item.utility, ForecastScore()).plus(item, version)
     return found
 
 
@@ -173,6 +190,8 @@ def say_waiting_window(record: WindowRecord, zone: str) -> str:
 
 def say_forecast(item: Forecast) -> str:
     """Say a forecast in one line, in money where the utility has units.
+
+    Where another version was audited, only what the model predicts.
 
     Examples
     --------
@@ -198,6 +217,12 @@ def say_forecast(item: Forecast) -> str:
     value, lower, upper, score = (
         x * item.scale for x in (item.value, item.lower, item.upper, item.score)
     )
+    if item.audited_version is not None:
+        told = f"{score:.3f}" if item.units is None else f"{score:.2f} {chat(item.units)}"
+        return (
+            f"*{chat(item.utility)}* is not known yet: only version {chat(item.audited_version)} "
+            f"was audited; model predicts {told}"
+        )
     if item.units is None:
         text = f"*{chat(item.utility)}* {value:.3f} [{lower:.3f}, {upper:.3f}]"
         return f"{text}; model predicts {score:.3f}"
@@ -223,7 +248,10 @@ def say_versions(records: Sequence[WindowRecord], audited: str | None = None) ->
 
 
 def say_score(scores: Mapping[str, ForecastScore]) -> str | None:
-    """Say how past forecasts did; None where none was judged."""
+    """Say how past forecasts did, and of which version if it is one; None where none was judged."""
+    versions = {score.version for score in scores.values() if score.n}
+    (of, *more) = sorted(versions, key=str) or [None]
+    whose = "" if of is None or more else f" of version {chat(of)}"
     n = sum(score.n for score in scores.values())
     if not n:
         return None
@@ -231,6 +259,6 @@ def say_score(scores: Mapping[str, ForecastScore]) -> str | None:
     error = sum(score.error * score.n for score in scores.values()) / n
     raw = sum(score.score_error * score.n for score in scores.values()) / n
     return (
-        f"{inside:,} of {n:,} past forecasts held once labels came; mean error {error:.4f} "
+        f"{inside:,} of {n:,} past forecasts{whose} held once labels came; mean error {error:.4f} "
         f"(of the model's own: {raw:.4f})"
     )

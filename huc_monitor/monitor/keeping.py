@@ -42,11 +42,15 @@ _REMEDY: Final = "Make another backup."
 
 @dataclass(frozen=True, slots=True)
 class Pruned:
-    """How many records were made thinner or removed, and how many bytes that freed."""
+    """How many records were made thinner or removed, and how many bytes that freed.
+
+    `n_held` are as old, and stay whole because an alert is open since then.
+    """
 
     n_thinned: int
     n_removed: int
     n_bytes: int
+    n_held: int = 0
 
 
 @dataclass(frozen=True, slots=True)
@@ -104,7 +108,9 @@ class Keeper:
         with hold(self._lock, wait=wait):
             first = min((a.first_ordinal for a in self._state().open_alerts), default=None)
             records = self.tracker.records()
-            old = [r for r in records if r.end <= before and (first is None or r.ordinal < first)]
+            aged = [r for r in records if r.end <= before]
+            old = [r for r in aged if first is None or r.ordinal < first]
+            held = len(aged) - len(old)
             audited = {r.window_id for r in records if r.status != "pending"}
             gone = [r for r in old if r.status == "pending" and r.window_id in audited]
             kept = [r for r in old if r not in gone]
@@ -112,13 +118,13 @@ class Keeper:
             changed = [small for r, small in thin if small != r or self.tracker.files(r)]
             size = self.tracker.size(*old)
             if dry_run:
-                return Pruned(len(changed), len(gone), 0)
+                return Pruned(len(changed), len(gone), 0, held)
             for record in changed:
                 self.tracker.record(record)
                 self.tracker.drop_files(record)
             for record in gone:
                 self.tracker.remove(record)
-            return Pruned(len(changed), len(gone), size - self.tracker.size(*kept))
+            return Pruned(len(changed), len(gone), size - self.tracker.size(*kept), held)
 
     def backup(self, out: Path, *, wait: float = 0.0) -> int:
         """Write one archive of everything; return the number of records."""

@@ -277,7 +277,7 @@ def compose(
     warnings: Sequence[str] = (),
     notes: Sequence[str] = (),
     standing: Sequence[str] = (),
-    limit: str | None = None,
+    limits: Mapping[str, float] | None = None,
     alerts: Sequence[AlertState] = (),
     monitor: str,
     identity: str,
@@ -300,7 +300,7 @@ def compose(
     Of several steps of one alert the last one is told, if any of them is to be announced. Changes
     since the reference are told branch by branch; `tree` says which branch lies above which. The
     largest findings come first, and after five of a kind the rest is counted. `standing` are
-    branches beyond `limit`, to be told as such unless the same message tells that they changed.
+    branches beyond one of `limits`, to be told unless the same message tells that they changed.
     `warnings` say what does not come any more. `place` is where to go on, which ends the message
     of an alert. Times are told in the time zone `zone`.
     """
@@ -319,20 +319,26 @@ def compose(
         for step in latest.values()
         if step.change is not None and step.window_end == newest[step.node]
     ]
-    limits = {step.candidate: step.tolerance for step in latest.values()}
+    accepted = {step.candidate: step.tolerance for step in latest.values()}
     findings = [
         replace(finding, causes=latest[finding.candidate].hints)
-        for finding in find_changed(changed, limits, branches_above(tree))
+        for finding in find_changed(changed, accepted, branches_above(tree))
     ]
     moved = {node for one in findings for node in (one.node, *one.above, *one.below)}
     stand = [node for node in standing if node not in moved]
-    notes = [*notes, *([say_standing(stand, limit)] if stand else [])]
+    largest = [max(abs(x.moment), abs(x.opened_moment or 0)) for x in alerts if x.node in stand]
+    size = max(largest, default=0.0)
+    notes = [*notes, *([say_standing(stand, limits or {}, size)] if stand else [])]
     if not latest and not drift and not warnings and not notes:
         return None
+    over = groups["resolved"]
     groups = {kind: _by_branch(steps, findings) for kind, steps in groups.items()}
+    elsewhere = {step.candidate: _elsewhere(step, over, alerts) for step in groups["resolved"]}
     now = {alert.candidate: alert for alert in alerts}
     told = {finding.candidate: finding for finding in findings}
-    blocks = [_block(kind, steps, now, told, zone) for kind, steps in groups.items() if steps]
+    blocks = [
+        _block(kind, steps, now, told, elsewhere, zone) for kind, steps in groups.items() if steps
+    ]
     if warnings:
         blocks.append("\n".join(["NO NEW DATA", *map(chat_line, warnings)]))
     if drift:
@@ -406,18 +412,51 @@ def say_untimed(n: int) -> str:
 
 
 def _by_branch(steps: list[AlertTransition], findings: list[Finding]) -> list[AlertTransition]:
-    """Keep one step of every branch that changed, and all others."""
+    """Keep one step of every branch that changed, or that ends, and all others."""
     leads = {finding.candidate for finding in findings}
-    kept, over = [], set()
+    led: dict[tuple[str, str], AlertTransition] = {}
     for step in steps:
-        if step.change is not None:
-            if step.candidate in leads:
-                kept.append(step)
-        elif "changed" not in step.reasons or (step.node, step.kind) not in over:
-            if "changed" in step.reasons:
-                over.add((step.node, step.kind))
-            kept.append(step)
-    return kept
+        if step.change is None and _is_of_branch(step):
+            # The candidate that people heard of last, or else the first.
+            known = led.setdefault((step.node, step.kind), step)
+            if step.led_at is not None and (known.led_at is None or step.led_at > known.led_at):
+                led[step.node, step.kind] = step
+    return [
+        step
+        for step in steps
+        if (
+            step.candidate in leads
+            if step.change is not None
+            else not _is_of_branch(step) or led[step.node, step.kind] is step
+        )
+    ]
+
+
+def _is_of_branch(step: AlertTransition) -> bool:
+    """Whether people heard of a step's branch as one, not candidate by candidate."""
+    return "changed" in step.reasons or (step.kind == "resolved" and step.standing)
+
+
+def _elsewhere(
+    step: AlertTransition, over: Sequence[AlertTransition], alerts: Sequence[AlertState]
+) -> str:
+    """Say where else a branch's alerts ended, and where they have not."""
+    if not _is_of_branch(step):
+        return ""
+    ended = {one.subgroup for one in over if one.node == step.node and _is_of_branch(one)}
+    n, text = len(ended - {step.subgroup}), ""
+    if n:
+        text = f" It ended in {n} more subgroup{'s' * (n > 1)} too."
+    still = [
+        f"{'whole population' if alert.subgroup == 'all' else chat(alert.subgroup)} "
+        f"({chat(alert.utility)}, {alert.level})"
+        for alert in alerts
+        if alert.node == step.node
+    ]
+    if still:
+        more = f" and {len(still) - MOST_LISTED} more" if len(still) > MOST_LISTED else ""
+        text += f" Still open of this branch: {', '.join(still[:MOST_LISTED])}{more}."
+    return text
 
 
 def _block(
@@ -425,6 +464,7 @@ def _block(
     steps: list[AlertTransition],
     standing: Mapping[tuple[str, str, str], AlertState],
     findings: Mapping[tuple[str, str, str], Finding],
+    elsewhere: Mapping[tuple[str, str, str], str],
     zone: str,
 ) -> str:
     ranked = _ranked(steps)
@@ -434,7 +474,7 @@ def _block(
     for step in shown:
         finding = findings.get(step.candidate)
         lines.append(
-            describe(step, standing.get(step.candidate), zone)
+            describe(step, standing.get(step.candidate), zone) + elsewhere.get(step.candidate, "")
             if finding is None
             else describe_change(finding, step, zone)
         )
@@ -508,7 +548,8 @@ def _drift_block(drift: Sequence[DriftFinding]) -> str:
     lines = ["DRIFT", why]
     whose = next((item.whose for item in drift if item.whose), "")
     if whose:
-        lines.append(f"{whose} Another version predicts otherwise without any fault: told once.")
+        why = "Another version predicts otherwise without any fault: each of these is told once."
+        lines.append(f"{whose} {why}")
     lines += [f"  - {_drifted(item)}" for item in drift[:MOST_LISTED]]
     if len(drift) > MOST_LISTED:
         lines.append(f"And {len(drift) - MOST_LISTED} more.")

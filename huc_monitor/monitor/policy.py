@@ -68,15 +68,13 @@ class Policy(Section):
     maintenance: tuple[Maintenance, ...] = ()
 
     @property
-    def smallest_limit(self) -> str | None:
-        """The smaller of two tolerances, and which setting it is; None where branches differ."""
+    def limits(self) -> dict[str, float]:
+        """What moments are measured by, by the settings' names; none where branches differ."""
         given = self.tolerance
         if given.relative or given.overrides or given.unit == "money":
-            return None
+            return {}
         own = self.sequential.tolerance if self.sequential.enabled else None
-        if own is not None and own < given.value:
-            return f"{own:g} (sequential.tolerance)"
-        return f"{given.value:g} (tolerance)"
+        return {"tolerance": given.value} | ({} if own is None else {"sequential.tolerance": own})
 
     @property
     def by_change(self) -> bool:

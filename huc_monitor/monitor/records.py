@@ -77,6 +77,8 @@ class AlertTransition(Form):
         How it changed since the reference, where that is why it is told.
     standing : bool
         Nothing says that it changed since the reference.
+    led_at : datetime or None
+        End of the last window in which a message named its branch by this candidate.
     window_id : str
     window_end : datetime
     """
@@ -108,8 +110,9 @@ class AlertTransition(Form):
     change: CandidateChange | None = None
     standing: bool = False
     people: tuple[str, ...] = ()
+    led_at: datetime | None = None
 
-    sparse: ClassVar[tuple[str, ...]] = ("change", "standing", "people")
+    sparse: ClassVar[tuple[str, ...]] = ("change", "standing", "people", "led_at")
 
     @property
     def candidate(self) -> tuple[str, str, str]:
@@ -165,6 +168,8 @@ class AlertState(Form):
         What people did about it, oldest first.
     version : str or None
         The model version that served most of the last window that spoke for its level.
+    led_at : datetime or None
+        End of the last window in which a message named its branch by this candidate.
     """
 
     utility: str
@@ -191,8 +196,9 @@ class AlertState(Form):
     muted: str | None = None
     actions: tuple[Action, ...] = ()
     version: str | None = None
+    led_at: datetime | None = None
 
-    sparse: ClassVar[tuple[str, ...]] = ("muted", "actions", "version")
+    sparse: ClassVar[tuple[str, ...]] = ("muted", "actions", "version", "led_at")
 
     @property
     def candidate(self) -> tuple[str, str, str]:

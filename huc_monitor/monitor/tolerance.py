@@ -9,7 +9,7 @@ import numpy as np
 from pydantic import AfterValidator, Field, model_validator
 
 from huc_monitor._common.settings import Name, Number, Section, renamed
-from huc_monitor.errors import UnknownNameError, did_you_mean
+from huc_monitor.errors import InvalidInputError, UnknownNameError, did_you_mean
 from huc_monitor.subgroups import Subgroups
 from huc_monitor.tree import LabelTree
 from huc_monitor.utilities import Utility
@@ -73,7 +73,8 @@ class Tolerance(Section):
     unit : {"utility", "money"}, default "utility"
         utility: in [-1, 1]; money: in each utility's own units.
 
-        A utility's own units are its values times its `scale`.
+        A utility's own units are its values times its `scale`; one without `units` needs an
+        override that names it, in utility.
     relative_to : {"zero", "reference"}, default "zero"
         reference: how far a moment may move from the reference window's; the change test decides.
 
@@ -130,6 +131,10 @@ class Tolerance(Section):
         `default`, in utility, takes the place of `value` where no rule says otherwise.
         """
         self._check_names(tree, utilities, subgroups)
+        bare = self.say_without_units(utilities)
+        if bare is not None:
+            msg = f"`tolerance.unit` {bare}"
+            raise InvalidInputError(msg)
         return np.array(
             [
                 self._of(utility, subgroup, tree.branches[branch], default)
@@ -139,6 +144,52 @@ class Tolerance(Section):
             ],
             dtype=np.float64,
         )
+
+    def say_without_units(self, utilities: Sequence[Utility]) -> str | None:
+        """Say which utilities an amount of money means nothing for; None if there is none."""
+        if self.unit != "money":
+            return None
+        bare = [
+            utility.name
+            for utility in self._unnamed(utilities)
+            if utility.units is None and utility.scale == 1.0
+        ]
+        if not bare:
+            return None
+        return (
+            f"must be 'utility' where utilities have no `units`: {', '.join(bare)}. Give them "
+            "`units` and `scale`, or a tolerance of their own in `tolerance.overrides`: "
+            f"{{utility: {bare[0]}, value: 0.02}}."
+        )
+
+    def say_out_of_reach(self, tree: LabelTree, utilities: Sequence[Utility]) -> str | None:
+        """Say of which utilities no moment can exceed the tolerance; None if there is none.
+
+        A utility that an override names is left out: a large value there switches it off.
+        """
+        groups = ["all", *(rule.subgroup for rule in self.overrides if rule.subgroup is not None)]
+        found = [
+            utility.name
+            for utility in self._unnamed(utilities)
+            if all(
+                self._of(utility, group, node, None) >= spread
+                for node, spread in zip(tree.branches, utility.spreads(tree), strict=True)
+                for group in groups
+                if spread > 0
+            )
+        ]
+        if not found:
+            return None
+        return (
+            f"No moment of {', '.join(found)} can exceed the tolerance of {self.value:g}"
+            f"{' in money' if self.unit == 'money' else ''}, so no window is ever beyond it: "
+            "lower tolerance.value; a utility that is not to be watched is named in "
+            "tolerance.overrides"
+        )
+
+    def _unnamed(self, utilities: Sequence[Utility]) -> list[Utility]:
+        named = {rule.utility for rule in self.overrides}
+        return [utility for utility in utilities if utility.name not in named]
 
     def _of(self, utility: Utility, subgroup: str, node: str, default: float | None) -> float:
         chosen = None

@@ -30,6 +30,14 @@ N_UNKNOWN = 20
 _NEARLY_ALL: Final = 0.8
 
 
+def main_version(versions: Mapping[str, int]) -> str | None:
+    """Return the model version of nearly all rows that say one; None where none or several do."""
+    named = {version: count for version, count in versions.items() if version}
+    first = next(iter(named), None)
+    enough = _NEARLY_ALL * sum(named.values())
+    return first if first is not None and named[first] >= enough else None
+
+
 class TooManyBadRowsError(InvalidInputError):
     """More rows of a window are unusable than the source's `max_bad_share` allows."""
 
@@ -169,10 +177,7 @@ class PredictionData:
     @property
     def version(self) -> str | None:
         """The model version of nearly all rows that say one; None where none or several do."""
-        named = {version: count for version, count in self.versions.items() if version}
-        first = next(iter(named), None)
-        enough = _NEARLY_ALL * sum(named.values())
-        return first if first is not None and named[first] >= enough else None
+        return main_version(self.versions)
 
     def take(self, rows: NDArray[np.bool_] | NDArray[np.int64]) -> Self:
         """Return the chosen rows; the counts still speak of the whole window."""

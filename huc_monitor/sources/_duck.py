@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager
 from dataclasses import dataclass, field
 from datetime import UTC, date, datetime, timedelta
+from glob import glob
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 from urllib.parse import unquote
@@ -118,10 +119,13 @@ class DuckTable:
         union = ", union_by_name=true" if union_by_name else ""
         relation = table._relation.format(options=union + ("{types}" if kind == "csv" else ""))
         if preset is not None:
-            with _explained(table.name):
+            with table._explained():
                 relation = unpacked(table._connection, relation, table._values(), preset)
         object.__setattr__(table, "_relation", relation)
         return table
+
+    def _explained(self) -> AbstractContextManager[None]:
+        return _explained(self.name, self._parameters[0] if self._csv else None)
 
     def find_preset(self) -> str | None:
         """Say which platform's log this is, by its columns; None where it is none of them."""
@@ -161,7 +165,7 @@ class DuckTable:
     def columns(self) -> Mapping[str, str]:
         """Names of the columns, with DuckDB's types."""
         if not self._types:
-            with _explained(self.name):
+            with self._explained():
                 rows = self._sql(f"DESCRIBE SELECT * FROM {self._from()}").fetchall()
             self._types.update({name: kind for name, kind, *_ in rows})
             self._refuse_repeated(set(self._types))
@@ -176,7 +180,7 @@ class DuckTable:
             return
         firsts = ", ".join(f"any_value({_quote(name)})" for name in dated)
         raw = self._relation.format(types=", all_varchar=true")
-        with _explained(self.name):
+        with self._explained():
             query = f"SELECT {firsts} FROM (SELECT * FROM {raw} LIMIT {_SNIFFED})"
             found = self._sql(query).fetchall()[0]
         for name, text in zip(dated, found, strict=True):
@@ -192,7 +196,7 @@ class DuckTable:
         if not any(found is not None and found[1] in names for found in numbered):
             return
         written: list[str] = []
-        with _explained(self.name):
+        with self._explained():
             if self._csv:
                 header = self._relation.format(types=", header=false, all_varchar=true")
                 written = list(self._sql(f"SELECT * FROM {header} LIMIT 1").fetchall()[0])
@@ -224,7 +228,7 @@ class DuckTable:
         where, values = self._between(time, start, end)
         present = "*" if column is None else _quote(column)
         query = f"SELECT count(*), count({present}) FROM {self._from(time=time)} WHERE {where}"
-        with _explained(self.name):
+        with self._explained():
             n_rows, n_present = self._sql(query, values).fetchall()[0]
         return n_rows, n_present
 
@@ -245,14 +249,14 @@ class DuckTable:
     ) -> Iterator[Chunk]:
         """Read columns of the rows in a range, some rows at a time."""
         query, values = self._scan_query(columns, time, start, end)
-        with _explained(self.name):
+        with self._explained():
             for batch in self._sql(query, values).arrow(chunk_rows(columns)):
                 yield as_chunk(batch, columns)
 
     def rows(self, columns: Mapping[str, ColumnKind]) -> Iterator[Chunk]:
         """Read columns of all rows, in their order, some rows at a time."""
         selected = ", ".join(self._expression(name, kind, None) for name, kind in columns.items())
-        with _explained(self.name):
+        with self._explained():
             found = self._sql(f"SELECT {selected} FROM {self._from(columns)}")
             for batch in found.arrow(chunk_rows(columns)):
                 yield as_chunk(batch, columns)
@@ -276,7 +280,7 @@ class DuckTable:
             f"SELECT {selected} FROM {self._from(columns, time)} "
             f"WHERE {_quote(wanted.key)} IN (SELECT v FROM wanted){when}"
         )
-        with _explained(self.name):
+        with self._explained():
             self._connection.register("wanted", pa.table({"v": pa.array(wanted.among)}))
             try:
                 rows = self._sql(query, known).to_arrow_table()
@@ -296,7 +300,7 @@ class DuckTable:
         """Return the columns in folder names (``day=2024-01-01``), with a value of each."""
         if self._csv or not self._parameters or self._list_files or self.preset:
             return {}
-        with _explained(self.name):
+        with self._explained():
             files = self._connection.sql(
                 "SELECT file FROM glob(?) LIMIT 1", params=self._parameters
             )
@@ -319,7 +323,7 @@ class DuckTable:
             for name, form in formats.items()
         )
         query = f"SELECT count(*) FROM {self._from()} WHERE NOT ({same})"
-        with _explained(self.name):
+        with self._explained():
             return bool(self._sql(query).fetchall()[0][0] == 0)
 
     def _scan_query(
@@ -337,7 +341,7 @@ class DuckTable:
         return self._connection.sql(query, params=[*self._values(), *values])
 
     def _table(self, query: str, values: Any = ()) -> pa.Table:
-        with _explained(self.name):
+        with self._explained():
             return self._sql(query, values).to_arrow_table()
 
     def _from(
@@ -462,6 +466,7 @@ def _format(place: str) -> str:
 _SNIFFED: Final = 20_480
 # A time of day with a zone after it: Z, UTC, Europe/Berlin, +01:00.
 _WITH_ZONE: Final = r":\d\d.*([A-Za-z]|[+-]\d\d(:?\d\d)?)\s*$"
+_TAIL: Final = 1_000_000  # bytes at the end of a file, for its last line
 _BAD_CELL: Final = re.compile(
     r"CSV Error on Line: (\d+).*?converting column (\".*?\")\. Could not convert string "
     r"\"(.*?)\" to \'(.*?)\'",
@@ -509,8 +514,25 @@ def _partition_text(name: str, kind: str) -> str:
     return f"strftime({_quote(name)}, '%Y-%m-%d')" if kind == "DATE" else _quote(name)
 
 
+def _find_cut(pattern: str) -> str | None:
+    """Name a file that ends within a line, or with one that has fewer fields than the first."""
+    for name in glob(pattern, recursive=True):  # noqa: PTH207 - it may begin at the root
+        path = Path(name)
+        if path.suffix == ".gz" or not path.stat().st_size:
+            continue
+        with path.open("rb") as file:
+            first = file.readline()
+            file.seek(max(0, path.stat().st_size - _TAIL))
+            tail = file.read()
+        between = max((b",", b";", b"\t", b"|"), key=first.count)
+        short = tail.splitlines()[-1].count(between) < first.count(between)
+        if short or not tail.endswith((b"\n", b"\r")):
+            return path.name
+    return None
+
+
 @contextmanager
-def _explained(name: str) -> Iterator[None]:
+def _explained(name: str, csv: str | None = None) -> Iterator[None]:
     """Turn DuckDB's errors into ours: what could not be read, and the first line of why."""
     import duckdb
 
@@ -524,6 +546,13 @@ def _explained(name: str) -> Iterator[None]:
                 f"line {cell[1]} holds {quoted(cell[3])} in the column {cell[2]}, whose first rows "
                 f"are of type {cell[4]}. Write values of one kind, or Parquet, which keeps types."
             )
+        else:
+            cut = None if csv is None else _find_cut(csv)
+            if cut is not None:
+                reason += (
+                    f" The last line of {cut} is not complete: is it still being written? Write "
+                    "it under another name, and rename it when it is whole."
+                )
         if "No files found that match" in reason:
             reason = "there is no such file. Check the path, and the folder it is seen from."
         msg = f"{name[0].upper()}{name[1:]} could not be read: {reason}"

@@ -31,6 +31,10 @@ MAX_VALUES: Final = 1_000
 # So many subgroups beside the whole population, and fewer rows in one, are told as a doubt.
 _MANY: Final = 100
 _FEW_ROWS: Final = 50
+_TOP: Final = (
+    "a column's most frequent values with {'each': {'top': 20}}, in huc.yaml or Python "
+    "(--subgroup cannot)"
+)
 _FORMS: Final = (
     "'each', {'each': {'top': 3}}, {'each': ['a', 'b']}, a list of increasing cut points, "
     "'median', {'median': 'below'} or {'quantiles': [0.25, 0.5, 0.75]}"
@@ -123,7 +127,7 @@ def _each(column: Column, options: object, where: str, argument: str) -> NamedRu
     if len(values) > MAX_VALUES:
         msg = (
             f"`{where}` must give at most {MAX_VALUES:,} subgroups; got {len(values):,} distinct "
-            f"values. Write {{'each': {{'top': 20}}}} for the most frequent ones."
+            f"values. Keep {_TOP}, or leave the column out."
         )
         raise InvalidInputError(msg)
     scalars = [to_scalar(value, where) for value in values]
@@ -220,7 +224,7 @@ def tell_many(sizes: Sequence[int], column: str | None) -> None:
     told = [f"{len(sizes) + 1} subgroups"]  # and the whole population
     remedies = []
     if column is not None:
-        remedies.append("Keep a column's most frequent values with {'each': {'top': 20}}")
+        remedies.append(f"Keep {_TOP}")
     if n_small:
         told.append(f"{n_small} of them with fewer than {_FEW_ROWS} rows")
         remedies.append("leave out small subgroups with min_size")

@@ -207,12 +207,9 @@ class ShownWindow:
     def _forecasts(self) -> Iterator[tuple[bool, dict[str, float]]]:
         names = metric_keys(item.utility for item in self.record.forecasts)
         for item in self.record.forecasts:
-            figures = {
-                "expected": item.value,
-                "lower": item.lower,
-                "upper": item.upper,
-                "realised": item.realised,
-            }
+            figures = {"realised": item.realised}
+            if item.audited_version is None:
+                figures |= {"expected": item.value, "lower": item.lower, "upper": item.upper}
             place = f"forecast/{names[item.utility]}"
             yield True, finite({f"{place} {what}": value for what, value in figures.items()})
 

@@ -83,5 +83,9 @@ def _project(path: Path) -> Iterator[Diagnosis]:
         return
     leaves, branches = config.tree.n_leaves, len(config.tree.branches)
     yield Diagnosis("config", "ok", f"{path}: {leaves} leaves, {branches} branches")
+    said = config.settings.tolerance.say_out_of_reach(config.tree, config.utilities)
+    if said is not None:
+        text, _, fix = said.rpartition(": ")
+        yield Diagnosis("tolerance", "note", text, fix)
     yield from guarded("log", lambda: look_at_log(config), "check source and columns in the file")
     yield from look_at_plugins(config)

@@ -50,8 +50,12 @@ def test_what_else_is_given_for_rows_in_another_order_is_refused(name):
     given = given.to_frame() if name == "features" else given
     detector = hm.EDetector(tree=TREE, utilities=UTILITIES, tolerance=0.02, average_run_length=100)
     sides, task = ((p, labels), (p, labels)), {"tree": TREE, "utilities": UTILITIES}
-    with pytest.raises(hm.InvalidInputError, match=f"Use {name}.loc.probabilities.index"):
+    other = "set_axis.probabilities.index." if name == "features" else "to_numpy.."
+    remedies = f"Use {name}.loc.probabilities.index., or {name}.{other} if rows match"
+    with pytest.raises(hm.InvalidInputError, match=remedies):
         audit(p, labels, **{name: given})
+    by_position = given.set_axis(p.index) if name == "features" else given.to_numpy()
+    audit(p, labels, **{name: by_position})  # the other remedy
     with pytest.raises(hm.InvalidInputError, match=f"`{name}` must be in the order of"):
         hm.compare(*sides, **task, paired=True, **{name: given})
     with pytest.raises(hm.InvalidInputError, match=f"`{name}` must be in the order of"):

@@ -153,6 +153,14 @@ def test_a_sound_project_passes(capsys, project):
     assert found["labels"]["text"].startswith("100% of the newest")
 
 
+def test_a_tolerance_that_nothing_can_exceed_is_a_note(capsys, project):
+    code, found = examine(capsys, "--config", project(tolerance=46))
+    assert code == 0
+    assert found["tolerance"]["outcome"] == "note"
+    assert found["tolerance"]["text"].startswith("No moment of level1, level2 can exceed")
+    assert found["tolerance"]["fix"].startswith("lower tolerance.value")
+
+
 def test_the_file_beside_is_looked_at_unless_told(capsys, project, monkeypatch, tmp_path):
     monkeypatch.chdir(project().parent)
     assert main(["doctor"]) == 0

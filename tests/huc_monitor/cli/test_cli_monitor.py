@@ -13,6 +13,7 @@ import subprocess
 import sys
 import time
 from datetime import UTC, datetime, timedelta
+from pathlib import Path
 from threading import Event
 from types import SimpleNamespace
 
@@ -169,6 +170,10 @@ def test_status_shows_windows_and_open_alerts(fresh, capsys):
     config = fresh("bad")
     code, out, _ = run(capsys, "status", "--config", config)
     assert (code, out.strip()) == (0, "No window was checked yet. Run: huc-monitor check")
+    twin = Path(config).with_name("twin.yaml")
+    twin.write_text(Path(config).read_text("utf-8").replace("intrusion", "twin"), "utf-8")
+    code, out, _ = run(capsys, "status", "--config", config, "--config", twin)
+    assert (code, out.count("not checked"), " ok " in out) == (0, 2, False)
     run(capsys, "check", "--config", config, "--now", NOW)
     code, out, _ = run(capsys, "status", "--config", config, "--last", "2")
     assert code == 1

@@ -18,9 +18,10 @@ from support.documents import assert_follows, output_schema
 from support.pages import PAGES, ROOT, blocks
 from support.production_log import make_log, write_project
 
+from huc_monitor._common.safe_text import chat
 from huc_monitor.cli import app, main
 from huc_monitor.cli.documents import DOCUMENTS
-from huc_monitor.cli.showing import working
+from huc_monitor.cli.showing import make_console, print_table, tell, working
 from huc_monitor.config.opening import open_monitor
 
 PAGE = ROOT / "docs" / "terminal.md"
@@ -140,6 +141,31 @@ def test_a_message_ends_with_what_to_do(captured):
     assert "  - Acknowledge it: huc-monitor ack --branch attack" in tail
     assert "  - Mute it: huc-monitor mute --branch attack --until friday" in tail
     assert "  - Look at it: huc-monitor report --open" in tail
+
+
+def test_titles_of_a_wide_table_break_between_words(monkeypatch, capsys):
+    monkeypatch.setenv("COLUMNS", "80")
+    numbers = ("moment", "at least", "at most", "predicted utility", "rows", "above 0.02")
+    cells = ("level1", "crop=wheat", "root", "+0.0123", "0.0123", "0.1234")
+    row = ((*cells, "[0.1234, 0.5678]", "123,456", "yes"), "")
+    print_table(make_console(), ("utility", "subgroup", "branch"), numbers, [row])
+    out = capsys.readouterr().out
+    words = {word for line in out.split("\n") for word in line.split()}
+    assert {"utility", "subgroup", "branch", "predicted", "crop=wheat", "+0.0123"} <= words
+    assert not too_wide(out)
+
+
+def test_windows_that_wait_for_labels_show_no_count_of_them(project, tmp_path, capsys):
+    folder = shutil.copytree(project / "triage", tmp_path / "waiting")
+    open_monitor(folder / "huc.yaml").check("2024-03-04T06:00+00:00")
+    main(["status", "--config", str(folder / "huc.yaml")])
+    (pending,) = [row for row in capsys.readouterr().out.split("\n") if "pending" in row]
+    assert pending.split()[2:] == ["pending"]
+
+
+def test_a_backtick_of_a_name_is_one_on_the_terminal(capsys):
+    tell(f"Branch {chat('a`b*c')}")
+    assert capsys.readouterr().out == "Branch a`b*c\n"
 
 
 def test_a_fleet_shows_every_monitor_and_what_is_wrong(captured):

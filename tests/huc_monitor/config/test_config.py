@@ -52,8 +52,8 @@ def test_everything_can_be_said(folder):
     text = GOOD.replace("tolerance: 0.02\n", "").replace("{length: 1d,", "{rows: 500, stride: 100,")
     text += """
 utilities:
-  - {type: TopK, k: 2}
-  - {type: BinaryAction, name: icu, active: [major], favours: [coma], threshold: 0.2}
+  - {type: TopK, k: 2, units: EUR, scale: 20}
+  - {type: BinaryAction, name: icu, active: [major], favours: [coma], threshold: 0.2, scale: 90}
 subgroups:
   by: {age: [65, 80], sex: each}
   predicates:
@@ -111,10 +111,15 @@ WRONG = [
     (("0.02", "-1"), "7:1: `tolerance` must be at least 0; got -1"),
     (("0.02", ".nan"), "7:1: `tolerance` must be a finite number; got nan"),
     (("0.02", "{value: 1, unit: euro}"), "`tolerance.unit` must be 'utility' or 'money'"),
+    (("0.02", "{value: 2.5, unit: money}"), "7:25: `tolerance.unit` must be 'utility' where"),
     (("0.02", "{value: 1, overrides: [{value: 2}]}"), "7:35: `tolerance.overrides[0]` must name"),
     (
         ("0.02", "{value: 1, overrides: [{node: mayor, value: 2}]}"),
         "7:36: `tolerance.overrides[0].node` must be a node; got 'mayor'. Did you mean 'major'?",
+    ),
+    (
+        ("0.02", "0.02\nreference: {start: 2024-02-01, end: 2024-01-01}"),
+        "8:32: `reference.end` must be after `reference.start`, 2024-02-01; got 2024-01-01.",
     ),
     (("0.02", "{value: 1, relative_to: reference}"), "needs the section `reference`"),
     (

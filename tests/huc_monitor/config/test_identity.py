@@ -31,6 +31,7 @@ ROLLING = (
     + """
 windows: {length: " 7 d", stride: 1d, min_labelled: 9, revisit: 3d}
 tolerance: {value: 1, unit: money}
+utilities: [{type: TopK, k: 2, units: EUR, scale: 20}]
 """
     + BOUNDS
 )
@@ -75,8 +76,8 @@ NEW_WORDS = "audit: {bounds: sharp, confidence_level: 0.9, n_draws: 500, rng: 3}
     ("text", "hashes"),
     [
         (SHORT, ("81641115d014e300", "9f3dd90330b7812b")),
-        (ROLLING, ("72b5cd2be7363db4", "e5691cdb009e0dc6")),
-        (ROLLING.replace(BOUNDS, NEW_WORDS), ("72b5cd2be7363db4", "e5691cdb009e0dc6")),
+        (ROLLING, ("3ae8afa7d6a4a2a5", "e5691cdb009e0dc6")),
+        (ROLLING.replace(BOUNDS, NEW_WORDS), ("3ae8afa7d6a4a2a5", "e5691cdb009e0dc6")),
         (COUNTED, ("aca1a567454e8e26", "ca9cfe4ff2a80819")),
         (COUNTED.replace("rows:", "n_rows:"), ("aca1a567454e8e26", "ca9cfe4ff2a80819")),
         (COUNTED.replace("retraining", "recalibration"), ("aca1a567454e8e26", "ca9cfe4ff2a80819")),

@@ -347,6 +347,27 @@ def test_what_stands_is_told_with_the_tolerance_that_it_exceeds():
     assert "or raise that tolerance" in told.text
 
 
+def test_all_tolerances_that_what_stands_exceeds_are_to_be_raised():
+    policy = {"tolerance": 0.02, "sequential": {"tolerance": 0.01}}
+    told = watch(make_stream(), policy=policy).check(day(6)).message
+    assert "beyond 0.01 (sequential.tolerance), about as far" in told.text
+    assert "or raise both that and tolerance (0.02): the largest moment is 0." in told.text
+
+
+def test_a_dry_run_says_what_another_tolerance_of_the_e_detector_does(tmp_path):
+    def monitor(tolerance):
+        tracker = FilesTracker(MonitorInfo("monitor", "a" * 16), tmp_path)
+        policy = {"tolerance": 0.02, "sequential": {"tolerance": tolerance}}
+        return watch(make_stream(), policy=policy, tracker=tracker, identity="a" * 16)
+
+    monitor(0.01).check(day(6))
+    assert monitor(0.01).check(day(6), dry_run=True).preview == ()
+    (said,) = monitor(0.5).check(day(6), dry_run=True).preview
+    assert said.startswith("The e-detector's tolerance changed for ")
+    assert " 0 are above the new one and " in said
+    assert said.endswith("It starts afresh, without the evidence so far.")
+
+
 def test_a_fault_is_one_finding_that_names_branch_and_subgroup():
     told = messages_of(make_stream(fault_from=4), 6)
     assert "Standing" in told[0].text
@@ -537,6 +558,13 @@ def test_a_version_that_repairs_a_fault_ends_its_alerts_with_its_first_windows()
     assert [item for item in first.records[-1].change.changes if not item.better] == []
     second = monitor.check(day(10))
     assert second.status == "ok", second.alerts
+    # By the name under which people heard of it; and what was told to stand is called off.
+    assert (
+        "Branch *billing* (subgroup channel=app, utility *level2*): no long" in second.message.text
+    )
+    assert "It ended in 2 more subgroups too." in second.message.text
+    assert "Branch *root* (whole population, utility *level1*)" in second.message.text
+    assert second.message.title.startswith("monitor: 2 resolved")
     assert second.records[-1].change.pools == (1, 2)
     assert {step.kind for record in second.records for step in record.transitions} == {"resolved"}
     assert monitor.check(day(14)).status == "ok", "and stays so"
@@ -598,5 +626,8 @@ def test_drift_that_comes_with_another_version_says_so_once():
     told = monitor.check(day(9)).message.text
     assert "Version 2 answers now, and the reference is of version 1." in told
     assert "DRIFT" in told
+    assert "without any fault: each of these is told once.\n" in told, (
+        "not all of it: more may come"
+    )
     later = [monitor.check(day(k)).message for k in (10, 11)]
     assert not any("DRIFT" in message.text for message in later if message is not None)

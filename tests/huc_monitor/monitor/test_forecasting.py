@@ -5,6 +5,7 @@ from __future__ import annotations
 import dataclasses
 
 import numpy as np
+import pandas as pd
 import pytest
 from support.production_log import after, make_log
 from support.watched import make, revisited
@@ -60,7 +61,7 @@ def test_a_forecast_for_another_version_than_the_audited_one_says_so(watched):
     assert say_versions(pending) is None
     assert say_versions(pending, "1") == say_versions(renamed)
     said = say_forecasts(renamed, {})
-    assert said[-1] == say_versions(renamed)
+    assert said[0] == say_versions(renamed), "before the numbers"
 
 
 def test_the_version_that_is_named_beside_the_audited_one_is_another(watched):
@@ -85,6 +86,44 @@ def test_rows_outside_the_audited_ranges_are_told_where_there_are_some(watched, 
     assert ("lie outside" in said) is bool(told)
 
 
+def test_a_version_of_which_nothing_was_audited_has_no_forecast_and_a_score_of_its_own():
+    log, labels = make_log(7, 1500)
+    log.loc[log["at"] >= pd.Timestamp(after(4)), "version"] = "2"
+    monitor = make(log, labels)
+    results = [monitor.check(after(day + 0.25)) for day in range(3, 8)]
+    results.append(monitor.check(after(7.75)))
+    before, _, second, *_ = (
+        [text for text in say_forecasts(r.records, r.forecast_scores) if text.startswith("2024")]
+        for r in results
+    )
+    assert "not known" not in before[0]
+    assert "*status* is not known yet: only version 1 was audited; model predicts 0." in second[0]
+    scores = results[-1].forecast_scores
+    assert say_score(results[1].forecast_scores).split(" held")[0].endswith("of version 1")
+    assert say_score(scores).split(" held")[0].endswith("of version 2")
+    own = [
+        item
+        for record in monitor.records()
+        if record.model_version == "2"
+        for item in record.forecasts
+        if item.realised is not None
+    ]
+    assert {(item.audited_version, item.inside is None) for item in own} == {
+        ("1", True),
+        (None, False),
+    }
+    n = sum(item.audited_version is None for item in own)
+    assert 0 < n == sum(score.n for score in scores.values()) < len(own)
+    assert score_forecasts(monitor.records()) == scores
+    assert "is not known yet: only version 1" in render_report(
+        [
+            r
+            for r in monitor.records()
+            if r.start <= after(4) and not (r.audit and r.start == after(4))
+        ]
+    )
+
+
 def test_a_forecast_is_judged_by_the_labels_and_counted(watched):
     monitor, _ = watched
     done = [r for r in monitor.records() if r.status == "audited" and r.forecasts]
@@ -96,7 +135,9 @@ def test_a_forecast_is_judged_by_the_labels_and_counted(watched):
     state = MonitorState.from_dict(monitor.tracker.load_state())
     assert state.forecast_scores == scores
     assert scores["status"].n == len(done)
-    assert say_score(scores).startswith(f"{2 * len(done)} of {2 * len(done)} past forecasts held")
+    assert say_score(scores).startswith(
+        f"{2 * len(done)} of {2 * len(done)} past forecasts of version 1 held"
+    )
     assert not state.forecasts
     assert not waiting(monitor.records())
 

@@ -2,6 +2,7 @@ from __future__ import annotations
 
 import dataclasses
 import io
+import re
 import shutil
 import tarfile
 from datetime import timedelta
@@ -93,7 +94,8 @@ def test_pruning_keeps_windows_since_the_oldest_open_alert_whole(config):
     keeper = keeper_of(config)
     before = keeper.tracker.records()
     opened = min(alert.first_ordinal for alert in before[-1].alerts)
-    keeper.prune(after(300))
+    done = keeper.prune(after(300))
+    assert done.n_held == sum(record.ordinal >= opened for record in before) > 0
     for old, new in zip(before, keeper.tracker.records(), strict=True):
         assert (old == new) == (old.ordinal >= opened), old
 
@@ -296,6 +298,8 @@ def test_commands_say_what_they_did(config, tmp_path, capsys):
     assert "Write 1y, 90d or 26w" in capsys.readouterr().err
     assert main(["prune", "--keep", "1y", *given]) == 0
     assert "records made thinner" in capsys.readouterr().out
+    assert main(["prune", "--keep", "1d", *given]) == 0
+    assert re.search(r"[1-9]\d* stay whole: an alert is\s+open since", capsys.readouterr().out)
     assert main(["restore", str(tmp_path / "none.tar.gz"), *given]) == 2
     assert "none.tar.gz" in capsys.readouterr().err
 

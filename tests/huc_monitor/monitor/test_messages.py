@@ -13,7 +13,7 @@ import huc_monitor as hm
 from huc_monitor.monitor.change import CandidateChange
 from huc_monitor.monitor.messages import NextSteps, compose, describe, say_gains
 from huc_monitor.monitor.ports.notifier import Message
-from huc_monitor.monitor.records import AlertTransition, DriftFinding
+from huc_monitor.monitor.records import AlertState, AlertTransition, DriftFinding
 from huc_monitor.tree import LabelTree
 
 GOLDEN = Path(__file__).parents[1] / "golden"
@@ -273,6 +273,29 @@ def test_of_several_steps_of_one_alert_the_last_is_told():
     message = grouped(CRITICAL, gone, reopened)
     assert message.level == "warning"
     assert "RESOLVED" not in message.text
+
+
+def test_the_end_of_a_branch_is_told_by_what_people_heard_of_and_with_what_is_still_open():
+    told = dataclasses.replace(RESOLVED, reasons=("changed",), subgroup="protocol=udp")
+    everyone = dataclasses.replace(told, subgroup="all")
+    led = dataclasses.replace(told, led_at=UNTIL)
+    alert = AlertState(
+        utility="cost",
+        subgroup="protocol=tcp",
+        node="probe",
+        level="critical",
+        first_seen=UNTIL,
+        last_seen=UNTIL,
+        first_ordinal=1,
+        last_ordinal=1,
+        n_windows=1,
+    )
+    other = dataclasses.replace(alert, node="dos")
+    text = grouped(everyone, led, alerts=[alert, other]).text
+    assert "(subgroup protocol=udp, " in text
+    assert "(whole population, " not in text
+    assert "It ended in 1 more subgroup too." in text
+    assert text.endswith("Still open of this branch: protocol=tcp (cost, critical).")
 
 
 def test_what_is_not_announced_makes_no_message():

@@ -401,3 +401,10 @@ def test_an_alert_that_ends_above_the_tolerance_is_not_said_to_be_back_within_it
     assert "no longer beyond the tolerance of 0.03 by more than chance, now" in describe(ended)
     within = dataclasses.replace(ended, moment=0.02)
     assert "back within the tolerance of 0.03, now" in describe(within)
+
+
+def test_a_tolerance_that_nothing_can_exceed_is_told_once(broken):
+    monitor = make(*broken, tolerance=46)
+    assert "No moment of status, family can" in monitor.check(after(2.6)).message.text
+    later = monitor.check(after(3.6)).message
+    assert later is None or "No moment" not in later.text

@@ -43,9 +43,36 @@ def test_the_most_specific_rule_decides_and_the_last_of_equals():
 
 
 def test_a_tolerance_in_units_is_divided_by_the_scale_of_each_utility():
-    found = table(Tolerance(value=4, unit="money"))
+    own = [ToleranceRule(value=0.05, utility="kind")]
+    found = table(Tolerance(value=4, unit="money", overrides=own))
     assert found["cost", "all", "root"] == 0.02
-    assert found["kind", "all", "root"] == 4
+    assert found["kind", "all", "root"] == 0.05
+
+
+def test_an_amount_of_money_is_refused_for_a_utility_without_units():
+    with pytest.raises(InvalidInputError, match=r"tolerance.unit.*no `units`: kind\. .*overrides"):
+        table(Tolerance(value=4, unit="money"))
+
+
+@pytest.mark.parametrize(
+    ("tolerance", "named"),
+    [
+        (Tolerance(value=46), "kind, cost"),
+        (Tolerance(value=1), "kind, cost"),
+        (Tolerance(value=0.99), None),
+        (Tolerance(value=1, overrides=[ToleranceRule(value=0.1, subgroup="age<5")]), None),
+        (Tolerance(value=1, overrides=[ToleranceRule(value=1, utility="kind")]), "cost"),
+        (
+            Tolerance(value=250, unit="money", overrides=[ToleranceRule(value=1, utility="kind")]),
+            "cost",
+        ),
+    ],
+)
+def test_a_tolerance_that_no_moment_can_exceed_is_told(tolerance, named):
+    cost = hm.Payoff("cost", {"lynx": -200}, scale=200)
+    said = tolerance.say_out_of_reach(TREE, [UTILITIES[0], cost])
+    assert (said is None) == (named is None)
+    assert said is None or f"No moment of {named} can exceed the tolerance" in said
 
 
 @pytest.mark.parametrize(

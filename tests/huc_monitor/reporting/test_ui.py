@@ -54,6 +54,11 @@ def test_a_model_page_has_verdict_tree_heat_map_and_findings_with_onset(site):
     assert {"/m/intrusion/branch/1", "/m/intrusion?window=3"} <= links
 
 
+def test_the_page_of_alerts_says_that_none_is_open(tmp_path):
+    calm = write_project(tmp_path / "calm", *make_log(3, 400))
+    assert "Open alerts No alert is open." in Page(Pages(Fleet([calm], _open)).alerts()).words
+
+
 def test_every_monitor_is_shown_in_its_own_time_zone(faulty, tmp_path):
     log, labels = make_log(4, 400, broken_from=2, seed=3)
     zone = ", time_zone: Europe/Berlin"

@@ -692,6 +692,15 @@ def test_tables_that_are_not_there_are_named(make, message, tmp_path):
         make(tmp_path)
 
 
+@pytest.mark.parametrize("n", [60, 600])  # of the bytes; within the first rows that are looked at
+def test_a_csv_file_that_is_still_being_written_is_asked_about(n, tmp_path):
+    text = rows(50).to_csv(index=False)
+    (tmp_path / "a.csv").write_text(text)
+    (tmp_path / "b.csv").write_text(text[: text.index("\n") + n])
+    with pytest.raises(hm.InvalidInputError, match=r"last line of b.csv is not complete: is it st"):
+        DuckTable.files(tmp_path / "*.csv").columns()
+
+
 def test_an_unknown_table_of_a_duckdb_file_is_answered_with_those_there(make_table, tmp_path):
     make_table("duckdb", rows(), "at")
     with pytest.raises(hm.InvalidInputError, match=r"got 'logs'. There are: 'log'"):

@@ -397,8 +397,8 @@ def test_a_column_of_very_many_values_is_doubted_aloud(caplog, monkeypatch):
     assert told.startswith("401 subgroups, 400 of them with fewer than 50 rows")
     assert "by the column 'town'" in told
     assert told.endswith(
-        "most frequent values with {'each': {'top': 20}}, or leave out small "
-        "subgroups with min_size."
+        "a column's most frequent values with {'each': {'top': 20}}, in huc.yaml or Python "
+        "(--subgroup cannot), or leave out small subgroups with min_size."
     )
 
 

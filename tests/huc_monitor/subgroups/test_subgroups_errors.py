@@ -195,7 +195,8 @@ def test_names_must_be_unique_and_all_is_taken():
 def test_a_column_of_identifiers_is_refused_rather_than_split():
     frame = {"id": [f"p{i}" for i in range(1_001)]}
     with pytest.raises(
-        InvalidInputError, match=r"at most 1,000 subgroups; got 1,001 distinct values"
+        InvalidInputError,
+        match=r"at most 1,000 subgroups; got 1,001 distinct values. Keep .*--subgroup cannot",
     ):
         Subgroups.from_reference(frame, {"id": "each"})
     assert len(Subgroups.from_reference(frame, {"id": {"each": {"top": 3}}})) == 4
