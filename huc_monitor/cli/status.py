@@ -210,7 +210,7 @@ def _say_alerts(
 ) -> list[str]:
     """Say branch by branch what is open, the worst first, muted ones last."""
     from huc_monitor._common.times import say_time
-    from huc_monitor.monitor.messages import say_open
+    from huc_monitor.monitor.describing import say_open
     from huc_monitor.monitor.people import say_people_of
 
     known = {utility.name: utility for utility in utilities}

@@ -12,8 +12,8 @@ from typing import TYPE_CHECKING, Any, ClassVar
 from huc_monitor._common.forms import Form, read_form, write_form
 from huc_monitor.audit.forecast import Forecast
 from huc_monitor.errors import HUCError, UnknownNameError
+from huc_monitor.monitor.describing import gone
 from huc_monitor.monitor.forecasting import ForecastScore
-from huc_monitor.monitor.messages import gone
 from huc_monitor.monitor.people import Mute
 from huc_monitor.monitor.ports.stored import RESTORE_STATE, read_stored
 from huc_monitor.monitor.records import (

@@ -11,13 +11,13 @@ from typing import TYPE_CHECKING
 import pandas as pd
 
 from huc_monitor._common.times import say_time
+from huc_monitor.monitor.describing import still_there
 from huc_monitor.monitor.findings import Finding
 from huc_monitor.monitor.messages import (
     count_repeats,
     say_repeats,
     say_together,
     say_untimed,
-    still_there,
 )
 from huc_monitor.monitor.muting import Quiet
 from huc_monitor.monitor.newcomers import tell_newcomers

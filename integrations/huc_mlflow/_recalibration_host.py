@@ -15,6 +15,7 @@ import numpy as np
 from huc_mlflow._bases import UnfitBaseError
 from huc_mlflow._card import FittedSample, model_card
 from huc_mlflow._client import DEADLINE, filter_text
+from huc_mlflow._fit_since import began_under, calm_since, fit_since
 from huc_mlflow._lease import LAST
 from huc_mlflow._registry import BASE_TAG, CHALLENGER, CHAMPION, ID_TAG, Registry, columns_of
 from huc_mlflow._rows import NoBaseProbabilitiesError, RowReader
@@ -29,10 +30,10 @@ from huc_monitor.config import Config
 from huc_monitor.errors import InvalidInputError
 from huc_monitor.monitor import MonitorState, read_state
 from huc_monitor.monitor.change import CandidateChange
-from huc_monitor.monitor.messages import say_gains
+from huc_monitor.monitor.describing import say_gains
 from huc_monitor.monitor.muting import odd_times
 from huc_monitor.monitor.ports import MonitorInfo, Move, RecalibrationOutcome, VersionInfo
-from huc_monitor.monitor.records import AlertState, RecalibrationTrigger
+from huc_monitor.monitor.records import RecalibrationTrigger
 from huc_monitor.monitor.windows import Window
 from huc_monitor.recalibration.choosing import Recalibration, find_recalibration
 from huc_monitor.recalibration.shadow import ShadowTrial
@@ -47,7 +48,6 @@ log = logging.getLogger("huc_monitor")
 
 _DONE = "huc.outcome"
 _ENOUGH_ROWS = 1_000
-_ONE_FAULT = 1  # windows between alerts that one fault raises
 
 
 class MLflowRecalibrationHost:
@@ -359,13 +359,13 @@ class MLflowRecalibrationHost:
         found = self.tracker.records(1, trigger.ordinal)
         change = found[-1].change if found else None
         changes: Sequence[CandidateChange] = () if change is None else change.changes
-        calm = _calm(state.replaced_at, state.reference_times, extent.first)
+        calm = calm_since(state.replaced_at, state.reference_times, extent.first)
         if BASE_TAG in champion.tags:
-            changes = _since(state.serving_since, changes)
-            start, why = _begin(trigger, state.open_alerts, changes, calm=calm)
+            changes = began_under(state.serving_since, changes)
+            start, why = fit_since(trigger, state.open_alerts, changes, calm=calm)
         else:
             served = state.replaced_at
-            start, why = _begin(trigger, state.open_alerts, changes, served, calm=calm)
+            start, why = fit_since(trigger, state.open_alerts, changes, served, calm=calm)
         step, zone = max(end - start, timedelta(hours=1)), self.config.windows.zone
         odd = odd_times(self.config.settings.maintenance, extent.first, end, zone)
 
@@ -439,67 +439,6 @@ class MLflowRecalibrationHost:
             if value is not None and np.isfinite(value)
         ]
         self.registry.client.log_batch(run_id, metrics=metrics)
-
-
-def _since(start: datetime | None, changes: Sequence[CandidateChange]) -> list[CandidateChange]:
-    """Keep changes that began while a recalibrated version served, since `start`.
-
-    What began before it is the fault that it was made for, and would hide a later one.
-    """
-    return [one for one in changes if start and one.onset and one.onset >= start]
-
-
-def _calm(
-    replaced_at: datetime | None, reference: tuple[datetime, datetime] | None, first: datetime
-) -> tuple[datetime, str]:
-    """Say from when on rows are used where nothing went wrong of late, and why."""
-    when, what = first, "all of the log"
-    if replaced_at is not None:
-        when, what = replaced_at, "since the version that serves first answered"
-    elif reference is not None:
-        when, what = max(first, reference[0]), "since the reference began"
-    return when, f"{what}; no critical alert is open"
-
-
-def _begin(
-    trigger: RecalibrationTrigger,
-    alerts: Sequence[AlertState],
-    changes: Sequence[CandidateChange] = (),
-    served: datetime | None = None,
-    *,
-    calm: tuple[datetime, str],
-) -> tuple[datetime, str]:
-    """Say from when on rows are used, and why; without a critical alert, as when all is `calm`.
-
-    An alert begins with the first of its branch. Of a fault that several branches show, some are
-    told a window later than others, and all may be told later than the fault likeliest began. Of a
-    fault from before the model itself was replaced, rows count from when the new one `served`:
-    it may have been trained on those before.
-    """
-    if trigger.since is not None:
-        return trigger.since, "since the time you gave"
-    began: dict[str, AlertState] = {}
-    for alert in sorted(alerts, key=lambda alert: alert.first_ordinal):
-        if alert.level == "critical":
-            began.setdefault(alert.node, alert)
-    if not began:
-        return min(calm[0], trigger.window_end), calm[1]
-    first, *older = reversed(began.values())
-    fault = {first.node}
-    while older and first.first_ordinal - older[0].first_ordinal <= _ONE_FAULT:
-        first, *older = older
-        fault.add(first.node)
-    opened = min(first.first_seen, trigger.window_end)
-    onsets = [one.onset for one in changes if one.node in fault and one.onset is not None]
-    start = min([opened, *onsets])
-    newest = f", the newest of {len(began)} branches" if older else ""
-    what = f"alert on branch {first.node}"
-    if served is not None and start < served:
-        why = f"since the version that serves first answered; the fault behind the {what}{newest} "
-        return served, why + "is older"
-    if start < opened:
-        what = f"change behind the {what} likeliest"
-    return start, f"since the {what} began{newest}"
 
 
 def _gate_tag(outcome: RecalibrationOutcome) -> str:

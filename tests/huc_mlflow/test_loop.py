@@ -11,7 +11,7 @@ from datetime import UTC, datetime, timedelta
 import huc_mlflow
 import mlflow
 import pytest
-from huc_mlflow._recalibration_host import _begin, _calm, _since
+from huc_mlflow._fit_since import began_under, calm_since, fit_since
 from support.deployment import (
     STRICT,
     World,
@@ -57,7 +57,7 @@ def open_alert(node, subgroup, day, level="critical"):
 
 
 CALM = (DAY, "since the reference began; no critical alert is open")
-begin = functools.partial(_begin, calm=CALM)
+begin = functools.partial(fit_since, calm=CALM)
 
 
 def test_rows_are_those_since_the_branch_that_went_wrong_last():
@@ -89,15 +89,15 @@ def test_rows_are_those_since_the_branch_that_went_wrong_last():
 
 def test_without_a_critical_alert_rows_are_all_of_what_serves():
     times = [DAY + timedelta(days=days) for days in (4, 7)]
-    assert _calm(None, tuple(times), DAY) == (
+    assert calm_since(None, tuple(times), DAY) == (
         DAY + timedelta(days=4),
         "since the reference began; no critical alert is open",
     )
-    assert _calm(None, tuple(times), DAY + timedelta(days=5))[0] == DAY + timedelta(days=5)
-    assert _calm(None, None, DAY) == (DAY, "all of the log; no critical alert is open")
+    assert calm_since(None, tuple(times), DAY + timedelta(days=5))[0] == DAY + timedelta(days=5)
+    assert calm_since(None, None, DAY) == (DAY, "all of the log; no critical alert is open")
     served = DAY + timedelta(days=10)
     why = "since the version that serves first answered; no critical alert is open"
-    assert _calm(served, tuple(times), DAY) == (served, why)
+    assert calm_since(served, tuple(times), DAY) == (served, why)
 
 
 def changed(node, day):
@@ -130,8 +130,8 @@ def test_rows_begin_with_the_fault_where_the_alert_was_told_later():
     ]
     serving = MonitorState(identity="m", compared=windows).serving_since
     assert serving == DAY + timedelta(days=10)
-    assert [one.node for one in _since(serving, changes)] == ["milder"]
-    assert _since(MonitorState(identity="m").serving_since, changes) == []
+    assert [one.node for one in began_under(serving, changes)] == ["milder"]
+    assert began_under(MonitorState(identity="m").serving_since, changes) == []
     late = begin(TRIGGER, alerts[:1], [changed("major", 6)])
     assert late == (DAY + timedelta(days=5), "since the alert on branch major began")
 

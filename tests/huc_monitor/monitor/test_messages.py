@@ -11,7 +11,8 @@ import pytest
 
 import huc_monitor as hm
 from huc_monitor.monitor.change import CandidateChange
-from huc_monitor.monitor.messages import NextSteps, compose, describe, say_gains
+from huc_monitor.monitor.describing import describe, say_gains
+from huc_monitor.monitor.messages import NextSteps, compose
 from huc_monitor.monitor.ports.notifier import Message
 from huc_monitor.monitor.records import AlertState, AlertTransition, DriftFinding
 from huc_monitor.tree import LabelTree

@@ -17,8 +17,8 @@ from huc_monitor.config.opening import open_monitor
 from huc_monitor.monitor import CheckInProgressError, Monitor
 from huc_monitor.monitor._lock import hold
 from huc_monitor.monitor.alerts import AlertPolicy
+from huc_monitor.monitor.describing import describe
 from huc_monitor.monitor.drift import DriftPolicy
-from huc_monitor.monitor.messages import describe
 from huc_monitor.monitor.ports import FilesTracker, MemoryTracker, MonitorInfo
 from huc_monitor.monitor.recalibrating import RecalibrationPolicy
 from huc_monitor.monitor.windows import CountWindows, TimeWindows
