@@ -197,6 +197,9 @@ def test_a_forecast_and_what_came_of_it_have_metrics_of_their_own():
     done = metrics(dataclasses.replace(a_record(1), forecasts=judged))
     assert done["forecast/top1 realised"] == pytest.approx(0.65)
     assert "forecast/top1 realised" not in waiting
+    other = tuple(dataclasses.replace(item, audited_version="1") for item in judged)
+    found = metrics(dataclasses.replace(a_record(1), forecasts=other))
+    assert [key for key in found if key.startswith("forecast")] == ["forecast/top1 realised"]
 
 
 def an_alert(node, level, moment, **place):
