@@ -91,7 +91,7 @@ def sample_from_bytes(data: bytes, plan: AuditPlan) -> Sample:
 
 
 def knows_chances(data: bytes) -> bool:
-    """Whether bytes say how labels were chosen; those of earlier versions may not."""
+    """Whether kept rows say how their labels were chosen; those of earlier versions may not."""
     return not {"times", "evenly"}.isdisjoint(arrays_from_bytes(data))
 
 

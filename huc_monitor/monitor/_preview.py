@@ -50,7 +50,7 @@ def _say_first(before: MonitorState, now: MonitorState) -> list[str]:
 
 
 def _say_tolerance(monitor: Monitor, state: MonitorState) -> list[str]:
-    """Say what other tolerances mean for the newest audited window and for open alerts."""
+    """Say what changed tolerances mean for the newest audited window and for open alerts."""
     policy = monitor.policy.tolerance
     records = monitor.tracker.records()
     audited = [record for record in records if record.audit and record.maintenance is None]

@@ -161,7 +161,7 @@ class Forecasting:
 
 
 def score_forecasts(records: Sequence[WindowRecord]) -> dict[str, ForecastScore]:
-    """Count how the forecasts in some records did, by utility, for the version that serves."""
+    """Count, by utility, how many forecasts of the version that serves held."""
     found: dict[str, ForecastScore] = {}
     for record in records:
         version = main_version(record.model_versions)

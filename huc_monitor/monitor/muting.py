@@ -124,7 +124,7 @@ class Maintenance(Section):
 def odd_times(
     items: Sequence[Maintenance], start: datetime, end: datetime, zone: ZoneInfo
 ) -> list[tuple[datetime, datetime]]:
-    """Return the times between two whose rows are no evidence, in order and apart."""
+    """Return when, between two times, everything was in maintenance: merged, in order."""
     spans = [span for item in items if item.is_whole for span in item.spans(start, end, zone)]
     found: list[tuple[datetime, datetime]] = []
     for first, last in sorted(spans):

@@ -120,7 +120,7 @@ class MLflowTracker:
 
     @property
     def lock_path(self) -> Path:
-        """File of this user's own, another for every store and experiment.
+        """Lock file in the user's state folder, one for each store and experiment.
 
         Staging and production may have the same settings, and must not wait for each other.
         """

@@ -368,6 +368,20 @@ def test_a_dry_run_says_what_another_tolerance_of_the_e_detector_does(tmp_path):
     assert said.endswith("It starts afresh, without the evidence so far.")
 
 
+def test_a_dry_run_measures_another_tolerance_by_the_newest_window_without_maintenance(tmp_path):
+    def monitor(tolerance):
+        tracker = FilesTracker(MonitorInfo("monitor", "a" * 16), tmp_path)
+        maintenance = [{"start": "2024-03-06", "end": "2024-03-07", "purpose": "load test"}]
+        policy = {"tolerance": tolerance, "maintenance": maintenance}
+        return watch(make_stream(), policy=policy, tracker=tracker, identity="a" * 16)
+
+    records = monitor(0.02).check(day(6)).records
+    assert [record.ordinal for record in records if record.maintenance] == [6]
+    (said,) = monitor(0.03).check(day(6), dry_run=True).preview
+    assert said.startswith("The tolerance changed for ")
+    assert "in the newest audited window (5), " in said
+
+
 def test_a_fault_is_one_finding_that_names_branch_and_subgroup():
     told = messages_of(make_stream(fault_from=4), 6)
     assert "Standing" in told[0].text
